@@ -1,0 +1,46 @@
+# One environment, .venv, for everything here; it is made anew only when what it is made of changes.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test fast lint bench docs clean
+
+demo: $(STAMP)
+	$(BIN)/rejuice data outputs/quickstart/rollouts.jsonl
+	$(BIN)/dj-process --config recipes/quickstart.yaml
+	$(BIN)/rejuice report outputs/quickstart/curated.parquet
+
+test: lint
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+fast: $(STAMP)
+	$(BIN)/pytest -m "not slow"
+
+lint: $(STAMP) .types/rejuice
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	for file in tests/bench/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+docs: $(STAMP)
+	$(BIN)/rejuice ops --markdown > docs/operators.md
+	$(BIN)/rejuice schema > docs/recipe.schema.json
+
+clean:
+	rm -rf .venv .types outputs
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	# Torch first and alone: what comes after it takes the build that is there.
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+# mypy sees the folders as the package they become through this link.
+.types/rejuice:
+	mkdir -p .types
+	ln -sfn .. $@

@@ -1,0 +1,37 @@
+"""What can be done to a table of rollouts.
+
+    from rejuice.operators import Filter, drop          # write an operator
+    from rejuice.operators import verify, verify_batch  # grade answers
+
+An operator is a frozen config with one pure function; see `operator.py` for the contract,
+`docs/operators.md` for every built-in one.
+"""
+
+from ._version import __version__
+from .errors import DataError, OperatorError, RecipeError, RejuiceError
+from .groups import Groups, uniform_N
+from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, drop
+from .registry import build, get, installed
+
+# VERIFIER
+
+__all__ = [
+    "ALL",
+    "Change",
+    "Columns",
+    "DataError",
+    "Filter",
+    "Groups",
+    "Mapper",
+    "Operator",
+    "OperatorError",
+    "RecipeError",
+    "RejuiceError",
+    "Scope",
+    "__version__",
+    "build",
+    "drop",
+    "get",
+    "installed",
+    "uniform_N",
+]

@@ -1,0 +1,242 @@
+"""`check_operator`: the contract that every operator passes, built-in or yours."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from .errors import DataError, OperatorError, RejuiceError
+from .groups import Groups
+from .operator import ALL, Change, Operator, Scope
+from .registry import build
+
+_SLUG = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def check_operator(operator: Operator, table: pa.Table) -> Change:
+    """Check that an operator keeps its promises on `table`, and on what is made of it.
+
+    Checked: it reads only declared columns, writes exactly the declared ones, of the right
+    length; reasons are declared slugs; parents ascend and no row vanishes without a reason; the
+    result is the same again, after pickling, from rebuilt config, and on any split of the rows
+    its scope allows; an empty table, one-row groups and nulls do not break it (nulls may be
+    refused with a DataError); a column has the same type every time.
+
+    Args:
+        operator: the operator to check.
+        table: rows it should handle, with at least two groups where its scope is `group`.
+
+    Returns:
+        What the operator did to `table`, for further assertions.
+
+    Raises:
+        OperatorError: the first broken promise.
+        DataError: what the operator itself says of `table`.
+    """
+    narrow = table.select([name for name in table.column_names if name in _needs(operator)])
+    change = _attempt(operator, narrow, "the columns it declares to read")
+    _equal(operator, change, _attempt(operator, narrow, "a second run"), "a second run")
+    _equal(operator, change, _attempt(_pickled(operator), narrow, "pickling"), "pickling")
+    rebuilt = build(type(operator), operator.model_dump(mode="json"))
+    after = "a rebuild from its config"
+    _equal(operator, change, _attempt(rebuilt, narrow, after), after)
+    empty = _attempt(operator, narrow.slice(0, 0), "an empty table")
+    _same_types(operator, change, empty, "an empty table")
+    _attempt(operator, _one_row_groups(narrow), "one-row groups")
+    # The one operator that may stop here is one that was told to: `on_missing: fail`.
+    with suppress(DataError):
+        _attempt(operator, _with_nulls(narrow), "nulls")
+    for at in _splits(operator, narrow):
+        _check_split(operator, narrow, change, at)
+    return change
+
+
+def run(operator: Operator, table: pa.Table) -> Change:
+    """Apply `operator` to `table` and check the shape of what comes back.
+
+    Raises:
+        OperatorError: the change does not fit the table or the operator's declarations.
+    """
+    whole = operator.scope is Scope.DATASET
+    change = operator.apply(operator.digest(table) if whole else table)
+    checked(operator, change, table.num_rows)
+    return change
+
+
+def checked(operator: Operator, change: Change, n: int) -> Change:
+    """`change`, once it is known to fit a table of n rows and what the operator declares."""
+    rows_out = n if change.parents is None else len(change.parents)
+    # What an operator that reads ALL will write is only known once it has run.
+    if operator.reads() != ALL and set(change.columns) != set(operator.writes()):
+        _broken(operator, f"wrote {sorted(change.columns)}, declared {sorted(operator.writes())}")
+    if operator.reads() != ALL and set(change.without) != set(operator.removes()):
+        _broken(operator, f"took {sorted(change.without)}, declared {sorted(operator.removes())}")
+    for name, column in change.columns.items():
+        if len(column) != rows_out:
+            _broken(operator, f"column '{name}' has {len(column)} values for {rows_out} rows")
+    if change.reasons is not None:
+        if len(change.reasons) != n:
+            _broken(operator, f"gave {len(change.reasons)} reasons for {n} rows")
+        if change.reasons.type != pa.string():
+            _broken(operator, f"gave reasons of type {change.reasons.type}, not string")
+        for slug in change.reasons.unique().to_pylist():
+            if slug is not None and not _SLUG.fullmatch(slug):
+                _broken(operator, f"reason {slug!r} is not a slug such as too_short")
+            if slug is not None and operator.reasons and slug not in operator.reasons:
+                _broken(operator, f"reason '{slug}' is not declared in `reasons`")
+    if change.parents is not None:
+        _check_parents(operator, change, n)
+    return change
+
+
+def _check_parents(operator: Operator, change: Change, n: int) -> None:
+    parents = np.asarray(change.parents)
+    parents = parents[parents != -1]
+    if len(parents) and (parents.min() < 0 or parents.max() >= n or (np.diff(parents) < 0).any()):
+        _broken(operator, "parents must ascend and name rows of the input, or be -1")
+    dropped = np.zeros(n, bool) if change.reasons is None else np.asarray(change.reasons.is_valid())
+    born = np.zeros(n, bool)
+    born[parents] = True
+    if (born == dropped).any():
+        row = int(np.flatnonzero(born == dropped)[0])
+        _broken(operator, f"row {row} must have either children or a reason")
+
+
+def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -> None:
+    after = f"a split at row {at}"
+    tables = [table.slice(0, at), table.slice(at)]
+    if operator.scope is Scope.DATASET:
+        digests = [operator.digest(half) for half in tables]
+        whole = operator.apply(pa.concat_tables(digests))
+        return _equal(operator, change, checked(operator, whole, table.num_rows), after)
+    halves = [_attempt(operator, half, after) for half in tables]
+    for half in halves:
+        _same_types(operator, change, half, after)
+    return _equal(operator, change, _joined(halves, tables), after)
+
+
+def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:
+    try:
+        return run(operator, table)
+    except RejuiceError:
+        raise
+    except Exception as error:
+        # Operators are anybody's code: whatever they raise is reported as theirs, with its cause.
+        raise _breach(operator, f"fails on {on}: {type(error).__name__}: {error}") from error
+
+
+def _pickled(operator: Operator) -> Operator:
+    try:
+        copy: Operator = pickle.loads(pickle.dumps(operator))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise _breach(operator, f"cannot be pickled: {error}") from error
+    return copy
+
+
+def _needs(operator: Operator) -> set[str]:
+    # Any group-scope operator may look at prompt_id; the runner always hands it over.
+    return {*operator.reads(), "prompt_id"}
+
+
+def _splits(operator: Operator, table: pa.Table) -> list[int]:
+    if table.num_rows < 2:
+        return []
+    if operator.scope is Scope.ROW and "prompt_id" not in operator.reads():
+        return [1, table.num_rows // 2]
+    if "prompt_id" not in table.column_names:
+        return []
+    return [int(start) for start in Groups.of(table).starts_G[1:3]]
+
+
+def _with_nulls(table: pa.Table) -> pa.Table:
+    nulled = [
+        column
+        if name == "prompt_id"
+        else pa.concat_arrays(
+            [
+                column.slice(0, max(0, len(column) - 1)).combine_chunks(),
+                pa.nulls(min(1, len(column)), column.type),
+            ]
+        )
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(dict(zip(table.column_names, nulled, strict=True)))
+
+
+def _one_row_groups(table: pa.Table) -> pa.Table:
+    if "prompt_id" not in table.column_names:
+        return table.slice(0, 1)
+    return table.take(Groups.of(table).starts_G)
+
+
+def _joined(halves: list[Change], tables: list[pa.Table]) -> Change:
+    columns = {
+        name: pa.concat_arrays([_flat(half.columns[name]) for half in halves])
+        for name in halves[0].columns
+    }
+    pairs = list(zip(halves, tables, strict=True))
+    reasons = pa.concat_arrays([_reasons(half, table.num_rows) for half, table in pairs])
+    if all(half.parents is None for half in halves):
+        return Change(columns, reasons)
+    first, second = (_parents(half, table.num_rows) for half, table in pairs)
+    moved = np.where(second < 0, -1, second + tables[0].num_rows)
+    return Change(columns, reasons, np.concatenate([first, moved]))
+
+
+def _reasons(change: Change, n: int) -> pa.Array:
+    return pa.nulls(n, pa.string()) if change.reasons is None else _flat(change.reasons)
+
+
+def _parents(change: Change, n: int) -> Any:
+    return np.arange(n) if change.parents is None else np.asarray(change.parents)
+
+
+def _rows_in(one: Change, other: Change) -> int:
+    # Where neither change says how many rows it is about, no reason differs.
+    return max((len(c.reasons) for c in (one, other) if c.reasons is not None), default=0)
+
+
+def _same_types(operator: Operator, one: Change, other: Change, after: str) -> None:
+    for name in one.columns:
+        types = one.columns[name].type, other.columns[name].type
+        if types[0] != types[1]:
+            _broken(operator, f"column '{name}' is {types[0]}, but {types[1]} after {after}")
+
+
+def _equal(operator: Operator, one: Change, other: Change, after: str) -> None:
+    _same_types(operator, one, other, after)
+    for name in one.columns:
+        if not _same(one.columns[name], other.columns[name]):
+            _broken(operator, f"column '{name}' differs after {after}")
+    n = _rows_in(one, other)
+    if not _same(_reasons(one, n), _reasons(other, n)):
+        _broken(operator, f"reasons differ after {after}")
+    if _lineage(one) != _lineage(other):
+        _broken(operator, f"parents differ after {after}")
+
+
+def _lineage(change: Change) -> list[int]:
+    # No parents (every row its own) and parents that name no row are not the same.
+    return [-1] if change.parents is None else [int(row) for row in change.parents]
+
+
+def _same(one: Any, other: Any) -> bool:
+    # Bitwise on the values, where nan is equal to nan.
+    return repr(one.to_pylist()) == repr(other.to_pylist())
+
+
+def _flat(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _breach(operator: Operator, what: str) -> OperatorError:
+    return OperatorError(f"{operator.name()} {what}", "see CONTRIBUTING.md, the operator contract")
+
+
+def _broken(operator: Operator, what: str) -> NoReturn:
+    raise _breach(operator, what)

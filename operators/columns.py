@@ -1,0 +1,74 @@
+"""The row contract: names and types of the columns that operators agree on.
+
+A row is one response (or one prompt, before sampling). Rows of a `prompt_id` are contiguous.
+Columns of the user that are not listed here pass through untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+
+ROW_CONTRACT: dict[str, pa.DataType] = {
+    "prompt_id": pa.string(),  # content hash of prompt and reference: the group
+    "response_id": pa.string(),  # content hash of prompt_id, index in the group, response
+    "prompt": MESSAGES,
+    "reference": pa.string(),
+    "response": pa.string(),
+    "finish_reason": pa.string(),  # stop, length, or what the engine says
+    "prompt_token_ids": pa.list_(pa.int32()),
+    "response_token_ids": pa.list_(pa.int32()),
+    "response_logprobs": pa.list_(pa.float32()),
+    "policy": pa.string(),
+    "policy_version": pa.int64(),
+    "verdict": pa.string(),  # correct, wrong_answer, no_answer, timeout, verifier_error
+    "answer": pa.string(),  # the extracted answer
+    "reward": pa.float64(),  # weighted sum of the reward_<component> columns
+    "advantage": pa.float64(),
+    "task": pa.string(),  # generate or verify
+    "label": pa.string(),  # the right judgement of a verification prompt: Yes or No
+}
+
+
+def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
+    """Stable ids, string[N]: 128-bit xxh3 (hex) of each row's parts.
+
+    Each part goes in with its length before it, so that ("ab", "c") and ("a", "bc") differ; a
+    null goes in as a length that no text has.
+    """
+    ids = []
+    for row in parts:
+        digest = xxhash.xxh3_128()
+        for part in row:
+            raw = None if part is None else part.encode("utf-8", "surrogatepass")
+            digest.update(b"null:" if raw is None else b"%d:" % len(raw))
+            digest.update(raw or b"")
+        ids.append(digest.hexdigest())
+    return pa.array(ids, pa.string())
+
+
+def component_columns(component: str) -> tuple[str, str]:
+    """The two columns of a reward component: its value, and why it is missing."""
+    return f"reward_{component}", f"reward_{component}_missing"
+
+
+def component(
+    name: str, values_N: np.ndarray[Any, np.dtype[Any]], missing: pa.Array | None = None
+) -> dict[str, pa.Array]:
+    """Both columns of a reward component.
+
+    Args:
+        name: the component, such as `accuracy`.
+        values_N: float64[N]; ignored where `missing` has a reason.
+        missing: string[N], null where there is a value. None: no value is missing.
+    """
+    missing = pa.nulls(len(values_N), pa.string()) if missing is None else missing
+    absent = np.asarray(missing.is_valid())
+    value, reason = component_columns(name)
+    return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}

@@ -1,0 +1,1 @@
+"""Operators that drop repeated texts."""

@@ -1,0 +1,78 @@
+"""Keep the first of equal responses, or of equal prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import model_validator
+from typing_extensions import Self
+
+from ..groups import hash_each
+from ..operator import Columns, Filter, Scope, drop
+from .tokens import texts_of
+from .units import Unit, Within, checked_unit, group_starts, not_first, repeats, scoped_keys
+
+
+class ExactDeduplicator(Filter):
+    """Drop responses that repeat an earlier one word for word, or prompts that do.
+
+    Rows are compared by a 64-bit hash, the only thing that is kept of a row: 8 bytes. Among ten
+    million different texts the chance that any two share a hash is 3 in a million. A null is not
+    compared and stays.
+    """
+
+    unit: Unit = "response"
+    """What repeats: `response` drops rows; `prompt` drops all rows of a prompt whose text an
+    earlier prompt had, and leaves the responses within a prompt alone."""
+    column: str | None = None
+    """The column to compare, of strings or of messages; by default `response` or `prompt`, as
+    `unit` says. For prompts, the first row of a prompt speaks for all."""
+    within: Within | None = None
+    """Compare a response with those to the same prompt (`prompt`, the default) or with those to
+    all prompts (`all`). Prompts are always compared with all others."""
+    lowercase: bool = False
+    """Ignore case."""
+    ignore_whitespace: bool = False
+    """Take any run of whitespace for one space, and none at both ends. `1 2` is still not `12`."""
+
+    scope: ClassVar[Scope] = Scope.DATASET
+    reasons: ClassVar[Mapping[str, str]] = {
+        "duplicate": "an earlier response has the same text",
+        "duplicate_prompt": "an earlier prompt has the same text",
+    }
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        checked_unit(self.unit, self.column, self.within)
+        return self
+
+    def reads(self) -> Columns:
+        return ("prompt_id", self.column or self.unit)
+
+    def digest(self, table: pa.Table) -> pa.Table:
+        """One 64-bit key per row, and for prompts one bit that says where a group begins."""
+        texts = self._normalised(texts_of(table[self.column or self.unit]))
+        keys_N = hash_each(texts)
+        if self.unit == "response" and self.within != "all":
+            keys_N = scoped_keys(keys_N, table["prompt_id"])
+        columns = {"key": pa.array(keys_N, mask=np.asarray(texts.is_null()))}
+        if self.unit == "prompt":
+            columns["starts"] = group_starts(table)
+        return pa.table(columns)
+
+    def decide(self, table: pa.Table) -> pa.Array:
+        keys_N = np.asarray(pc.fill_null(table["key"], 0))
+        again_N = repeats(table, self.unit, lambda rows: not_first(keys_N[rows]))
+        return drop({"duplicate" if self.unit == "response" else "duplicate_prompt": again_N})
+
+    def _normalised(self, texts: pa.Array) -> pa.Array:
+        if self.lowercase:
+            texts = pc.utf8_lower(texts)
+        if self.ignore_whitespace:
+            words = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts))
+            texts = pc.binary_join(words, pa.scalar(" ", pa.large_string()))
+        return texts

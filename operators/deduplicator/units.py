@@ -1,0 +1,76 @@
+"""What the deduplicators compare: responses of a prompt, responses of all prompts, or prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ..groups import Groups, hash_each
+from .tokens import Array, mix
+
+Unit = Literal["response", "prompt"]
+Within = Literal["prompt", "all"]
+
+
+def checked_unit(unit: Unit, column: str | None, within: Within | None) -> None:
+    """Refuse fields that do not fit together.
+
+    Raises:
+        ValueError: `unit: prompt` with fields that only make sense for responses.
+    """
+    if unit == "prompt" and within == "prompt":
+        raise ValueError("unit prompt compares prompts with each other, so within must be all")
+    if unit == "prompt" and column == "response":
+        raise ValueError("unit prompt needs a column that all rows of a prompt share, not response")
+
+
+def scoped_keys(keys_N: Array, prompt_ids: pa.ChunkedArray) -> Array:
+    """Keys that are equal only where the key and the prompt are equal, uint64[N]."""
+    groups = Groups.of_column(prompt_ids)
+    prompts_G = mix(hash_each(prompt_ids.take(pa.array(groups.starts_G))))
+    return mix(keys_N + prompts_G[groups.codes_N])
+
+
+def group_starts(table: pa.Table) -> pa.Array:
+    """bool[N]: the row is the first one of its prompt."""
+    starts_N = np.zeros(table.num_rows, bool)
+    starts_N[Groups.of(table).starts_G] = True
+    return pa.array(starts_N)
+
+
+def repeats(digest: pa.Table, unit: Unit, find: Callable[[Array], Array]) -> Array:
+    """Which rows repeat an earlier one, bool[N].
+
+    Args:
+        digest: with the column `key`, null where there is nothing to compare; for prompts also
+            `starts`, because a whole group follows its first row.
+        unit: what is compared.
+        find: from int64[M] rows to compare, ascending, to bool[M] which of them are repeats.
+    """
+    compared_N = np.asarray(digest["key"].is_valid())
+    if unit == "prompt":
+        starts_N = np.asarray(digest["starts"])
+        compared_N &= starts_N
+    rows_M = np.flatnonzero(compared_N)
+    repeats_N = np.zeros(digest.num_rows, bool)
+    repeats_N[rows_M] = find(rows_M)
+    if unit == "prompt":
+        repeats_N = repeats_N[starts_N][np.cumsum(starts_N) - 1]
+    return repeats_N
+
+
+def not_first(keys_M: Array) -> Array:
+    """Which keys have stood before, bool[M].
+
+    Example:
+        >>> not_first(np.array([7, 3, 7, 7])).tolist()
+        [False, False, True, True]
+    """
+    order_M = np.argsort(keys_M, kind="stable")
+    ordered_M = keys_M[order_M]
+    again_M = np.zeros(len(keys_M), bool)
+    again_M[order_M[1:][ordered_M[1:] == ordered_M[:-1]]] = True
+    return again_M

@@ -1,0 +1,55 @@
+"""Errors that end a run. A bad rollout is data and never raises one of these."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RejuiceError(Exception):
+    """A problem the user can mend, said in one line.
+
+    Args:
+        found: what is wrong, with the offending value.
+        right: what would be right, as an instruction.
+        where: file, then step, as far as known; callers that know more prepend to it.
+    """
+
+    def __init__(self, found: str, right: str = "", *, where: str = "") -> None:
+        super().__init__(found, right, where)
+        self.found, self.right, self.where = found, right, where
+
+    def __str__(self) -> str:
+        line = "; ".join(part for part in (self.found, self.right) if part)
+        return f"{self.where}: {line}" if self.where else line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process boundaries; keyword-only arguments need help to be pickled.
+        return _rebuild, (type(self), self.found, self.right, self.where)
+
+    def at(self, where: str) -> RejuiceError:
+        """The same error, with `where` put in front of what it already says."""
+        joined = ", ".join(part for part in (where, self.where) if part)
+        return type(self)(self.found, self.right, where=joined)
+
+
+class RecipeError(RejuiceError):
+    """The recipe asks for something that does not exist or does not fit together."""
+
+
+class DataError(RejuiceError):
+    """The dataset is not what the recipe needs."""
+
+
+class OperatorError(RejuiceError):
+    """An operator broke its contract or failed on rows it should have handled."""
+
+
+def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> RejuiceError:
+    return kind(found, right, where=where)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the nearest known word, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,44 @@
+"""Keep groups whose rewards differ, because only those have a gradient in GRPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from ..groups import Groups
+from ..numeric import numbers
+from ..operator import Columns, Filter, Scope, drop
+
+
+class RewardStdFilter(Filter):
+    """Drop whole groups whose rewards have a standard deviation of `min` or less.
+
+    The deviation is the population's (ddof 0), as in verl's `filter_groups`, which implements
+    the dynamic sampling of DAPO (https://arxiv.org/abs/2503.14476). Unlike `numpy.std` it is
+    exactly 0 for equal rewards, whatever their rounding. Responses without a finite reward count
+    neither way and share the fate of their group; a group with one reward has no spread.
+    """
+
+    column: str = "reward"
+    """The reward to look at: `reward`, or a component such as `reward_accuracy`."""
+    min: float = Field(0.0, ge=0)
+    """Keep groups with a larger standard deviation than this."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+    reasons: ClassVar[Mapping[str, str]] = {
+        "no_reward": "no response of the group has a finite reward",
+        "no_reward_spread": "the standard deviation of the group's rewards is not above `min`",
+    }
+
+    def reads(self) -> Columns:
+        return ("prompt_id", self.column)
+
+    def decide(self, table: pa.Table) -> pa.Array:
+        groups = Groups.of(table)
+        reward_N = numbers(table, self.column)
+        std_N = groups.std(reward_N, np.isfinite(reward_N))[groups.codes_N]
+        return drop({"no_reward": np.isnan(std_N), "no_reward_spread": std_N <= self.min})

@@ -1,0 +1,138 @@
+"""Groups as integer offsets, and everything that is computed per group.
+
+Rows of a `prompt_id` are contiguous, so a group is a slice and group arithmetic is
+`ufunc.reduceat` over offsets: no hashing, no sorting, no Python loop. Suffixes in names say the
+axis: `_N` one value per row, `_G` one per group.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Groups(NamedTuple):
+    """Where the groups of a table begin.
+
+    Attributes:
+        starts_G: int64, first row of each group.
+        codes_N: int64, the group each row belongs to.
+        sizes_G: int64, rows in each group.
+    """
+
+    starts_G: Array
+    codes_N: Array
+    sizes_G: Array
+
+    @classmethod
+    def of(cls, table: pa.Table, key: str = "prompt_id") -> Groups:
+        """Groups of consecutive rows with the same `key` (a null is equal to a null)."""
+        return cls.of_column(table[key])
+
+    @classmethod
+    def of_column(cls, column: pa.ChunkedArray | pa.Array) -> Groups:
+        """Groups of consecutive equal values of one column."""
+        n = len(column)
+        if n == 0:
+            empty = np.zeros(0, np.int64)
+            return cls(empty, empty, empty)
+        if pa.types.is_nested(column.type):
+            # Arrow does not compare lists and structs; messages of a chat are such.
+            column = pa.chunked_array([[repr(value) for value in column.to_pylist()]])
+        changed_N = np.ones(n, bool)
+        left, right = column.slice(0, n - 1), column.slice(1)
+        differs = pc.fill_null(pc.not_equal(left, right), False)
+        if column.null_count:
+            differs = pc.or_(differs, pc.xor(pc.is_null(left), pc.is_null(right)))
+        changed_N[1:] = np.asarray(differs)
+        starts_G = np.flatnonzero(changed_N)
+        return cls(starts_G, np.cumsum(changed_N) - 1, np.diff(starts_G, append=n))
+
+    def sum(self, values_N: Array) -> Array:
+        """Sum per group, as float64 or int64[G]."""
+        if len(self.starts_G) == 0:
+            return np.zeros(0, np.result_type(values_N.dtype, np.int64))
+        wide = values_N.astype(np.result_type(values_N.dtype, np.int64), copy=False)
+        return np.add.reduceat(wide, self.starts_G)
+
+    def mean(self, values_N: Array, valid_N: Array | None = None) -> Array:
+        """Mean per group over valid rows, float64[G]; nan where a group has none."""
+        valid_N = np.ones(len(values_N), bool) if valid_N is None else valid_N
+        with np.errstate(invalid="ignore"):
+            mean_G = self.sum(np.where(valid_N, values_N, 0.0)) / self.sum(valid_N)
+        if values_N.dtype.kind != "f" or len(mean_G) == 0:
+            return mean_G
+        # Rounding can push a mean past its values: the mean of three 0.1 is 0.10000000000000002.
+        # Kept between them, equal values have exactly themselves as mean, and 0 as spread.
+        low_G = np.minimum.reduceat(np.where(valid_N, values_N, np.inf), self.starts_G)
+        high_G = np.maximum.reduceat(np.where(valid_N, values_N, -np.inf), self.starts_G)
+        return np.minimum(np.maximum(mean_G, low_G), high_G, where=~np.isnan(mean_G), out=mean_G)
+
+    def std(self, values_N: Array, valid_N: Array | None = None, ddof: int = 0) -> Array:
+        """Standard deviation per group over valid rows; nan where too few rows for `ddof`.
+
+        Exactly 0 where the valid values are equal.
+        """
+        valid_N = np.ones(len(values_N), bool) if valid_N is None else valid_N
+        # Two passes: the mean first, so that nothing cancels.
+        mean_N = self.mean(values_N, valid_N)[self.codes_N]
+        square_N = np.where(valid_N, (np.where(valid_N, values_N, 0.0) - mean_N) ** 2, 0.0)
+        count_G = self.sum(valid_N) - ddof
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt(np.where(count_G > 0, self.sum(square_N) / count_G, np.nan))
+
+    def rank(self, order_N: Array) -> Array:
+        """Place of each row within its group by ascending `order_N`, int64[N] from 0, stable."""
+        by_group = np.lexsort((order_N, self.codes_N))
+        ranks_N = np.empty(len(order_N), np.int64)
+        ranks_N[by_group] = self.position()
+        return ranks_N
+
+    def position(self) -> Array:
+        """Index of each row within its group, int64[N] from 0."""
+        return np.arange(len(self.codes_N)) - self.starts_G[self.codes_N]
+
+
+def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
+    """One reproducible uniform number in [0, 1) per row.
+
+    It depends on (seed, salt, prompt_id, index within the group) and on nothing else, so a result
+    does not change with chunk size, worker count or engine.
+
+    Args:
+        table: whole groups, with `prompt_id`.
+        seed: the operator's own seed.
+        salt: the operator's name, so that two operators do not share their randomness.
+
+    Returns:
+        float64[N].
+    """
+    groups = Groups.of(table)
+    heads = table["prompt_id"].take(groups.starts_G)
+    base = xxhash.xxh3_64_intdigest(salt.encode(), seed=seed & 0xFFFFFFFFFFFFFFFF)
+    hashes_G = hash_each(heads, seed=base)
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    mixed = hashes_G[groups.codes_N] + groups.position().astype(np.uint64) * golden
+    # The top 53 bits, as many as a float64 holds.
+    return (_splitmix64(mixed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:
+    """xxh3 of each string's UTF-8 bytes, uint64[N]; a null hashes like an empty string."""
+    raws = strings.cast("binary").to_pylist()
+    hashes = (xxhash.xxh3_64_intdigest(raw or b"", seed=seed) for raw in raws)
+    return np.fromiter(hashes, np.uint64, len(raws))
+
+
+def _splitmix64(z: Array) -> Array:
+    # Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Array = z ^ (z >> np.uint64(31))
+    return mixed

@@ -1,0 +1,193 @@
+"""Reward responses for differing from the others of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import model_validator
+from typing_extensions import Self
+
+from ..columns import component, component_columns
+from ..deduplicator.tokens import Array, texts_of
+from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
+from ..groups import Groups
+from ..operator import Columns, Mapper, Scope, drop
+
+Measure = Literal["centroid", "pairwise", "vendi", "dra"]
+Gate = Literal["none", "only_correct", "mixed_groups_only"]
+
+
+class DiversityRewardMapper(Mapper):
+    """Write `reward_diversity`: how much a response differs from its group.
+
+    A response that is null or blank has no embedding: it is missing as `empty_response` and the
+    others are compared without it. Where fewer than two are left there is nothing to differ from:
+    `group_too_small`.
+
+    A gate withholds the bonus: the reward is then 0.0, which is a value and not a failure,
+    because by the definition of the gated reward this response gets nothing, whatever its text.
+    A gate that cannot be decided, for want of a verdict, leaves the reward missing.
+    """
+
+    measure: Measure = "centroid"
+    """What is rewarded; e are unit vectors, s_ij = cos(e_i, e_j), n responses:
+    `centroid` 1 - cos(e_i, mean e), in [0, 2];
+    `pairwise` mean over the others of 1 - s_ij, in [0, 2];
+    `vendi` Vendi score of the group less that of the group without the response: by how many
+    different responses it makes the group richer; below 0 for a repetition;
+    `dra` 1 / (1 + sum over the others of max(s_ij, 0)), in [1 / n, 1]: with gate `only_correct`
+    and without a further reward for accuracy this is DRA-GRPO's adjusted reward."""
+    gate: Gate = "none"
+    """Who gets it: all (`none`); `only_correct` responses, still compared with the whole group;
+    responses of `mixed_groups_only`, with a right and a wrong one. Otherwise, in a group where
+    all are right or all wrong, diversity is the only signal and GRPO scales it up."""
+    column: str = "response"
+    """The text to embed."""
+    backend: Backend = "hashed_ngram"
+    """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
+    and compares meaning. Their rewards are on different scales."""
+    model: str | None = None
+    """Name or folder of a sentence-transformers model."""
+    dtype: Dtype = "float32"
+    """In which the model computes; `bfloat16` is twice as fast on processors that have it."""
+    device: str | None = None
+    """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+    reasons: ClassVar[Mapping[str, str]] = {
+        "empty_response": "the response is null or blank",
+        "group_too_small": "fewer than two responses of the group have a text",
+        "zero_mean": "the embeddings of the group cancel out, so no angle to their mean exists",
+        "not_graded": "the gate needs a verdict, and there is none",
+    }
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        checked_backend(self.backend, self.model)
+        return self
+
+    def reads(self) -> Columns:
+        verdict = () if self.gate == "none" else ("verdict",)
+        return ("prompt_id", self.column, *verdict)
+
+    def writes(self) -> Columns:
+        return component_columns("diversity")
+
+    def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
+        groups = Groups.of(table)
+        texts = texts_of(table[self.column])
+        usable_N = usable_texts(texts)
+        open_N, ungraded_N = self._gates(table, groups)
+        wanted_G = groups.sum(open_N) > 0
+        small_G = groups.sum(usable_N) < 2
+        used_N = usable_N & (wanted_G & ~small_G)[groups.codes_N]
+        values_N = np.zeros(table.num_rows)
+        if used_N.any():
+            embed = embedder(self.backend, self.model, self.dtype, self.device)
+            for rows_BM, grams_BMM in group_grams(texts, groups, used_N, embed):
+                values_N[rows_BM] = _MEASURES[self.measure](grams_BMM)
+        missing = drop(
+            {
+                "not_graded": ungraded_N,
+                "empty_response": open_N & ~usable_N,
+                "group_too_small": open_N & small_G[groups.codes_N],
+                "zero_mean": open_N & np.isnan(values_N),
+            }
+        )
+        return component("diversity", np.where(open_N, values_N, 0.0), missing)
+
+    def _gates(self, table: pa.Table, groups: Groups) -> tuple[Array, Array]:
+        """Rows that the gate lets through, and rows for which it cannot be decided, bool[N]."""
+        nobody_N = np.zeros(table.num_rows, bool)
+        if self.gate == "none":
+            return ~nobody_N, nobody_N
+        wrong_N = np.asarray(pc.is_in(table["verdict"], pa.array(["wrong_answer", "no_answer"])))
+        correct_N = np.asarray(pc.is_in(table["verdict"], pa.array(["correct"])))
+        if self.gate == "only_correct":
+            return correct_N, ~(correct_N | wrong_N)
+        right_G, wrong_G = groups.sum(correct_N), groups.sum(wrong_N)
+        mixed_G = (right_G > 0) & (wrong_G > 0)
+        # A response without a verdict could still make the group a mixed one.
+        unclear_G = ~mixed_G & (right_G + wrong_G < groups.sizes_G)
+        return mixed_G[groups.codes_N], unclear_G[groups.codes_N]
+
+
+def from_centroid(grams_BMM: Array) -> Array:
+    """1 - cos(e_i, c) with c the mean of the group's e, float64[B, M]; nan where c is zero.
+
+    Source: Trinity-RFT, https://arxiv.org/abs/2505.17826, diversity reward.
+
+    Example:
+        >>> from_centroid(np.array([[[1.0, 0.0], [0.0, 1.0]]])).round(3).tolist()
+        [[0.293, 0.293]]
+    """
+    n = grams_BMM.shape[-1]
+    # e_i . c = sum_j s_ij / n and |c|^2 = sum_ij s_ij / n^2: the cosines say it all.
+    square_B1 = grams_BMM.sum(axis=(1, 2))[:, None] / n**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine_BM = grams_BMM.sum(axis=2) / n / np.sqrt(square_B1)
+    return np.where(square_B1 > 1e-12, _tidy(1.0 - cosine_BM, 0.0), np.nan)
+
+
+def from_each_other(grams_BMM: Array) -> Array:
+    """Mean of 1 - s_ij over the other responses j, float64[B, M]."""
+    n = grams_BMM.shape[-1]
+    return _tidy(1.0 - _others(grams_BMM) / (n - 1), 0.0)
+
+
+def vendi_gain(grams_BMM: Array) -> Array:
+    """Vendi score of the group less that of the group without response i, float64[B, M]."""
+    n = grams_BMM.shape[-1]
+    all_B = vendi(grams_BMM)
+    rest = [np.delete(np.arange(n), i) for i in range(n)]
+    without = [vendi(grams_BMM[:, keep[:, None], keep]) for keep in rest]
+    return _tidy(all_B[:, None] - np.stack(without, axis=1), -np.inf)
+
+
+def vendi(grams_BMM: Array) -> Array:
+    """Vendi score: the effective number of different responses, float64[B], from 1 to M.
+
+    exp of the Shannon entropy of the eigenvalues of K / M, with K the cosines.
+    Source: Friedman and Dieng, https://arxiv.org/abs/2210.02410.
+
+    Example:
+        >>> vendi(np.array([np.eye(3), np.ones((3, 3))])).round(6).tolist()
+        [3.0, 1.0]
+    """
+    values = np.linalg.eigvalsh(grams_BMM / grams_BMM.shape[-1])
+    # Below noise an eigenvalue is 0, and 0 log 0 is 0.
+    values = np.where(values > 1e-15, values, 1.0)
+    scores_B: Array = np.exp(-(values * np.log(values)).sum(axis=1))
+    return scores_B
+
+
+def diversity_adjusted(grams_BMM: Array) -> Array:
+    """1 / (1 + sum over the others of max(s_ij, 0)), float64[B, M].
+
+    Source: DRA-GRPO, https://arxiv.org/abs/2505.09655, graph-cut form; a negative cosine counts
+    as 0, so that the sum cannot reach -1.
+    """
+    return _tidy(1.0 / (1.0 + _others(np.maximum(grams_BMM, 0.0))), 0.0)
+
+
+def _others(grams_BMM: Array) -> Array:
+    own_BM = np.diagonal(grams_BMM, axis1=1, axis2=2)
+    sums_BM: Array = grams_BMM.sum(axis=2) - own_BM
+    return sums_BM
+
+
+def _tidy(values: Array, least: float) -> Array:
+    """Without the last digits, which are rounding noise: equal responses are at exactly 0."""
+    return np.maximum(np.round(values, 12), least) + 0.0
+
+
+_MEASURES = {
+    "centroid": from_centroid,
+    "pairwise": from_each_other,
+    "vendi": vendi_gain,
+    "dra": diversity_adjusted,
+}

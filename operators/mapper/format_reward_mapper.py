@@ -1,0 +1,138 @@
+"""Reward a response for the form it was asked to have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import FiniteFloat, model_validator
+from typing_extensions import Self
+
+from ..columns import component, component_columns
+from ..errors import DataError
+from ..operator import Columns, Mapper
+
+_TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BOX = "\\boxed{"
+
+
+class FormatRewardMapper(Mapper):
+    r"""Write `reward_format`: `right` if the response has the form of `style`, else `wrong`.
+
+    The form of tags is strict, because a policy finds what is not: each tag exactly once and in
+    order, one after the other, no part empty, and nothing but white space before, between and
+    after them. In the style `boxed` the text is free, but holds exactly one `\boxed{...}` with
+    balanced braces and something in them. Both take time linear in the length of the response.
+
+    A null response is missing with `no_response`; an empty one has the wrong form. The default
+    values are those of the Trinity-RFT report (https://arxiv.org/abs/2505.17826).
+    """
+
+    style: Literal["think_answer", "boxed", "tags"] = "think_answer"
+    """`<think>..</think><answer>..</answer>`, one `\\boxed{..}`, or the tags in `tags`."""
+    tags: tuple[str, ...] = ()
+    """For the style `tags`: the names of the tags in order, such as `[plan, final]`."""
+    right: FiniteFloat = 0.1
+    """Reward of a response that has the form."""
+    wrong: FiniteFloat = -0.1
+    """Reward of a response that does not."""
+
+    @model_validator(mode="after")
+    def _tags_fit(self) -> Self:
+        if (self.style == "tags") != bool(self.tags):
+            raise ValueError("tags go with style tags, and only with it")
+        if len(set(self.tags)) < len(self.tags):
+            raise ValueError("a tag is listed twice")
+        for tag in self.tags:
+            if not _TAG.fullmatch(tag):
+                raise ValueError(f"'{tag}' is not the name of a tag, such as think")
+        return self
+
+    def reads(self) -> Columns:
+        return ("response",)
+
+    def writes(self) -> Columns:
+        return component_columns("format")
+
+    def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
+        responses = _texts(table)
+        right_N = self._right(["" if text is None else text for text in responses.to_pylist()])
+        missing = pc.if_else(pc.is_null(responses), "no_response", pa.scalar(None, pa.string()))
+        return component("format", np.where(right_N, self.right, self.wrong), missing)
+
+    def _right(self, texts: Sequence[str]) -> list[bool]:
+        if self.style == "boxed":
+            return [has_one_box(text) for text in texts]
+        tags = self.tags if self.style == "tags" else ("think", "answer")
+        marks = [(f"<{tag}>", f"</{tag}>") for tag in tags]
+        return [is_tagged(text, marks) for text in texts]
+
+
+def is_tagged(text: str, marks: Sequence[tuple[str, str]]) -> bool:
+    """Whether `text` is a sequence of parts between opening and closing tags, each tag once.
+
+    Example:
+        >>> marks = [("<think>", "</think>"), ("<answer>", "</answer>")]
+        >>> is_tagged("<think>2 + 2</think> <answer>4</answer>", marks)
+        True
+        >>> is_tagged("<think>2 + 2</think> <answer>4</answer> or 5", marks)
+        False
+    """
+    at = 0
+    for opening, closing in marks:
+        start = text.find(opening, at)
+        inside = start + len(opening)
+        end = text.find(closing, inside)
+        if start < 0 or end < 0:
+            return False
+        if not _blank(text[at:start]) or _blank(text[inside:end]):
+            return False
+        at = end + len(closing)
+    if not _blank(text[at:]):
+        return False
+    # All marks are there. As many `<` as marks leave none for a second one; otherwise, as in
+    # `a < b`, count them all.
+    return text.count("<") == 2 * len(marks) or _each_once(text, marks)
+
+
+def _each_once(text: str, marks: Sequence[tuple[str, str]]) -> bool:
+    return all(text.count(mark) == 1 for pair in marks for mark in pair)
+
+
+def has_one_box(text: str) -> bool:
+    r"""Whether `text` holds exactly one `\boxed{...}`, balanced and not empty.
+
+    Escaped braces, as in `\{1, 2\}`, are no braces.
+
+    Example:
+        >>> has_one_box(r"so it is \boxed{\frac{1}{2}}.")
+        True
+        >>> has_one_box(r"\boxed{1} or \boxed{2}")
+        False
+    """
+    if text.count(_BOX) != 1:
+        return False
+    inside = text.index(_BOX) + len(_BOX)
+    depth = 1
+    for brace in _BRACE.finditer(text, inside):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth == 0:
+            return not _blank(text[inside : brace.start()])
+    return False
+
+
+def _blank(text: str) -> bool:
+    return not text or text.isspace()
+
+
+def _texts(table: pa.Table) -> pa.Array:
+    column = table["response"]
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        raise DataError(f"column 'response' is {kind}, not text", "give the responses as strings")
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, pa.string())

@@ -1,0 +1,100 @@
+"""Grade mathematical answers against their references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from ..columns import component
+from ..operator import Columns, Mapper, drop
+from ..verifier import check_reference, verify_batch
+
+
+class MathVerifyMapper(Mapper):
+    """Write the verdict on each response, its extracted answer, and the accuracy component.
+
+    Accuracy is `right` for `correct`, `wrong` for `wrong_answer` and `no_answer`. It is missing
+    where nothing is known of the response:
+
+    - `timeout`, `verifier_error`: what the verifier says of itself.
+    - `no_reference`, `bad_reference`: the reference is null, or cannot be graded against; the
+      verdict is `verifier_error`.
+    - `no_response`: the response is null, as that of a prompt that is not sampled yet; the verdict
+      is null. An empty response is one, with `no_answer`.
+    """
+
+    timeout: float = Field(5.0, gt=0)
+    """Seconds for one answer; a verification that takes longer is killed."""
+    right: float = Field(1.0, allow_inf_nan=False)
+    """Accuracy of a correct response."""
+    wrong: float = Field(0.0, allow_inf_nan=False)
+    """Accuracy of a wrong response, and of one without an answer."""
+
+    missing: ClassVar[Mapping[str, str]] = {
+        "no_response": "the response is null",
+        "no_reference": "the reference is null",
+        "bad_reference": "the reference cannot be graded against",
+        "timeout": "the verification took longer than `timeout`",
+        "verifier_error": "the verifier failed on the response",
+    }
+    """Why the accuracy may be missing."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.wrong >= self.right:
+            raise ValueError(f"wrong {self.wrong} is not below right {self.right}")
+        return self
+
+    def reads(self) -> Columns:
+        return ("response", "reference")
+
+    def writes(self) -> Columns:
+        return ("verdict", "answer", "reward_accuracy", "reward_accuracy_missing")
+
+    def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
+        unfit = _unfit(table["response"], table["reference"])
+        graded = np.flatnonzero(np.asarray(unfit.is_null()))
+        some = table.take(pa.array(graded))
+        verdicts = verify_batch(
+            some["response"].to_pylist(), some["reference"].to_pylist(), timeout=self.timeout
+        )
+        slugs = _scatter([verdict.verdict for verdict in verdicts], graded, table.num_rows)
+        failed = pc.is_in(slugs, pa.array(["timeout", "verifier_error"]))
+        no_verdict = pc.if_else(failed, slugs, pa.scalar(None, pa.string()))
+        unknown = pc.fill_null(pc.equal(unfit, "no_response"), True)
+        correct_N = np.asarray(pc.fill_null(pc.equal(slugs, "correct"), False))
+        return {
+            "verdict": pc.if_else(unknown, slugs, pa.scalar("verifier_error")),
+            "answer": _scatter([verdict.answer for verdict in verdicts], graded, table.num_rows),
+            **component(
+                "accuracy",
+                np.where(correct_N, self.right, self.wrong),
+                pc.coalesce(unfit, no_verdict),
+            ),
+        }
+
+
+def _unfit(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
+    """string[N]: why a row cannot be graded at all, null where it can."""
+    distinct = references.unique()
+    bad = [text for text in distinct.to_pylist() if text is not None and check_reference(text)]
+    return drop(
+        {
+            "no_response": responses.is_null(),
+            "no_reference": references.is_null(),
+            "bad_reference": pc.is_in(references, pa.array(bad, references.type)),
+        }
+    )
+
+
+def _scatter(values: list[str | None], rows: np.ndarray, n: int) -> pa.Array:
+    """string[n] with `values` at `rows` and null elsewhere."""
+    at_N = np.full(n, -1, np.int64)
+    at_N[rows] = np.arange(len(rows))
+    return pa.array(values, pa.string()).take(pa.array(at_N, mask=at_N < 0))

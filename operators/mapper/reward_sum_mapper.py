@@ -1,0 +1,202 @@
+"""Sum reward components into the one reward that the trainer sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    FiniteFloat,
+    Tag,
+    model_validator,
+)
+from typing_extensions import Self
+
+from ..columns import component_columns
+from ..errors import DataError
+from ..groups import Array, Groups
+from ..numeric import numbers
+from ..operator import Change, Columns, Operator, Scope, drop
+
+Gate = Literal["only_correct", "mixed_groups_only"]
+OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]
+
+
+class Schedule(BaseModel):
+    """A weight that changes with the progress of training."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, serialize_by_alias=True
+    )
+
+    from_: FiniteFloat = Field(alias="from")
+    """Weight at the start."""
+    to: FiniteFloat
+    """Weight at the end."""
+    kind: Literal["linear", "cosine"] = "linear"
+    """In a straight line, or slow at both ends: half a cosine."""
+
+    def at(self, progress: float) -> float:
+        """The weight at `progress` in [0, 1], exactly `from` and `to` at the ends.
+
+        Example:
+            >>> Schedule.model_validate({"from": 0.5, "to": 0.3}).at(0.5)
+            0.4
+        """
+        cosine = self.kind == "cosine"
+        share = (1 - math.cos(math.pi * progress)) / 2 if cosine else progress
+        return (1 - share) * self.from_ + share * self.to
+
+
+def _weight_tag(weight: Any) -> str:
+    # Told apart by hand, so that an error speaks of the one that was meant.
+    return "schedule" if isinstance(weight, (Mapping, Schedule)) else "number"
+
+
+Weight = Annotated[
+    Annotated[FiniteFloat, Tag("number")] | Annotated[Schedule, Tag("schedule")],
+    Discriminator(_weight_tag),
+]
+
+
+class _Component(NamedTuple):
+    """One component's part in the sum.
+
+    Attributes:
+        value_N: float64, its values; where it is missing, what stands in for it.
+        counts_N: bool, whether it counts in this row: its weight is not 0, its gate is open.
+        missing_N: bool, whether it counts and nothing stands in for it.
+        filled: in how many rows the group mean stands in.
+    """
+
+    value_N: Array
+    counts_N: Array
+    missing_N: Array
+    filled: int
+
+
+class RewardSumMapper(Operator):
+    """Write `reward`, float64[N]: the weighted sum of the components named in `weights`.
+
+    A component counts in a row if its weight is not 0 and its gate is open there; otherwise it
+    adds 0, and cannot be missing. A component that counts is missing where its value is null or
+    not finite or a reason stands beside it, and `on_missing` says what becomes of the row.
+    The reward of a row with a missing component is null.
+
+    The sum is `((0 + w1 c1) + w2 c2) + ...` in float64, in the order of `weights`, so the same
+    components give the same bits offline and in training.
+
+    Raises:
+        DataError: a component is missing and `on_missing` is `fail`.
+    """
+
+    weights: dict[str, Weight] = Field(min_length=1)
+    """Weight of each component: a number, or `{from: 0.5, to: 0.3, kind: linear}` (or `cosine`)
+    for one that changes over training. Component `quality` is the column `reward_quality`."""
+    gates: dict[str, Gate] = Field({})
+    """Where a component counts, if not everywhere: `only_correct` in responses whose verdict is
+    `correct`; `mixed_groups_only` in groups with both right and wrong responses."""
+    on_missing: OnMissing = "fail"
+    """What a missing component does: end the run, drop its row, drop its whole group, or take the
+    mean of the group's other responses in which it counts (drop the group if there is none)."""
+    progress: float = Field(0.0, ge=0, le=1)
+    """How far training is, from 0 to 1; moves the weights that have a schedule. Offline it is what
+    the recipe says; the trainer sets it at each step by `model_copy`."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+    reasons: ClassVar[Mapping[str, str]] = {
+        "missing_component": "a reward component is missing and nothing stands in for it",
+    }
+
+    @model_validator(mode="after")
+    def _gates_have_weights(self) -> Self:
+        for name in self.gates:
+            if name not in self.weights:
+                raise ValueError(f"gates name '{name}', which has no weight")
+        return self
+
+    def reads(self) -> Columns:
+        both = [column for name in self.weights for column in component_columns(name)]
+        return ("prompt_id", *both, *(("verdict",) if self.gates else ()))
+
+    def writes(self) -> Columns:
+        return ("reward",)
+
+    def apply(self, table: pa.Table) -> Change:
+        groups = Groups.of(table)
+        reward_N = np.zeros(table.num_rows)
+        missing_N = np.zeros(table.num_rows, bool)
+        notes: dict[str, float] = {}
+        for name in self.weights:
+            part = self._component(table, groups, name)
+            reward_N += np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
+            missing_N |= part.missing_N
+            notes[f"missing_{name}"] = int(part.missing_N.sum()) + part.filled
+            notes[f"group_mean_{name}"] = part.filled
+        reasons = self._dropped(groups, missing_N)
+        reward = pa.array(reward_N, pa.float64(), mask=missing_N)
+        return Change({"reward": reward}, reasons, notes={k: n for k, n in notes.items() if n})
+
+    def weight(self, name: str) -> float:
+        """The weight of component `name` at the current `progress`."""
+        weight = self.weights[name]
+        return weight.at(self.progress) if isinstance(weight, Schedule) else weight
+
+    def _component(self, table: pa.Table, groups: Groups, name: str) -> _Component:
+        column, reason_column = component_columns(name)
+        value_N = numbers(table, column)
+        present_N = np.isfinite(value_N) & np.asarray(pc.is_null(table[reason_column]))
+        counts_N = self._counts(table, groups, name)
+        lacking_N = counts_N & ~present_N
+        value_N = np.where(present_N, value_N, 0.0)
+        if not lacking_N.any():
+            return _Component(value_N, counts_N, lacking_N, 0)
+        if self.on_missing == "fail":
+            raise _missing(table, groups, name, int(np.flatnonzero(lacking_N)[0]))
+        if self.on_missing != "group_mean":
+            return _Component(value_N, counts_N, lacking_N, 0)
+        mean_N = groups.mean(value_N, counts_N & present_N)[groups.codes_N]
+        filled_N = lacking_N & ~np.isnan(mean_N)
+        value_N = np.where(filled_N, mean_N, value_N)
+        return _Component(value_N, counts_N, lacking_N & ~filled_N, int(filled_N.sum()))
+
+    def _counts(self, table: pa.Table, groups: Groups, name: str) -> Array:
+        if self.weight(name) == 0:
+            return np.zeros(table.num_rows, bool)
+        gate = self.gates.get(name)
+        if gate is None:
+            return np.ones(table.num_rows, bool)
+        correct_N = _is_in(table["verdict"], ["correct"])
+        if gate == "only_correct":
+            return correct_N
+        wrong_N = _is_in(table["verdict"], ["wrong_answer", "no_answer"])
+        mixed_G = (groups.sum(correct_N) > 0) & (groups.sum(wrong_N) > 0)
+        return mixed_G[groups.codes_N]
+
+    def _dropped(self, groups: Groups, missing_N: Array) -> pa.Array:
+        whole_groups = self.on_missing != "drop_row"
+        dropped_N = (groups.sum(missing_N) > 0)[groups.codes_N] if whole_groups else missing_N
+        return drop({"missing_component": dropped_N})
+
+
+def _is_in(column: pa.ChunkedArray, values: list[str]) -> Array:
+    return np.asarray(pc.is_in(column.cast(pa.string()), pa.array(values)))
+
+
+def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:
+    column, reason_column = component_columns(name)
+    prompt, reason = table["prompt_id"][row].as_py(), table[reason_column][row].as_py()
+    why = reason or ("no reason given" if table[column][row].as_py() is None else "not finite")
+    at = int(groups.position()[row])
+    return DataError(
+        f"{column} is missing ({why}) for response {at} of prompt '{prompt}'",
+        "set on_missing to drop_row, drop_group or group_mean to go on without it",
+    )

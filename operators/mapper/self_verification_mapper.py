@@ -1,0 +1,268 @@
+"""Make verification prompts from graded responses: the policy learns to judge its own answers.
+
+Learning to Self-Verify Makes Language Models Better Reasoners, https://arxiv.org/abs/2602.07594.
+What differs from the published post-processing: the choice is seeded and does not depend on the
+order of the data, nothing is oversampled, and the two labels are equally frequent by construction.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import PositiveInt, model_validator
+from typing_extensions import Self
+
+from ..columns import MESSAGES, ROW_CONTRACT
+from ..groups import Array, Groups, hash_each, uniform_N
+from ..operator import Change, Columns, Operator, Scope
+from .prompt_template_mapper import fill, prompt_ids, user_messages
+
+_JUDGE = (
+    "Then give your judgement on the last line: \\boxed{Yes} if the final answer is correct, "
+    "\\boxed{No} if it is not."
+)
+_TEMPLATES = {
+    "answer": (
+        "You are a teacher. A student has worked on the problem below; you see the student's final "
+        "answer. Decide whether it is correct.\n\n"
+        "Problem:\n{question}\n\n"
+        "Student's final answer:\n{answer}\n\n"
+        "Work through the problem yourself and explain, step by step, whether the student's final "
+        f"answer is correct. {_JUDGE}"
+    ),
+    "response": (
+        "You are a teacher. A student has worked on the problem below; you see the student's whole "
+        "solution. Decide whether its final answer is correct.\n\n"
+        "Problem:\n{question}\n\n"
+        "Student's solution:\n{response}\n\n"
+        "Check the solution and explain, step by step, whether its final answer is correct. "
+        f"{_JUDGE}"
+    ),
+}
+
+_READ = ("prompt_id", "prompt", "reference", "response_id", "verdict")
+_WRITTEN = ("prompt_id", "prompt", "reference", "task", "label", "judged_response_id")
+_NO_VERDICT = ("no_answer", "timeout", "verifier_error")
+
+
+class SelfVerificationMapper(Operator):
+    r"""Add verification prompts behind each group: is this answer right, Yes or No?
+
+    The rows that come in stay as they are, with `task: generate`. Each verification prompt is a
+    new row and a group of its own: `task: verify`; `prompt` asks for a judgement; `label` is the
+    right one, `Yes` for a `correct` response and `No` for a `wrong_answer`, and is the `reference`
+    too; `judged_response_id` says which response is judged; `prompt_id` is its own. Response,
+    verdict and rewards are null: the judgement is still to be sampled.
+
+    Only `correct` and `wrong_answer` responses are judged. Each distinct answer of a prompt (with
+    `mode: response`, each distinct response) is judged once, however many responses gave it; which
+    of them stands for it is random. An answer that is graded both ways is left out.
+
+    Duplicate questions under different ids would make the same verification prompt twice: put an
+    `exact_deduplicator` before sampling.
+    """
+
+    mode: Literal["answer", "response"] = "answer"
+    """What is judged: the extracted answer or the whole response."""
+    candidates: Literal["balanced", "all"] = "balanced"
+    """`balanced`: from each prompt as many right as wrong ones, up to `max_per_label`, chosen at
+    random; a prompt that has only right or only wrong ones gives none. `all`: every one, for
+    `label_balance_selector` with `column: label`, `positive: "Yes"` to balance over the dataset."""
+    max_per_label: PositiveInt = 1
+    """With `balanced`: most right ones, and most wrong ones, from one prompt."""
+    question: str | None = None
+    """Column with the question to show. Null: the last user message of `prompt`."""
+    template: str | None = None
+    r"""The verification prompt, with `{question}` and `{answer}` or `{response}`; all other braces
+    are text. Null: a teacher judges a student, explains, and ends with \boxed{Yes} or
+    \boxed{No}."""
+    carry: tuple[str, ...] = ()
+    """Columns of yours that a verification row takes over from the response it judges, such as
+    `data_source`."""
+    seed: int = 0
+    """Another seed makes another choice."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.template is not None:
+            other = "{response}" if self.mode == "answer" else "{answer}"
+            for placeholder in ("{question}", f"{{{self.mode}}}"):
+                if placeholder not in self.template:
+                    raise ValueError(f"template does not contain {placeholder}")
+            if other in self.template:
+                raise ValueError(f"template contains {other}, which mode: {self.mode} has not")
+        for name in self.carry:
+            if name in ROW_CONTRACT or name in _WRITTEN:
+                raise ValueError(f"carry must not name '{name}', which is a verification row's own")
+        return self
+
+    def reads(self) -> Columns:
+        extra = () if self.question is None else (self.question,)
+        return tuple(dict.fromkeys((*_READ, self.mode, *self.carry, *extra)))
+
+    def writes(self) -> Columns:
+        return (*_WRITTEN, *self.carry)
+
+    def apply(self, table: pa.Table) -> Change:
+        groups = Groups.of(table)
+        question_G = self._questions(table, groups)
+        found = self._candidates(table, groups, question_G)
+        chosen = self._choose(found, len(groups.starts_G))
+        verify = self._verification_rows(table, found.take(chosen), question_G)
+        n, codes = table.num_rows, found.codes[chosen]
+        behind = groups.starts_G[codes] + groups.sizes_G[codes] - 1
+        order = np.argsort(np.concatenate([np.arange(n), behind]), kind="stable")
+        take = pa.array(order)
+        # A verification row has no parent: nothing of another row's rewards may be on it.
+        parents = np.where(order < n, order, -1)
+        columns = {
+            name: pa.concat_arrays([column, verify[name]]).take(take)
+            for name, column in self._generation_rows(table).items()
+        }
+        notes = _notes(table, groups, found, chosen)
+        return Change(columns, parents=parents, notes=notes)
+
+    def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
+        """The question of each group, string[G]; null where there is none."""
+        heads = pa.array(groups.starts_G)
+        if self.question is not None:
+            return table[self.question].take(heads).combine_chunks().cast(pa.string())
+        return _last_user_message(table["prompt"].take(heads).combine_chunks())
+
+    def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
+        """Responses that could be judged, one for each distinct text of a prompt."""
+        text = pc.utf8_trim_whitespace(table[self.mode].cast(pa.string()))
+        verdict = table["verdict"]
+        usable = pc.and_(
+            pc.is_in(verdict, pa.array(["correct", "wrong_answer"])),
+            pc.fill_null(pc.not_equal(text, ""), False),
+        )
+        asked_G = np.asarray(question_G.is_valid())
+        rows = np.flatnonzero(np.asarray(usable) & asked_G[groups.codes_N])
+        codes = groups.codes_N[rows]
+        right = np.asarray(pc.equal(verdict, "correct").take(pa.array(rows))).astype(bool)
+        texts = pc.replace_substring_regex(text.take(pa.array(rows)), r"\s+", " ")
+        uniform = uniform_N(table, seed=self.seed, salt=self.name())[rows]
+        return _distinct(_Candidates(rows, codes, right, uniform), hash_each(texts))
+
+    def _choose(self, found: _Candidates, n_groups: int) -> Array:
+        """Indices into `found`, in the order of the groups, the right ones first."""
+        order = np.lexsort((found.uniform, ~found.right, found.codes))
+        if self.candidates == "all":
+            return order
+        count = np.zeros((n_groups, 2), np.int64)
+        np.add.at(count, (found.codes, found.right.astype(np.int64)), 1)
+        quota_G = np.minimum(count.min(axis=1), self.max_per_label)
+        run = Groups.of_column(pa.array(found.codes[order] * 2 + ~found.right[order]))
+        chosen: Array = order[run.position() < quota_G[found.codes[order]]]
+        return chosen
+
+    def _verification_rows(
+        self, table: pa.Table, chosen: _Candidates, question_G: pa.Array
+    ) -> dict[str, pa.Array]:
+        needed = dict.fromkeys((self.mode, "response_id", *self.carry))
+        judged = table.select(list(needed)).take(pa.array(chosen.rows))
+        m = len(chosen.rows)
+        template = self.template or _TEMPLATES[self.mode]
+        values = {
+            "{question}": question_G.take(pa.array(chosen.codes)),
+            f"{{{self.mode}}}": pc.utf8_trim_whitespace(judged[self.mode].combine_chunks()),
+        }
+        prompts = user_messages(fill(template, values))
+        label = pa.array(np.where(chosen.right, "Yes", "No"), pa.string())
+        return {
+            **{name: judged[name].combine_chunks() for name in self.carry},
+            "prompt_id": prompt_ids(prompts, label),
+            "prompt": prompts,
+            "reference": label,
+            "task": pa.repeat(pa.scalar("verify"), m),
+            "label": label,
+            "judged_response_id": judged["response_id"].combine_chunks().cast(pa.string()),
+        }
+
+    def _generation_rows(self, table: pa.Table) -> dict[str, pa.Array]:
+        nothing = pa.nulls(table.num_rows, pa.string())
+        return {
+            **{name: table[name].combine_chunks() for name in ("prompt_id", *self.carry)},
+            "prompt": table["prompt"].combine_chunks().cast(MESSAGES),
+            "reference": table["reference"].combine_chunks().cast(pa.string()),
+            "task": pa.repeat(pa.scalar("generate"), table.num_rows),
+            "label": nothing,
+            "judged_response_id": nothing,
+        }
+
+
+class _Candidates(NamedTuple):
+    """Responses that could be judged.
+
+    Attributes:
+        rows: row in the table, ascending.
+        codes: group.
+        right: whether the verdict is `correct`.
+        uniform: a random number each.
+    """
+
+    rows: Array
+    codes: Array
+    right: Array
+    uniform: Array
+
+    def take(self, at: Array) -> _Candidates:
+        return _Candidates(*(column[at] for column in self))
+
+
+def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
+    """One random candidate for each (group, key); none where a key is both right and wrong."""
+    order = np.lexsort((all_of.uniform, keys, all_of.codes))
+    codes, keys, right = all_of.codes[order], keys[order], all_of.right[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (codes[1:] != codes[:-1]) | (keys[1:] != keys[:-1])
+    starts = np.flatnonzero(first)
+    if len(starts) == 0:
+        return all_of
+    agree = np.logical_and.reduceat(right, starts) == np.logical_or.reduceat(right, starts)
+    return all_of.take(np.sort(order[starts[agree]]))
+
+
+def _last_user_message(prompts: pa.Array) -> pa.Array:
+    """Content of each prompt's last user message, string[N]; null where there is none."""
+    messages = pc.list_flatten(prompts)
+    is_user = pc.fill_null(pc.equal(pc.struct_field(messages, "role"), "user"), False)
+    at = np.flatnonzero(np.asarray(is_user))
+    last_N = np.full(len(prompts), -1, np.int64)
+    # Of several assignments to one place the last one stays.
+    last_N[np.asarray(pc.list_parent_indices(prompts))[at]] = at
+    contents = pc.struct_field(messages, "content").cast(pa.string())
+    return contents.take(pa.array(last_N, mask=last_N < 0))
+
+
+def _notes(table: pa.Table, groups: Groups, found: _Candidates, chosen: Array) -> dict[str, float]:
+    """What became of the prompts and of the responses. Pass rates count graded ones only."""
+    verdict = table["verdict"]
+    right_N, wrong_N = (
+        np.asarray(pc.fill_null(pc.equal(verdict, slug), False))
+        for slug in ("correct", "wrong_answer")
+    )
+    right_G, wrong_G = groups.sum(right_N) > 0, groups.sum(wrong_N) > 0
+    yes = int(found.right[chosen].sum())
+    notes = {
+        "yes": yes,
+        "no": len(chosen) - yes,
+        "mixed_prompts": (right_G & wrong_G).sum(),
+        "all_right_prompts": (right_G & ~wrong_G).sum(),
+        "all_wrong_prompts": (~right_G & wrong_G).sum(),
+        "ungraded_prompts": (~right_G & ~wrong_G).sum(),
+        "right_responses": right_N.sum(),
+        "wrong_responses": wrong_N.sum(),
+        "distinct_candidates": len(found.rows),
+        **{
+            f"{slug}_responses": pc.sum(pc.equal(verdict, slug), min_count=0).as_py()
+            for slug in _NO_VERDICT
+        },
+    }
+    return {name: float(value) for name, value in notes.items()}

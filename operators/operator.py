@@ -1,0 +1,152 @@
+"""The one abstraction: an operator is its config, and a pure function of a table.
+
+    recipe key ──> Operator (frozen pydantic model) ──apply(table)──> Change
+
+Operators never remove rows. They say in a `Change` what they would write and which rows they
+would drop, and why; the runner carries it out, counts it and keeps it.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+Columns = tuple[str, ...]
+
+ALL: Columns = ("*",)
+"""What an operator `reads` whose needs are not known, such as one of Data-Juicer's."""
+
+
+class Scope(str, Enum):
+    """How much of the data an operator must see at once."""
+
+    ROW = "row"
+    """Any slice of rows."""
+    GROUP = "group"
+    """Whole groups: all rows of a `prompt_id`, which are contiguous."""
+    DATASET = "dataset"
+    """All rows, but only of what `digest` keeps of them."""
+
+
+class Change(NamedTuple):
+    """What an operator wants done to a table of N rows.
+
+    Attributes:
+        columns: new or replaced columns, each as long as the output: N, or len(parents).
+        reasons: string[N]; null keeps the row, a slug drops it. None keeps all.
+        parents: int64[M]: the input row each output row comes from, for operators that expand
+            rows. None means one output row per input row. Columns that are not written are
+            copied from the parent. -1 is a new row without a parent: there they are null.
+            Parents ascend, -1 aside. An input row without a child needs a reason.
+        without: columns of the input that the output no longer has.
+        notes: figures for the run report (a shortfall, a count); summed over chunks.
+    """
+
+    columns: Mapping[str, pa.Array] = {}
+    reasons: pa.Array | None = None
+    parents: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    without: Columns = ()
+    notes: Mapping[str, float] = {}
+
+
+class Operator(BaseModel, ABC):
+    """Base of all operators: fields are the recipe's keys, `apply` is the work.
+
+    Subclass `Mapper` or `Filter` where one of them fits; subclass this to expand rows, or to
+    write columns and drop rows in one step.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    scope: ClassVar[Scope] = Scope.ROW
+    reasons: ClassVar[Mapping[str, str]] = {}
+    """Every slug the operator may give, with what it means. Empty: not declared."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The recipe key: the class name in snake case."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+
+    def reads(self) -> Columns:
+        """Columns that must be in the table."""
+        return ()
+
+    def writes(self) -> Columns:
+        """Columns the operator adds or replaces."""
+        return ()
+
+    def removes(self) -> Columns:
+        """Columns of the input that the output no longer has."""
+        return ()
+
+    def digest(self, table: pa.Table) -> pa.Table:
+        """For dataset scope: what `apply` needs of a chunk of whole groups, as narrow as can be."""
+        return table.select(list(dict.fromkeys(self.reads())))
+
+    @abstractmethod
+    def apply(self, table: pa.Table) -> Change:
+        """Compute the change for `table` (for dataset scope: for all digests, concatenated)."""
+
+
+class Mapper(Operator):
+    """An operator that adds or replaces columns and keeps every row."""
+
+    @abstractmethod
+    def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
+        """The columns named in `writes`, each with `table.num_rows` values."""
+
+    @final
+    def apply(self, table: pa.Table) -> Change:
+        """The columns of `map`."""
+        return Change(columns=self.map(table))
+
+
+class Filter(Operator):
+    """An operator that says of each row: keep it, or drop it for a reason."""
+
+    @abstractmethod
+    def decide(self, table: pa.Table) -> pa.Array:
+        """string[N]: null keeps the row, a slug drops it. `drop` builds it from masks."""
+
+    @final
+    def apply(self, table: pa.Table) -> Change:
+        """The reasons of `decide`."""
+        return Change(reasons=self.decide(table))
+
+
+Mask: TypeAlias = Any
+"""bool[N] as a pyarrow array, a numpy array or a list."""
+
+
+def drop(masks: Mapping[str, Mask]) -> pa.Array:
+    """Reasons from masks: a row gets the first slug whose mask is true there.
+
+    Args:
+        masks: slug to bool[N]. A null in a mask counts as false, so the row is kept: give rows
+            without a value a slug of their own.
+
+    Returns:
+        string[N], null where no mask is true.
+
+    Example:
+        >>> drop({"too_short": [True, False, False], "too_long": [True, False, True]}).to_pylist()
+        ['too_short', None, 'too_long']
+    """
+    flat = [_as_mask(mask) for mask in masks.values()]
+    conditions = pa.StructArray.from_arrays(flat, names=list(masks))
+    return pc.case_when(conditions, *[pa.scalar(slug) for slug in masks])
+
+
+def _as_mask(mask: Mask) -> pa.Array:
+    if isinstance(mask, pa.ChunkedArray):
+        mask = mask.combine_chunks()
+    # The type is given, because an empty list has none of its own.
+    return pc.fill_null(pa.array(mask, pa.bool_()), False)

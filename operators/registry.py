@@ -1,0 +1,161 @@
+"""Find operators by name: built-in and third-party ones enter by the same door.
+
+The door is the entry-point group `rejuice.operators` (see `setup.cfg`); a recipe may add files
+with `custom_operator_paths`. A class is imported only when its name is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import ValidationError
+
+from ._version import __version__
+from .errors import OperatorError, RecipeError, suggest
+from .operator import Operator
+
+GROUP = "rejuice.operators"
+
+
+@cache
+def installed() -> dict[str, EntryPoint]:
+    """Entry points of all installed operators by name, sorted; nothing is imported."""
+    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+
+
+def find(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[Operator] | None:
+    """The operator class of that name, or None where nobody registered it."""
+    if custom and name in custom:
+        return custom[name]
+    point = installed().get(name)
+    return None if point is None else _checked(name, point.load())
+
+
+def get(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[Operator]:
+    """The operator class of that name.
+
+    Raises:
+        RecipeError: nobody registered the name; the message suggests the nearest one.
+    """
+    found = find(name, custom)
+    if found is None:
+        near = suggest(name, [*installed(), *(custom or {})])
+        raise RecipeError(f"unknown operator '{name}'", near or "see `rejuice ops`")
+    return found
+
+
+def build(kind: type[Operator], fields: Mapping[str, Any]) -> Operator:
+    """An operator from recipe fields.
+
+    Raises:
+        RecipeError: a field is unknown (with a suggestion), missing or of the wrong type.
+    """
+    try:
+        return kind.model_validate(dict(fields))
+    except ValidationError as error:
+        raise _plain(kind, error) from None
+
+
+def load_file(path: Path) -> dict[str, type[Operator]]:
+    """Operators defined in a Python file (or in every .py file of a folder), by name.
+
+    Raises:
+        RecipeError: the file is missing, does not import, or defines no operator.
+    """
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+    found: dict[str, type[Operator]] = {}
+    for file in files:
+        module = _import_file(file)
+        for kind in vars(module).values():
+            here = inspect.isclass(kind) and kind.__module__ == module.__name__
+            if here and issubclass(kind, Operator) and not inspect.isabstract(kind):
+                found[kind.name()] = kind
+    if not found:
+        raise RecipeError(
+            f"no operator is defined in {path}",
+            "define a subclass of rejuice.operators.Filter, Mapper or Operator there",
+            where="custom_operator_paths",
+        )
+    return found
+
+
+def code_version(kind: type[Operator]) -> str:
+    """A digest of the code behind an operator: its module's source and rejuice's version.
+
+    It is part of the key under which results are kept, so that edited code is never answered
+    with old results.
+    """
+    try:
+        source = inspect.getsource(inspect.getmodule(kind) or kind)
+    except OSError:
+        source = kind.__qualname__
+    return hashlib.sha256(f"{__version__}\n{source}".encode()).hexdigest()
+
+
+def config_json(operator: Operator) -> str:
+    """The operator's name and fields as canonical JSON."""
+    return json.dumps({operator.name(): operator.model_dump(mode="json")}, sort_keys=True)
+
+
+def _checked(name: str, kind: Any) -> type[Operator]:
+    if not (inspect.isclass(kind) and issubclass(kind, Operator)):
+        raise OperatorError(f"entry point '{name}' of {GROUP} is {kind!r}", "name an Operator")
+    if kind.name() != name:
+        raise OperatorError(
+            f"entry point '{name}' of {GROUP} names {kind.__qualname__}",
+            f"call it '{kind.name()}'",
+        )
+    return kind
+
+
+def _import_file(file: Path) -> ModuleType:
+    where = "custom_operator_paths"
+    if not file.is_file():
+        right = "give a .py file or a folder of them"
+        raise RecipeError(f"{file} does not exist", right, where=where)
+    # The name is made from the path, so that workers, which import the file again, agree on it.
+    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:8]
+    name = f"rejuice_custom_{file.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise RecipeError(f"{file} is not a Python file", "give a .py file", where=where)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise RecipeError(
+            f"{file} does not import: {type(error).__name__}: {error}", where=where
+        ) from error
+    return module
+
+
+def _plain(kind: type[Operator], error: ValidationError) -> RecipeError:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
+        # Within a field: the operator's own fields would be the wrong ones to suggest.
+        return RecipeError(f"unknown field '{field}'")
+    if first["type"] == "extra_forbidden":
+        known = list(kind.model_fields)
+        near = suggest(field, known) or f"its fields are: {', '.join(known) or 'none'}"
+        return RecipeError(f"unknown field '{field}'", near)
+    if first["type"] == "missing":
+        return RecipeError(f"field '{field}' is missing", "it has no default")
+    message = first["msg"].removeprefix("Value error, ")
+    if not field:
+        return RecipeError(message)
+    return RecipeError(f"field '{field}' is {first['input']!r}", message[0].lower() + message[1:])

@@ -1,0 +1,95 @@
+"""Keep the responses of a group that differ most from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from ..deduplicator.tokens import Array, texts_of
+from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
+from ..groups import Groups
+from ..operator import Columns, Filter, Scope, drop
+
+
+class DiverseResponseSelector(Filter):
+    """Keep `k` responses per prompt, chosen to lie far apart.
+
+    The first choice is the response farthest from the mean of the group; then, again and again,
+    the one whose nearest chosen response is farthest away (greedy farthest point, which comes
+    within a factor of two of the best possible least distance: Gonzalez 1985,
+    https://doi.org/10.1016/0304-3975(85)90224-5). Of equally good ones the earlier is taken.
+    Null and blank responses are taken last, in their order, so a group never shrinks below `k`
+    on their account. Groups of `k` or fewer stay as they are.
+    """
+
+    k: int = Field(ge=1)
+    """Responses to keep per prompt."""
+    column: str = "response"
+    """The text to compare."""
+    backend: Backend = "hashed_ngram"
+    """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
+    and compares meaning."""
+    model: str | None = None
+    """Name or folder of a sentence-transformers model."""
+    dtype: Dtype = "float32"
+    """In which the model computes; `bfloat16` is twice as fast on processors that have it."""
+    device: str | None = None
+    """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+    reasons: ClassVar[Mapping[str, str]] = {
+        "less_diverse": "k other responses of the prompt differ more from each other",
+    }
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        checked_backend(self.backend, self.model)
+        return self
+
+    def reads(self) -> Columns:
+        return ("prompt_id", self.column)
+
+    def decide(self, table: pa.Table) -> pa.Array:
+        groups = Groups.of(table)
+        texts = texts_of(table[self.column])
+        usable_N = usable_texts(texts)
+        crowded_G = groups.sum(usable_N) > self.k
+        # Where all usable ones fit, they come first; then the empty ones, in their order.
+        kept_N = groups.rank((~usable_N).astype(np.int64)) < self.k
+        choose_N = usable_N & crowded_G[groups.codes_N]
+        if choose_N.any():
+            kept_N[choose_N] = False
+            embed = embedder(self.backend, self.model, self.dtype, self.device)
+            for rows_BM, grams_BMM in group_grams(texts, groups, choose_N, embed):
+                chosen_BK = farthest_points(grams_BMM, self.k)
+                kept_N[np.take_along_axis(rows_BM, chosen_BK, axis=1)] = True
+        return drop({"less_diverse": ~kept_N})
+
+
+def farthest_points(grams_BMM: Array, k: int) -> Array:
+    """Greedy farthest points of each group by cosine distance, int64[B, k], in order of choice.
+
+    Args:
+        grams_BMM: cosine similarities.
+        k: how many to choose, at most M.
+
+    Example:
+        >>> line = np.cos(np.subtract.outer(np.arange(4) / 2, np.arange(4) / 2))
+        >>> farthest_points(line[None], 3).tolist()
+        [[0, 3, 1]]
+    """
+    # Without the last digits, so that a tie is one and goes to the earlier response.
+    distance_BMM = np.round(1.0 - grams_BMM, 9)
+    batch = np.arange(len(distance_BMM))
+    chosen = [np.round(grams_BMM.sum(axis=2), 9).argmin(axis=1)]
+    nearest_BM = np.full(distance_BMM.shape[:2], np.inf)
+    for _ in range(1, k):
+        nearest_BM = np.minimum(nearest_BM, distance_BMM[batch, chosen[-1]])
+        nearest_BM[batch, chosen[-1]] = -np.inf
+        chosen.append(nearest_BM.argmax(axis=1))
+    return np.stack(chosen, axis=1)

@@ -1,0 +1,118 @@
+"""Is a response's final answer the reference answer? Exact first, symbolic where it must be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from .answer import extract_answer
+from .compare import exactly
+from .limits import refusal
+from .verdict import FAILURES, Slug, Verdict
+
+__all__ = [
+    "FAILURES",
+    "Slug",
+    "Verdict",
+    "check_reference",
+    "extract_answer",
+    "verify",
+    "verify_batch",
+]
+
+_log = logging.getLogger(__name__)
+
+
+def verify(response: str | None, reference: str, *, timeout: float = 5.0) -> Verdict:
+    r"""The verdict about one response.
+
+    `response` is the whole text a policy wrote, or a bare answer; `reference` is the bare
+    reference answer, such as `18` or `\frac{1}{2}`, never a worked solution. `timeout` is
+    in seconds and holds for the symbolic tier; the exact tier takes microseconds.
+
+    >>> verify("18 - 6 = 12, so the answer is 12.", "12")
+    Verdict(verdict='correct', answer='12')
+    """
+    return verify_batch([response], [reference], timeout=timeout)[0]
+
+
+def verify_batch(
+    responses: Sequence[str | None],
+    references: Sequence[str],
+    *,
+    timeout: float = 5.0,
+    workers: int | None = None,
+) -> list[Verdict]:
+    """The verdicts about many responses, in order.
+
+    The exact tier runs here; what it leaves open is spread over `workers` processes
+    (default: one per usable core), the same answer and reference once per call.
+
+    Raises:
+        ValueError: the two differ in length, or a limit is not positive.
+        rejuice.operators.verifier.pool.WorkerPoolError: no process could be started.
+    """
+    if len(responses) != len(references):
+        raise ValueError(f"{len(responses)} responses but {len(references)} references")
+    if timeout <= 0 or (workers is not None and workers < 1):
+        raise ValueError(f"timeout and workers must be positive, got {timeout} and {workers}")
+    verdicts = list[Verdict]()
+    undecided = dict[tuple[str, str], list[int]]()
+    for response, reference in zip(responses, references, strict=True):
+        answer = extract_answer(response) if response else None
+        if answer is None:
+            verdicts.append(Verdict("no_answer", None))
+            continue
+        equal = exactly(answer, reference)
+        if equal is None:
+            undecided.setdefault((answer, reference), []).append(len(verdicts))
+        verdicts.append(Verdict("correct" if equal else "wrong_answer", answer))
+    if undecided:
+        _decide(undecided, verdicts, timeout, workers)
+    return verdicts
+
+
+def _decide(
+    undecided: dict[tuple[str, str], list[int]],
+    verdicts: list[Verdict],
+    timeout: float,
+    workers: int | None,
+) -> None:
+    """Fill in what the symbolic tier says."""
+    gradable = list[tuple[str, str]]()
+    for pair, rows in undecided.items():
+        reason = check_reference(pair[1])
+        if reason is None:
+            gradable.append(pair)
+            continue
+        _log.warning("cannot grade against the reference %.80r: %s", pair[1], reason)
+        for row in rows:
+            verdicts[row] = Verdict("verifier_error", pair[0])
+    if not gradable:
+        return
+    from .pool import shared_pool, usable_cores  # what numbers decide never needs a process
+
+    workers = workers or usable_cores()
+    outcomes = shared_pool(workers).run(gradable, timeout=timeout, workers=workers)
+    for pair, outcome in zip(gradable, outcomes, strict=True):
+        if outcome.reason:
+            _log.info("%s: %.80r against %.80r: %s", outcome.slug, *pair, outcome.reason)
+        for row in undecided[pair]:
+            verdicts[row] = Verdict(outcome.slug, pair[0])
+
+
+def check_reference(reference: str) -> str | None:
+    """Why nothing can be graded against this reference; None where it can.
+
+    For the time when data is loaded: it looks at the text, and starts no process.
+    """
+    if not reference.strip():
+        return "the reference is empty"
+    reason = refusal(reference)
+    if reason:
+        return reason
+    if any(mark in reference for mark in ("####", "\\boxed", "<answer>", "<think>")):
+        return "the reference is a worked solution, not a bare answer"
+    if extract_answer(reference) is None:
+        return "the reference holds no answer"
+    return None

@@ -1,0 +1,257 @@
+r"""Where in a response its final answer is.
+
+One function, `extract_answer`, with one order of rules; the first that finds something
+decides. The last answer counts: a policy commits to one by writing it last, and gains
+nothing by writing others before it. Every rule is linear in the length of the response.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from .words import listed
+
+_TAIL = 4_000  # prose rules look at this many characters at most, from the end
+_BARE = 300  # a longer line is prose unless it is a matrix or the like
+
+_BOX_PARTS = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_LIST_GLUE = re.compile(
+    r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
+)
+_KEYWORD = re.compile(
+    r"\b(?:answer|solution|root)s?\b[\s*_]{0,4}(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
+    r"[\s*_]{0,4}(?:(?:therefore|thus|simply|then|just|approximately|about)\b)?\s?[:=]?",
+    re.IGNORECASE,
+)
+_IS_THE_ANSWER = re.compile(
+    r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<!\bi\.e)(?<!\be\.g)[.!?](?=\s|\*|$)(?!\s*[=])")
+_ASIDE = re.compile(
+    r"(?:[,;]?\s+(?:because|since|which|so|as|when|where|after|that|i\.e\.|reached|given|for|"
+    r"rounded|obtained)|,\s+(?:and )?not)\b.*",
+    re.DOTALL,
+)
+_NUMBER = re.compile(
+    r"(?<![\w.,^_])[-–−]?\s?(?:\\?\$|[€£])?\s?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?(?:e[+-]?\d+)?"
+    r"(?:\s?\\?%|(?=\b|\D))"
+)
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z']{2,}")
+_MATH_WORDS = frozenset(listed("sin cos tan log ln sqrt exp cot sec csc pi and or in mod"))
+_SENTENCE_WORDS = frozenset(
+    listed(
+        "is are was were the so it we answer therefore thus hence there he she they this that "
+        "gives give get gets got final because have has had takes took which let equals makes make "
+        "made need needs i'm don't know cannot can can't if then total options option"
+    )
+)
+_MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d", re.I)
+_RELATION_START = re.compile(
+    r"[A-Za-z][A-Za-z]{0,12}\s*(?:[=<>:≤≥∈^_'+*/)(-]|\\[a-z])|[A-Za-z]\d|[A-J][.)]\s|[A-Za-z]\s*[,|\[]|[A-Za-z]+$"
+)
+# What stays with a number because it takes the commitment away: "not 20", "20 or 30".
+_HEDGED = re.compile(
+    r"(?:\b(?:not|never|isn't|than)|[\d$.,]+\*{0,2} or)(?: maybe| perhaps)?\s*[*$]{0,2}$"
+)
+_POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
+_TRAILING = re.compile(r"[\s.*]+$")
+
+
+def extract_answer(response: str) -> str | None:
+    r"""The span of a response that holds its final answer, None where there is none.
+
+    In this order:
+
+    1. Only what follows the last `</think>` counts. Inside an unclosed `<think>` there
+       is no answer.
+    2. The last `<answer>`; the rules below then apply inside it.
+    3. The last balanced `\boxed{}` or `\fbox{}`, nested ones peeled. Boxes with nothing
+       but commas, spaces, "and" or "or" between them are one answer, a list.
+    4. The last line that begins with `####`, or a last line `A: 18`.
+    5. A short text without prose is itself the answer.
+    6. "answer is", "Answer:" or "is the answer", the last one.
+    7. In the last line: what follows the last `=`, or mathematics that ends the line.
+    8. The last number.
+
+    >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
+    '42'
+    """
+    text = _after_think(response)
+    if text is None:
+        return None
+    text, tagged = _inside_answer_tag(text)
+    if "\\" in text and (boxed := _boxed(text)) is not None:
+        return boxed
+    if (marked := _marked_line(text)) is not None:
+        return marked
+    text = text.strip()
+    if not text:
+        return None
+    if is_bare(text) or (tagged and "\n" not in text and not _KEYWORD.search(text[:_TAIL])):
+        return text
+    return _from_prose(text[-_TAIL:])
+
+
+def _after_think(text: str) -> str | None:
+    if "think>" not in text:
+        return text
+    closed = text.rfind("</think>")
+    if closed >= 0:
+        text = text[closed + len("</think>") :]
+    return None if "<think>" in text else text
+
+
+def _inside_answer_tag(text: str) -> tuple[str, bool]:
+    end = text.rfind("</answer>")
+    start = text.rfind("<answer>", 0, end if end >= 0 else len(text))
+    if start < 0:
+        return text, False
+    # Without a closing tag the stop string has eaten it.
+    return text[start + len("<answer>") : end if end > start else len(text)], True
+
+
+def _boxed(text: str) -> str | None:
+    if "\\boxed" not in text and "\\fbox" not in text:
+        return None
+    spans = _box_spans(text)
+    if not spans:
+        return None
+    contents = [_peel(text[spans[-1][1] : spans[-1][2]])]
+    # Outermost boxes only, backwards, for as long as they make up one list.
+    following = spans[-1][0]
+    for start, inner, end in reversed(spans[:-1]):
+        if end > following:
+            continue  # nested in the box that follows
+        if following - end > 41 or not _LIST_GLUE.fullmatch(text, end + 1, following):
+            break
+        contents.append(_peel(text[inner:end]))
+        following = start
+    return ", ".join(dict.fromkeys(reversed(contents))) or None
+
+
+def _box_spans(text: str) -> list[tuple[int, int, int]]:
+    """(start, content start, content end) of every balanced box, in order of their ends."""
+    stack: list[tuple[int, int] | None] = []
+    spans = list[tuple[int, int, int]]()
+    for token in _BOX_PARTS.finditer(text):
+        mark = token[0]
+        if mark == "{":
+            stack.append(None)
+        elif mark == "}":
+            if stack and (opened := stack.pop()):
+                spans.append((*opened, token.start()))
+        elif mark[-1] == "{" and len(mark) > 2:
+            stack.append((token.start(), token.end()))
+    return spans
+
+
+def _peel(content: str) -> str:
+    for box in ("\\boxed", "\\fbox"):
+        content = content.replace(box, "") if box in content else content
+    content = content.strip()
+    depth = 0
+    while depth < 64 and content.startswith("{") and content.endswith("}"):
+        content, depth = content[1:-1].strip(), depth + 1
+    return content
+
+
+def _marked_line(text: str) -> str | None:
+    mark = text.rfind("####")
+    if mark >= 0 and (mark == 0 or text[mark - 1] in "\n "):
+        line = text[mark + 4 :].lstrip().split("\n", 1)[0].strip()
+        if line and is_bare(line):
+            return _ANSWER_LABEL.sub("", line)
+    mark = text.rfind("\nA:")
+    mark = 0 if mark < 0 and text.startswith("A:") else mark + 1
+    if text.startswith("A:", mark):
+        line = text[mark + 2 :].strip()
+        if line and "\n" not in line:
+            return line if is_bare(line) else _from_prose(line[-_TAIL:])
+    return None
+
+
+_ANSWER_LABEL = re.compile(r"^(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
+
+
+def is_bare(text: str) -> bool:
+    """Whether a text is an answer and nothing else: no sentence, no label."""
+    if text.isdigit():
+        return True
+    if len(text) > _BARE and " " in text and _WORD.search(text) and "\\begin" not in text:
+        return False
+    if "\n" in text and "\\begin" not in text and not text.startswith(("$$", "\\[")):
+        return False
+    if len(text) > _TAIL:  # one token without end: refused later, by its length
+        return " " not in text
+    bare = re.sub(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{([^{}]*)\}", r" \1 ", text)
+    words = [w.lower() for w in _WORD.findall(bare)]
+    prose = [w for w in words if w not in _MATH_WORDS]
+    if any(w in _SENTENCE_WORDS for w in words) or len(prose) > 5:
+        return False
+    start = text.lstrip(" *_(${[")
+    if not start[:1].isalpha() or not prose or not any(c.isdigit() for c in bare):
+        return True
+    return bool(_RELATION_START.match(start) or _MONTHS.match(start))
+
+
+def _from_prose(text: str) -> str | None:
+    keywords = list(_KEYWORD.finditer(text))
+    if keywords and (found := _clause(text[keywords[-1].end() :])):
+        return found
+    named = list(_IS_THE_ANSWER.finditer(text))
+    if named:
+        sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
+        if found := _trailing_math(sentence) or last_number(sentence):
+            return found
+    line = text.rstrip().rsplit("\n", 1)[-1]
+    return _trailing_math(line) or last_number(text)
+
+
+def _clause(text: str) -> str | None:
+    """The answer at the start of what follows "answer is"."""
+    text = text.lstrip(" \t\n*_:=")
+    if text.startswith(("\\[", "$$")):
+        close = text.find("\\]" if text[0] == "\\" else "$$", 2)
+        return text[2:close].strip() or None if close > 0 else None
+    line = text.split("\n", 1)[0]
+    clause = _SENTENCE_END.split(line, maxsplit=1)[0].strip(" *_")
+    if not clause:
+        return None
+    short = _ASIDE.sub("", clause).strip()
+    if short and is_bare(short):
+        return short
+    if is_bare(clause):
+        return clause
+    return _trailing_math(short) or last_number(short)
+
+
+def _trailing_math(line: str) -> str | None:
+    """What the line ends in: mathematics between delimiters, or the right side of an `=`."""
+    line = _TRAILING.sub("", line)
+    for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
+        if line.endswith(closing):
+            body = line[: -len(closing)].rstrip("$")
+            start = body.rfind(opening)
+            if start >= 0 and (found := body[start + len(opening) :].strip()):
+                return found
+    if point := _POINT.search(line):
+        return point[0]
+    if "=" in line:
+        right = line.rsplit("=", 1)[1].strip(" $")
+        # `>>` closes a calculator note of GSM8K.
+        if right and ">>" not in right and is_bare(right):
+            return right
+    return None
+
+
+def last_number(text: str) -> str | None:
+    """The last numeral of a text, with its sign, currency and percent mark."""
+    found = deque(_NUMBER.finditer(text), maxlen=1)
+    if not found:
+        return None
+    before = text[max(0, found[0].start() - 60) : found[0].start()]
+    if hedge := _HEDGED.search(before):
+        return hedge[0].lstrip() + found[0][0].strip()
+    return found[0][0].strip().rstrip(",")

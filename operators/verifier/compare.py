@@ -1,0 +1,45 @@
+"""Whether an answer is the reference, as far as that can be said without a computer algebra."""
+
+from __future__ import annotations
+
+from .exact import read_plain, same_number
+from .limits import refusal
+from .notation import plain
+from .structure import is_prose, same
+
+
+class UndecidedError(Exception):
+    """The exact tier cannot tell: a leaf is not a number."""
+
+
+def exactly(answer: str, reference: str) -> bool | None:
+    """True or False where numbers and shape decide, None where the symbolic tier must.
+
+    An answer over the limits is wrong beside a reference within them: the limits are part
+    of what an answer is, so a policy cannot trade a 0 for a missing reward.
+    """
+    if answer == reference:
+        return True
+    if _integer(answer) and _integer(reference):
+        return int(answer) == int(reference)
+    if refusal(reference):
+        return None
+    if refusal(answer):
+        return False
+    try:
+        return same(plain(answer), plain(reference), _exact_leaf)
+    except UndecidedError:
+        return None
+
+
+def _integer(text: str) -> bool:
+    return len(text) < 300 and text.isdecimal() and text.isascii()
+
+
+def _exact_leaf(answer: str, reference: str) -> bool:
+    a, b = read_plain(answer), read_plain(reference)
+    if a and b:
+        return same_number(a, b)
+    if is_prose(answer) or is_prose(reference):
+        return False
+    raise UndecidedError

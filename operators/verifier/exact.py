@@ -1,0 +1,233 @@
+r"""The exact tier: numbers, read and compared as fractions.
+
+A decimal counts as another number in two cases beside equality:
+
+* it agrees with a number that has no finite decimal (1/3, `\sqrt{2}`) in at least seven
+  significant digits, which is what single precision prints;
+* it is what double precision prints for the other number: sixteen digits or more, off by
+  less than 1e-15 of the value (`0.30000000000000004` for 0.3).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from .limits import MAX_DIGITS, refusal
+from .notation import plain
+from .units import UNITS, Measure, agree, read_unit
+from .words import MAGNITUDES, STARTS, leading_words
+
+ROUNDED_DIGITS = 7
+FLOAT_DIGITS = 16
+FLOAT_ERROR = Fraction(1, 10**15)
+
+
+class Number(NamedTuple):
+    """An exact number and how it was written.
+
+    `digits` counts the significant digits of a decimal (0 for a fraction), `ulp` is the
+    value of its last place (0 for a fraction or an integer).
+    """
+
+    value: Fraction
+    digits: int = 0
+    ulp: Fraction = Fraction(0)
+    percent: bool = False
+    measure: Measure | None = None
+
+
+_DECIMAL = (
+    r"(?:(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:[ '_]\d{3})+|\d+)(?:\.\d+|\.(?![\d.]))?|\.\d+)"
+    r"(?![\d]|[,.']\d)"
+)
+_HEAD = re.compile(
+    rf"""(?P<whole>\d+)?\s*\\frac\{{(?P<fn>[+-]?\s*{_DECIMAL})\}}\{{(?P<fd>-?{_DECIMAL})\}}
+    | (?:(?P<mixed>\d+)\s+)?(?P<sn>{_DECIMAL})\s*/\s*(?P<sd>{_DECIMAL})
+    | (?P<dots>[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}})(?![.\d])
+    | (?P<digits>[0-9A-Za-z]+)_(?:\{{\s*(?P<b1>\d+)\s*\}}|(?P<b2>\d+))
+    | (?:(?P<mant>{_DECIMAL})\s*(?:\\times|\\cdot|\*|x)\s*)?
+      10\s*\^\s*(?:\{{\s*(?P<e1>[+-]?\d+)\s*\}}|\(?(?P<e2>[+-]?\d+)\)?)
+    | (?P<dec>{_DECIMAL})(?:[eE](?P<e3>[+-]?\d+)(?![\w^]))?
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_CURRENCY = re.compile(r"(?:US|USD|AU|CA)?\s*\\?\$|[€£¥₹]|(?:USD|EUR|GBP)\s")
+_SYMBOLS = {"$": "$", "€": "€", "£": "£", "¥": "yen", "₹": "rupee", "D": "usd", "R": "eur"}
+_AND_A_HALF = re.compile(r"and (?:a|one)[ -]half\b", re.IGNORECASE)
+_TWICE = re.compile(r"([^()]+) \(([^()]+)\)$")
+_PERCENT = re.compile(r"\\?%|per ?cent\b", re.IGNORECASE)
+
+
+def read_number(span: str) -> Number | None:
+    """The number that a span spells; None where it is not one number, or over the limits."""
+    if len(span) < 19 and span.isascii() and span.isdecimal():
+        return Number(Fraction(int(span)), len(span.lstrip("0")))
+    return None if refusal(span) else read_plain(plain(span))
+
+
+@lru_cache(maxsize=8192)
+def read_plain(text: str) -> Number | None:
+    """`read_number` of a span that is already in plain notation."""
+    if twice := _TWICE.match(text):  # "five (5)" says one number twice
+        first, second = read_plain(twice[1]), read_plain(twice[2])
+        return first if first and second and first.value == second.value else None
+    sign, text, currency = _signs(text)
+    if not text:
+        return None
+    head = _HEAD.match(text)
+    if head:
+        number = _head_value(head)
+        tail, attached = text[head.end() :], not text[head.end() : head.end() + 1].isspace()
+    else:
+        spelt = leading_words(text) if text[0].isalpha() and _first(text) in STARTS else None
+        number = None if spelt is None else Number(spelt[0])
+        tail, attached = ("" if spelt is None else spelt[1]), False
+    if number is None:
+        return None
+    number = number._replace(value=sign * number.value, measure=currency)
+    return _with_tail(number, tail, attached)
+
+
+def _first(text: str) -> str:
+    return re.split(r"[ -]", text, maxsplit=1)[0].lower()
+
+
+def _signs(text: str) -> tuple[int, str, Measure | None]:
+    sign, currency = 1, None
+    for _ in range(8):
+        text = text.strip()
+        if text[:1] in {"+", "-"}:
+            sign, text = (-sign if text[0] == "-" else sign), text[1:]
+        elif (m := _CURRENCY.match(text)) and currency is None:
+            symbol = _SYMBOLS[m[0].strip()[-1]]
+            currency, text = Measure(UNITS[symbol], frozenset({symbol})), text[m.end() :]
+        elif text.startswith("(") and text.find(")") == len(text) - 1:
+            text = text[1:-1]
+        else:
+            break
+    return sign, text, currency
+
+
+def _head_value(head: re.Match[str]) -> Number | None:
+    g = head.groupdict()
+    if sum(c.isdigit() for c in head[0]) > MAX_DIGITS:
+        return None
+    if g["fn"] is not None:
+        return _ratio(g["whole"], g["fn"], g["fd"])
+    if g["sn"] is not None:
+        return _ratio(g["mixed"], g["sn"], g["sd"])
+    if g["digits"] is not None:
+        return _based(g["digits"], int(g["b1"] or g["b2"]))
+    if g["dots"] is not None:
+        return _decimal(g["dots"].replace(".", ""), 0)
+    if g["dec"] is not None:
+        return _decimal(g["dec"], int(g["e3"] or 0))
+    return _decimal(g["mant"] or "1", int(g["e1"] or g["e2"]))
+
+
+def _decimal(text: str, exponent: int) -> Number | None:
+    if abs(exponent) > MAX_DIGITS:
+        return None
+    whole, _, places = re.sub(r"[, '_]", "", text).partition(".")
+    digits = len((whole + places).lstrip("0"))
+    scale = Fraction(10) ** (exponent - len(places))
+    # An integer has no last place to round in: 100 is never 99.9999999.
+    return Number(int(whole + places or "0") * scale, digits, scale if places else Fraction(0))
+
+
+def _ratio(whole: str | None, above: str, below: str) -> Number | None:
+    n, d = _decimal(above.replace(" ", "").lstrip("+-"), 0), _decimal(below.lstrip("-"), 0)
+    if n is None or d is None or not d.value:
+        return None
+    value = n.value / d.value
+    negative = above.startswith("-") != below.startswith("-")
+    if whole is None:
+        return Number(-value if negative else value)
+    # 2\frac{3}{2} might be a product, a typo or a mixed number: it is refused.
+    return None if negative or value >= 1 else Number(int(whole) + value)
+
+
+def _based(digits: str, base: int) -> Number | None:
+    if not 2 <= base <= 36:
+        return None
+    try:
+        return Number(Fraction(int(digits, base)))
+    except ValueError:  # not a numeral of that base: `a_1` is a name
+        return None
+
+
+def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
+    tail = tail.strip()
+    while tail:
+        word = tail.split(" ", 1)[0].lower()
+        if word in MAGNITUDES:
+            number = number._replace(
+                value=number.value * MAGNITUDES[word], ulp=number.ulp * MAGNITUDES[word]
+            )
+            tail, attached = tail[len(word) :].strip(), False
+        elif (m := _AND_A_HALF.match(tail)) and number.value.denominator == 1:
+            number, tail = Number(number.value + Fraction(1, 2)), tail[m.end() :].strip()
+        elif m := _PERCENT.match(tail):
+            number, tail, attached = number._replace(percent=True), tail[m.end() :].strip(), False
+        elif attached and re.match(r"(?:st|nd|rd|th)(?![a-zA-Z])", tail):
+            tail, attached = tail[2:].strip(), False
+        else:
+            break
+    if not tail:
+        return number
+    unit = read_unit(tail, attached=attached)
+    if unit is None or (number.measure and unit.known and not agree(number.measure, unit)):
+        return None
+    return number._replace(measure=number.measure or unit)
+
+
+def same_number(a: Number, b: Number) -> bool:
+    """Whether two numbers are the same answer. Symmetric.
+
+    Units count only where both sides carry one. A percentage equals its value (50% is
+    0.5) and, beside a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5).
+    """
+    factor = agree(a.measure, b.measure)
+    if factor is None:
+        return False
+    b = b._replace(value=b.value * factor, ulp=b.ulp * factor)
+    if a.percent == b.percent:
+        return _close(a, b)
+    share, bare = (a, b) if a.percent else (b, a)
+    hundredth = share._replace(value=share.value / 100, ulp=share.ulp / 100)
+    return _close(hundredth, bare) or (abs(bare.value) >= 1 and _close(share, bare))
+
+
+def _close(a: Number, b: Number) -> bool:
+    if a.value == b.value:
+        return True
+    return _rounds(a, b.value, finite=_finite(b.value), other_digits=b.digits) or _rounds(
+        b, a.value, finite=_finite(a.value), other_digits=a.digits
+    )
+
+
+def _rounds(decimal: Number, exact: Fraction, *, finite: bool, other_digits: int) -> bool:
+    error = abs(decimal.value - exact)
+    if not decimal.ulp:
+        return False
+    if decimal.digits >= ROUNDED_DIGITS and not finite and error < decimal.ulp:
+        return True
+    artefact = decimal.digits >= FLOAT_DIGITS and other_digits < FLOAT_DIGITS
+    return artefact and error < FLOAT_ERROR * abs(exact)
+
+
+def _finite(value: Fraction) -> bool:
+    """Whether a fraction has a finite decimal expansion."""
+    denominator = value.denominator
+    for prime in (2, 5):
+        while denominator % prime == 0:
+            denominator //= prime
+    return denominator == 1
+
+
+def rounds_to(decimal: Number, exact: Fraction) -> bool:
+    """Whether a decimal is an irrational number, given to high precision, rounded."""
+    return _rounds(decimal, exact, finite=False, other_digits=0)

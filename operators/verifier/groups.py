@@ -1,0 +1,62 @@
+"""Several answers in one span: lists, sets, tuples, plus-minus."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .exact import read_plain
+from .notation import closes_at, split_top
+
+MAX_ITEMS = 64  # unordered matching tries every pair
+_OR = re.compile(r"\s*,?\s*(?:\b(?:or|and)\b|;)\s*")
+COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
+_SPACED_COMMA = re.compile(r"\s*,\s+(?:and\b|or\b)?\s*")
+
+
+class Group(NamedTuple):
+    """Several answers. `kind` is `list`, `set` or the bracket pair, such as `(]`."""
+
+    kind: str
+    items: tuple[str, ...]
+
+
+def read_group(text: str) -> Group | None:
+    """The answers that a span holds, None where it holds one."""
+    if text.startswith("\\{") and text.endswith("\\}"):
+        inside = text[2:-2].strip()
+        return Group("set", tuple(split_items(inside)) if inside else ())
+    if text[:1] in ("(", "[") and closes_at(text, 0) == len(text) - 1:
+        items = split_items(text[1:-1])
+        return Group(text[0] + text[-1], tuple(items)) if len(items) > 1 or text[0] == "[" else None
+    if text.startswith("\\langle") and text.endswith("\\rangle"):
+        return Group("<>", tuple(split_items(text[7:-7])))
+    items = split_items(text)
+    if len(items) > 1:
+        return Group("list", tuple(items))
+    signs = plus_minus(text)
+    return Group("list", signs) if signs else None
+
+
+def split_items(text: str) -> list[str]:
+    """The members of a list; `1,000` is one member, `1, 000` and `1,2` are two."""
+    if read_plain(text):
+        return [text]
+    pieces = list[str]()
+    for part in split_top(text, _OR):
+        comma = (
+            _SPACED_COMMA
+            if re.search(r",\s", part) and re.search(r"\d,\d{3}(?!\d)", part)
+            else COMMA
+        )
+        pieces += [part] if read_plain(part) else split_top(part, comma)
+    return pieces if len(pieces) <= MAX_ITEMS else [text]
+
+
+def plus_minus(text: str) -> tuple[str, str] | None:
+    r"""Both cases of a `\pm`, None where there is none."""
+    if not re.search(r"\\(?:pm|mp)(?![a-zA-Z])", text):
+        return None
+    up = re.sub(r"\\mp(?![a-zA-Z])", "-", re.sub(r"\\pm(?![a-zA-Z])", "+", text))
+    down = re.sub(r"\\mp(?![a-zA-Z])", "+", re.sub(r"\\pm(?![a-zA-Z])", "-", text))
+    return re.sub(r"^\s*\+|(?<==)\s*\+", "", up), down

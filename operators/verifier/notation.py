@@ -1,0 +1,173 @@
+"""One spelling for the many ways of typing the same mathematics.
+
+Everything here rewrites text; nothing is evaluated. Callers have passed `limits.refusal`,
+so spans are short and shallow.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("−–—‐‑‒﹣－", "-"),
+        **{s: f"^{{{unicodedata.digit(s)}}}" for s in "⁰¹²³⁴⁵⁶⁷⁸⁹"},
+        **{s: f"_{{{unicodedata.digit(s)}}}" for s in "₀₁₂₃₄₅₆₇₈₉"},
+        **{"×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/"},
+        **{"√": r"\sqrt ", "π": r"\pi ", "∞": r"\infty ", "±": r"\pm ", "∓": r"\mp "},
+        **{"≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne "},
+        **{"∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "≈": r"\approx "},
+        **{"°": r"^\circ ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "ℝ": r"\mathbb{R}"},
+        **{"＄": "$", "％": "%", "，": ",", "：": ":", "。": ".", "“": '"', "”": '"', "’": "'"},
+        **{"\u200b": "", "\ufeff": "", "\u2061": "", "\u2062": ""},
+    }
+)
+_VULGAR = re.compile("[¼½¾⅐-⅞]")
+_FONT = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|cal|frak)|bm|boldsymbol|mbox"
+    r"|hbox|operatorname\*?|emph|underline|boxed|fbox|displaystyle|mathop)\s*\{([^{}]*)\}"
+)
+_SYNONYMS = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
+        (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
+        (r"(?<!\\)\\[,;: >]|\\q?quad(?![a-zA-Z])|~|\\(?:h|v)space\s*\{[^{}]*\}", " "),
+        (r"(?<!\\)\\!", ""),
+        (r"\{,\}", ","),
+        (r"\\(?:text)?color\s*\{[^{}]*\}", ""),
+        (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
+        (r"\\(?:leq|leqslant|leqq)(?![a-zA-Z])", r"\\le "),
+        (r"\\(?:geq|geqslant|geqq)(?![a-zA-Z])", r"\\ge "),
+        (r"<=", r"\\le "),
+        (r">=", r"\\ge "),
+        (r"!=|\\neq(?![a-zA-Z])", r"\\ne "),
+        (r"\\lt(?![a-zA-Z])", "<"),
+        (r"\\gt(?![a-zA-Z])", ">"),
+        (r"\\lbrace(?![a-zA-Z])", r"\\{"),
+        (r"\\rbrace(?![a-zA-Z])", r"\\}"),
+        (r"\\(?:varnothing|O)(?![a-zA-Z])", r"\\emptyset "),
+        (r"\\(?:lvert|rvert|vert|mid)(?![a-zA-Z])", "|"),
+        (r"\\ast(?![a-zA-Z])", "*"),
+        (r"\\(?:colon|ratio)(?![a-zA-Z])", ":"),
+        (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])|\\degree(?![a-zA-Z])", r"^\\circ "),
+        (r"\\(?:lor|vee)(?![a-zA-Z])", " or "),
+        (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
+        (r"\\(?:pounds|textsterling)(?![a-zA-Z])", "£"),
+        (r"\\(?:euro|texteuro)(?![a-zA-Z])", "€"),
+        (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
+    )
+]
+_SHORT_SQRT = re.compile(r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9]+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
+_SHORT_FRAC = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])")
+_SHORT_NUMERATOR = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*\{")
+_SHORT_DENOMINATOR = re.compile(r"(\\frac\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
+_PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
+_SPACES = re.compile(r"\s+")
+_PAIRS = {"(": ")", "{": "}", "[": "]"}
+
+
+def plain(span: str) -> str:
+    r"""The span without dress: one spelling per symbol, no delimiters, fonts or end marks.
+
+    >>> plain(r"\(\dfrac12\).")
+    '\\frac{1}{2}'
+    """
+    text = _characters(span)
+    for pattern, replacement in _SYNONYMS:
+        text = pattern.sub(replacement, text)
+    for _ in range(8):  # fonts nest: \mathbf{\text{A}}
+        text, found = _FONT.subn(r" \1 ", text)
+        if not found:
+            break
+    text = _short_arguments(_delimiters(text))
+    text = _SPACES.sub(" ", text).strip()
+    return _ends(text)
+
+
+def _characters(span: str) -> str:
+    if span.isascii():
+        return span
+    text = _VULGAR.sub(
+        lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), span
+    )
+    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
+
+
+def _delimiters(text: str) -> str:
+    text = re.sub(r"\\[()]|(?<!\\)\\\[|(?<!\\)\\\]", " ", text)
+    # An odd `$` is money; an even number of them delimits mathematics.
+    bare = len(re.findall(r"(?<!\\)\$", text))
+    if bare and bare % 2 == 0:
+        text = re.sub(r"(?<!\\)\$", " ", text)
+    return text
+
+
+def _short_arguments(text: str) -> str:
+    if "sqrt" in text:
+        text = _PLAIN_ROOT.sub(r"\\sqrt", text)
+        text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
+        text = _SHORT_SQRT.sub(lambda m: rf"\sqrt{m[1] or ''}{{{m[2]}}}", text)
+    if "frac" in text:
+        text = _SHORT_FRAC.sub(r"\\frac{\1}{\2}", text)
+        text = _SHORT_NUMERATOR.sub(r"\\frac{\1}{", text)
+        text = _SHORT_DENOMINATOR.sub(r"\1{\2}", text)
+        text = re.sub(
+            r"\\frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r"\\frac{\1}{\2}", text
+        )
+    return text
+
+
+def _ends(text: str) -> str:
+    """Without end marks, markdown and redundant outer braces."""
+    while True:
+        before = text
+        text = text.strip()
+        for mark in ("**", "__", "*", "_", "`", '"', "'"):
+            if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
+                text = text[len(mark) : -len(mark)]
+        text = re.sub(r"(?:\\\\|[.,;:\s])+$", "", text)
+        text = re.sub(r"^(?:=|\\approx\b|[:,;]|\*\*)\s*", "", text)
+        if text.startswith("{") and closes_at(text, 0) == len(text) - 1:
+            text = text[1:-1]
+        if text == before:
+            return text
+
+
+def closes_at(text: str, start: int) -> int:
+    """Index of the bracket that closes the one at `start`; -1 where none does.
+
+    Round and square brackets may close one another: `[0, 1)` is one interval.
+    """
+    opening = text[start]
+    stack = [opening]
+    for i in range(start + 1, len(text)):
+        c = text[i]
+        if c in "([{":
+            stack.append(c)
+        elif c in ")]}":
+            top = stack.pop()
+            if (top == "{") != (c == "}"):
+                return -1
+            if not stack:
+                return i
+    return -1
+
+
+def split_top(text: str, separator: re.Pattern[str]) -> list[str]:
+    """Pieces of the text between separators that stand outside every bracket."""
+    depth, start, i, pieces = 0, 0, 0, list[str]()
+    while i < len(text):
+        c = text[i]
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif depth == 0 and (m := separator.match(text, i)):
+            pieces.append(text[start:i].strip())
+            start = i = m.end()
+            continue
+        i += 1
+    pieces.append(text[start:].strip())
+    return pieces

@@ -1,0 +1,304 @@
+r"""Answers that are more than a number: lists, sets, tuples, intervals, matrices, relations.
+
+`same(answer, reference, leaf)` compares shape first and leaves last, so that no parser ever
+sees two shapes as one: `(1,2)` is not `[1,2]`, `42 or 43` is not 42, `x \ge 2` not `x > 2`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from .exact import read_plain
+from .groups import COMMA, MAX_ITEMS, Group, plus_minus, read_group
+from .intervals import INFINITY, LETTER, NOT_NAMES, ORDER, Interval, read_intervals
+from .notation import closes_at, split_top
+
+SameLeaf = Callable[[str, str], bool]
+
+
+_EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
+_MATRIX = re.compile(
+    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
+    re.DOTALL,
+)
+_FUNCTION = r"[A-Za-z]{1,3}'*(?:\s*\([^()=]*\))"
+_NAME = re.compile(
+    rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
+    rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
+    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
+)
+_POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
+_SUM = re.compile(r"[+-]")
+_OF_X = re.compile(r"[a-zA-Z]\(x\)$")
+_NOTHING = frozenset(
+    {r"\emptyset", r"\{\}", r"\{ \}", "no solution", "no solutions", "no real solution",
+     "no real solutions", "empty set", "the empty set", "null set"}
+)  # fmt: skip
+_ALIASES = {
+    "dne": "does not exist",
+    "undefined": "does not exist",
+}
+_RATIO = re.compile(r"(\d+(?:\.\d+)?)\s*(?::|\bto\b)\s*(\d+(?:\.\d+)?)(?:\s*:\s*(\d+(?:\.\d+)?))?$")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([ap])?\.?\s*(?:m\.?)?$", re.IGNORECASE)
+_PROSE = re.compile(
+    r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|yes|no|not|true|none"
+    r"|may|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-zA-Z]+\}")
+_MATHS_WORD = re.compile(r"sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)", re.IGNORECASE)
+
+
+def is_prose(text: str) -> bool:
+    """Whether a leaf is words rather than mathematics."""
+    return bool(_PROSE.search(_MATHS_WORD.sub("", _ENVIRONMENT.sub("", text))))
+
+
+def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
+    """Whether two spans in plain notation are the same answer.
+
+    `leaf` compares two spans without structure; it may raise to say that it cannot.
+    """
+    answer, reference = unwrap(answer), unwrap(reference)
+    if answer == reference:
+        return bool(answer)
+    a, b = read_plain(answer), read_plain(reference)
+    if a and b:
+        return leaf(answer, reference)
+    for rule in (_as_nothing, _as_clock, _as_matrix, _as_intervals_or_groups, _as_relation):
+        verdict = rule(answer, reference, leaf)
+        if verdict is not None:
+            return verdict
+    return _as_leaf(answer, reference, leaf)
+
+
+def unwrap(text: str) -> str:
+    """The span without redundant round brackets, and without the name of a point."""
+    text = text.strip()
+    if (named := _POINT_NAME.match(text)) and (names := re.findall("[a-z]", named[1])) == sorted(
+        names
+    ):
+        text = text[named.end() :]
+    while text.startswith("(") and closes_at(text, 0) == len(text) - 1:
+        inner = text[1:-1].strip()
+        if text[-1] != ")" or (len(split_top(inner, COMMA)) > 1 and not read_plain(text)):
+            break
+        text = inner
+    return text
+
+
+def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    nothing = [s.lower() in _NOTHING for s in (a, b)]
+    if any(nothing):
+        return all(nothing)
+    infinite = [INFINITY.match(s) for s in (a, b)]
+    if any(infinite):
+        x, y = infinite
+        return bool(x and y and (x[1] == "-") == (y[1] == "-"))
+    return None
+
+
+def _as_clock(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    ratios = [_RATIO.match(s) for s in (a, b)]
+    clocks = [_CLOCK.match(s) for s in (a, b)]
+    if clocks[0] and clocks[1]:
+        return _same_clock(clocks[0], clocks[1])
+    if not any(ratios) and not any(clocks):
+        return None
+    x, y = ratios
+    if not (x and y) or (x[3] is None) != (y[3] is None):
+        return False
+    terms = [[read_plain(t) for t in m.groups() if t] for m in (x, y)]
+    pairs = [(p.value, q.value) for p, q in zip(*terms, strict=True) if p and q]
+    return all(p * pairs[0][1] == q * pairs[0][0] for p, q in pairs)
+
+
+def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
+    def minutes(m: re.Match[str]) -> tuple[int, str, str]:
+        hour, half = int(m[1]), (m[4] or "").lower()
+        hour = hour % 12 + 12 * (half == "p") if half else hour
+        # An afternoon hour on the 24-hour clock says its half of the day itself.
+        known = half or ("p" if hour > 12 else "")
+        return hour * 60 + int(m[2]), m[3] or "", known
+
+    x, y = minutes(a), minutes(b)
+    if x[1] != y[1]:
+        return False
+    if x[2] and y[2]:
+        return x[0] == y[0]
+    return x[0] % 720 == y[0] % 720
+
+
+def _as_matrix(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    x, y = _matrix(a), _matrix(b)
+    if x is None and y is None:
+        return None
+    if x is None or y is None or [len(r) for r in x] != [len(r) for r in y]:
+        return False
+    cells = [(p, q) for r, s in zip(x, y, strict=True) for p, q in zip(r, s, strict=True)]
+    return len(cells) <= MAX_ITEMS and all(same(p, q, leaf) for p, q in cells)
+
+
+def _matrix(text: str) -> list[list[str]] | None:
+    text = text.strip()
+    if text[:1] in ("[", "(") and text[1:].lstrip().startswith("\\begin"):
+        text = text[1:-1].strip()
+    found = _MATRIX.match(text)
+    if not found or found[1] == "v" or "\\begin" in found[2]:
+        return None  # bars are a determinant: a number, for the symbolic tier
+    rows = [r for r in re.split(r"\\\\(?:\[[^\]]*\])?", found[2]) if r.strip()]
+    return [[c.strip() for c in row.replace("\\hline", "").split("&")] for row in rows]
+
+
+# --- groups and intervals -------------------------------------------------------------
+
+
+def _as_intervals_or_groups(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    x, y = read_intervals(a), read_intervals(b)
+    p, q = read_group(a), read_group(b)
+    if x and y and not (p and q and p.kind == q.kind):
+        return _same_intervals(x, y, leaf)
+    if p is None and q is None:
+        # `2x > 6` is an inequality to be compared, `6` is not.
+        relations = ORDER.search(a) and ORDER.search(b)
+        return False if (x or y) and not relations else None
+    if x and (q is None or q.kind in {"list", "set"}) and p is None:
+        return False
+    return _same_groups(p or Group("one", (a,)), q or Group("one", (b,)), leaf)
+
+
+def _same_groups(a: Group, b: Group, leaf: SameLeaf) -> bool:
+    loose = {"list", "set", "one"}
+    if a.kind not in loose or b.kind not in loose:
+        # Brackets mean order; `x=1, y=2` is the point (1,2) and nothing else is.
+        if a.kind == b.kind:
+            return _same_sequence(a.items, b.items, leaf)
+        named, point = (a, b) if a.kind == "list" else (b, a)
+        values = _named(named.items) if named.kind == "list" and point.kind == "()" else None
+        return bool(values) and _same_sequence(
+            [values[k] for k in sorted(values)] if values else [], point.items, leaf
+        )
+    x, y = _named(a.items), _named(b.items)
+    if x and y:
+        return x.keys() == y.keys() and all(same(x[k], y[k], leaf) for k in x)
+    if x or y:  # values given without the names that the other side has, in their order
+        left = [x[name] for name in sorted(x)] if x else a.items
+        right = [y[name] for name in sorted(y)] if y else b.items
+        return _same_sequence(left, right, leaf)
+    expand = [tuple(e for item in g.items for e in (plus_minus(item) or (item,))) for g in (a, b)]
+    return _same_set(expand[0], expand[1], leaf)
+
+
+def _named(items: Sequence[str]) -> dict[str, str] | None:
+    """Values by name where every item is `name = value` and the names differ."""
+    pairs = [split_top(item, _EQUALS) for item in items]
+    if len(items) < 2 or any(len(p) != 2 or not is_name(p[0]) for p in pairs):
+        return None
+    values = {pair[0]: pair[1] for pair in pairs}
+    return values if len(values) == len(items) else None
+
+
+def _same_sequence(a: Sequence[str], b: Sequence[str], leaf: SameLeaf) -> bool:
+    return len(a) == len(b) and all(same(p, q, leaf) for p, q in zip(a, b, strict=True))
+
+
+def _same_set(a: Sequence[str], b: Sequence[str], leaf: SameLeaf) -> bool:
+    if max(len(a), len(b)) > MAX_ITEMS or not a or not b:
+        return not a and not b
+    covered = all(any(same(p, q, leaf) for q in b) for p in a)
+    return covered and all(any(same(p, q, leaf) for p in a) for q in b)
+
+
+def _same_intervals(a: list[Interval], b: list[Interval], leaf: SameLeaf) -> bool:
+    if len(a) != len(b) or len(a) > MAX_ITEMS:
+        return False
+    return all(any(_same_interval(p, q, leaf) for q in b) for p in a) and all(
+        any(_same_interval(p, q, leaf) for p in a) for q in b
+    )
+
+
+def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
+    if (a.low_closed, a.high_closed) != (b.low_closed, b.high_closed):
+        return False
+    ends = ((a.low, b.low), (a.high, b.high))
+    if any((p is None) != (q is None) for p, q in ends):
+        return False
+    return all(p is None or q is None or same(p, q, leaf) for p, q in ends)
+
+
+# --- relations and leaves -------------------------------------------------------------
+
+
+def is_name(text: str) -> bool:
+    """Whether this is what an answer is called (`x`, `f(2)`, `Area`), not mathematics."""
+    return bool(_NAME.match(text)) and text not in NOT_NAMES
+
+
+def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    x, y = split_top(a, _EQUALS), split_top(b, _EQUALS)
+    if len(x) == 1 and len(y) == 1:
+        return None
+    named = is_name(x[0]) or is_name(y[0])
+    left, right = _value(x), _value(y)
+    if left is not None and right is not None:
+        if min(len(x), len(y)) > 1 and x[0] != y[0] and not _same_function(x[0], y[0]):
+            # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look alike.
+            if any(_has_letters(v) for v in (left, right)) or any(
+                _SUM.search(s[0]) for s in (x, y)
+            ):
+                return leaf(a, b) if len(x) == 2 == len(y) else False
+            if _other_variable(x[0], y[0]):
+                return False
+        return same(left, right, leaf)
+    if len(x) == 2 == len(y) or (named and min(len(x), len(y)) == 2):
+        return leaf(a, b)
+    return False
+
+
+def _same_function(a: str, b: str) -> bool:
+    """Whether one name is `y` and the other `f(x)`: two ways to write the same function."""
+    return "y" in (a, b) and any(_OF_X.match(name) for name in (a, b))
+
+
+def _other_variable(a: str, b: str) -> bool:
+    """Whether two symbols differ; `x = 3` does not answer for `y = 3`, `Area = 3` may."""
+    return a != b and not any(re.match(r"[A-Za-z]{3}", name) for name in (a, b))
+
+
+def _value(chain: list[str]) -> str | None:
+    """What `x = 1 + 2 = 3` comes to; None where the chain is an equation to be compared."""
+    if len(chain) == 1:
+        return chain[0]
+    *steps, value = chain
+    if is_name(value) and len(steps) == 1 and read_plain(steps[0]):
+        return steps[0]  # 3 = x
+    shown = steps[1:] if is_name(steps[0]) else steps
+    if not is_name(steps[0]) and read_plain(steps[0]):
+        return None
+    return None if any(_has_letters(s) for s in shown) else value
+
+
+def _has_letters(text: str) -> bool:
+    return bool(re.search(r"(?<![\\a-zA-Z])[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", " ", text)))
+
+
+def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
+    x, y = (_words(s) for s in (a, b))
+    if x == y:
+        return bool(x)
+    if re.fullmatch(r"[A-J]", b) and (choice := re.match(r"\(?([A-J])(?:\)|[.:]\s)", a)):
+        return choice[1] == b
+    if re.fullmatch(r"[A-J]", a) and re.fullmatch(r"[A-J]", b):
+        return False
+    if is_prose(a) or is_prose(b):
+        return False
+    return leaf(a, b)
+
+
+def _words(text: str) -> str:
+    # One letter is a name: x and X differ.
+    text = text if len(text) == 1 else text.lower()
+    text = re.sub(r"(?<=[a-z])[.,](?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
+    text = " ".join(text.split())
+    return _ALIASES.get(text, text)

@@ -1,0 +1,280 @@
+r"""The symbolic tier: math-verify parses a leaf, numbers at high precision compare two.
+
+Runs inside pool workers only: parsing and evaluation may hang or eat memory, and the
+parent has the only clock that can be trusted. math-verify's own comparison is not used: it
+rounds to six places (1/2^99 equals 1/2^98) and is not symmetric. Instead two expressions
+are equal when they agree to 60 digits at rational points (Schwartz-Zippel).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import mpmath
+import sympy
+from math_verify import LatexExtractionConfig, parse
+
+from .exact import Number, read_plain, rounds_to, same_number
+from .notation import plain, split_top
+from .structure import is_prose, same
+from .words import listed
+
+mpmath.mp.dps = 550  # for this process, which is a worker: quotients keep their digits
+DIGITS = 80
+CONFIRMED_DIGITS, CONFIRMED_AGREEMENT = 500, 450  # of two constants that agree at first
+_FLOOR = mpmath.mpf(10) ** -15
+AGREEMENT = mpmath.mpf(10) ** -60
+# Real points, no two related by a small identity; negative ones tell |x| from x.
+_POINTS = (
+    (sympy.Rational(7, 11), sympy.Rational(13, 29), sympy.Rational(17, 43), sympy.Rational(31, 61)),
+    (sympy.Rational(19, 7), sympy.Rational(37, 13), sympy.Rational(41, 17), sympy.Rational(23, 19)),
+    (sympy.Rational(53, 9), sympy.Rational(71, 31), sympy.Rational(5, 47), sympy.Rational(83, 37)),
+    (
+        sympy.Rational(-9, 13),
+        sympy.Rational(11, 23),
+        sympy.Rational(-29, 17),
+        sympy.Rational(3, 41),
+    ),
+    (
+        sympy.Rational(-31, 8),
+        sympy.Rational(-43, 19),
+        sympy.Rational(7, 37),
+        sympy.Rational(-61, 23),
+    ),
+    (sympy.Rational(3, 67), sympy.Rational(-2, 71), sympy.Rational(-59, 31), sympy.Rational(47, 5)),
+)
+_DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
+_DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
+_NAMED_FUNCTION = re.compile(
+    r"(?<![\\a-zA-Z])(sin|cos|tan|cot|sec|csc|log|ln|exp|pi|infty)(?![a-z])"
+)
+_COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
+_FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
+
+# The parser drops what it does not know: `3 \approx 5` would be 3. So it sees only this.
+_FOREIGN = re.compile(r"[^0-9a-zA-Z+\-*/^_(){}|!.\\ '\[\]&=]")
+_COMMAND = re.compile(r"\\([a-zA-Z]+|.)")
+_COMMANDS = frozenset(
+    listed(
+        "frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh "
+        "log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ overline dot "
+        "bar begin end det gcd lcm max min d alpha beta gamma delta epsilon varepsilon zeta eta "
+        "theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi chi psi omega "
+        "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+    )
+    + ["\\"]
+)
+
+Expression = Any  # sympy ships no types
+
+
+def equivalent(answer: str, reference: str) -> bool:
+    """Whether two bare answers are the same, shapes, numbers and expressions.
+
+    Raises:
+        ValueError: the reference itself cannot be parsed.
+    """
+    return same(plain(answer), plain(reference), _same_leaf)
+
+
+def _same_leaf(answer: str, reference: str) -> bool:
+    a, b = read_plain(answer), read_plain(reference)
+    if a and b:
+        return same_number(a, b)
+    if is_prose(answer) or is_prose(reference):
+        return False
+    if "," in answer + reference:  # a shape that `structure` did not recognise: never guessed
+        return False
+    x, y = _COMPARISON.split(answer), _COMPARISON.split(reference)
+    if len(x) == 3 and len(y) == 3:
+        return _same_relation(x, y)
+    if "<" in answer + reference or ">" in answer + reference or r"\le" in x or r"\ge" in x:
+        return False
+    # `f(x) = 2x` beside `2x`: the name is no part of the answer.
+    left, right = _unnamed(answer), _unnamed(reference)
+    if left is None or right is None:
+        return False
+    known, answered = expression(right), expression(left)
+    if known is None:
+        raise ValueError("the reference is not mathematics")
+    if answered is None:
+        return False
+    return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
+
+
+def _unnamed(text: str) -> str | None:
+    sides = split_top(text, re.compile(r"\s*=\s*"))
+    if len(sides) == 1:
+        return text
+    named = re.match(r"[a-zA-Z]$", sides[0]) or _FUNCTION_OF.match(sides[0])
+    return sides[1] if len(sides) == 2 and named else None
+
+
+def _scaled(value: Expression, number: Number | None, other: Number | None) -> Expression:
+    """Degrees in radians where the other side is an expression without degrees."""
+    known = number.measure.known if number and number.measure else None
+    if number and other is None and known and known.dimension == "angle":
+        return value * sympy.pi / 180
+    return value
+
+
+# --- parsing --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def expression(text: str) -> Expression | None:
+    """The sympy expression of a leaf, None where it is not one. Cached: golds recur."""
+    number = read_plain(text)
+    if number is not None:
+        return sympy.Rational(number.value.numerator, number.value.denominator)
+    if _FOREIGN.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
+        return None
+    parsed = parse(
+        f"${_parsable(text)}$",
+        extraction_config=[LatexExtractionConfig()],
+        fallback_mode="no_fallback",
+        parsing_timeout=None,  # the parent has the clock
+    )
+    if not parsed or not isinstance(parsed[0], sympy.Expr):
+        return None
+    return _with_constants(parsed[0])
+
+
+def _parsable(text: str) -> str:
+    """The spelling that the parser reads without loss: no floats, no degrees, no bare names."""
+    text = _REPEATING.sub(_repeating, text)
+    text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
+    text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
+    text = _NAMED_FUNCTION.sub(r"\\\1 ", text)
+    return _distinct_capitals(text)
+
+
+def _repeating(m: re.Match[str]) -> str:
+    once, again = m[2], m[3]
+    nines = 10 ** len(once) * (10 ** len(again) - 1)
+    value = int(m[1] + once + again) - int((m[1] + once) or "0")
+    return rf"\frac{{{value}}}{{{nines}}}"
+
+
+def _distinct_capitals(text: str) -> str:
+    """Capitals as indexed letters: the parser folds case, and A is not a."""
+    return re.sub(r"(?<![\\a-zA-Z])([A-Z])(?![a-zA-Z_{])", lambda m: f"{m[1].lower()}_{{99}}", text)
+
+
+def _with_constants(value: Expression) -> Expression:
+    constants = {"i": sympy.I, "e": sympy.E}
+    found = {s: constants[s.name] for s in value.free_symbols if s.name in constants}
+    return value.xreplace(found) if found else value
+
+
+# --- comparing ------------------------------------------------------------------------
+
+
+def _same_relation(a: list[str], b: list[str]) -> bool:
+    """Two equations or inequalities: one is the other times a constant."""
+    flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+    sides = [expression(t) for t in (a[0], a[2], b[0], b[2])]
+    if sides[2] is None or sides[3] is None:
+        raise ValueError("the reference is not mathematics")
+    if sides[0] is None or sides[1] is None:
+        return False
+    f, g = sides[0] - sides[1], sides[2] - sides[3]
+    ratios = _evaluate_all(f, g, lambda x, y: x / y if y else None)
+    if len(ratios) < 4 or not _constant(ratios):
+        return False
+    positive = mpmath.re(ratios[0]) > 0
+    wanted = b[1] if positive else flip.get(b[1], b[1])
+    return bool(abs(ratios[0]) > 0 and a[1] == wanted)
+
+
+def _constant(values: list[Any]) -> bool:
+    return all(abs(v - values[0]) <= AGREEMENT * abs(values[0]) for v in values)
+
+
+def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number | None) -> bool:
+    if f == g:
+        return True
+    symbols = f.free_symbols | g.free_symbols
+    if symbols:
+        agreements = _evaluate_all(f, g, _agree)
+        return len(agreements) >= 3 and all(agreements)
+    x, y = _evaluate(f, {}), _evaluate(g, {})
+    if y is None:
+        raise ValueError("the reference has no value")
+    if x is None:
+        return False
+    # A decimal beside an irrational number is a rounding of it, to enough digits or not at all.
+    for decimal, exact in ((a, y), (b, x)):
+        if decimal and decimal.ulp and mpmath.im(exact) == 0:
+            return _rounded(decimal, _fraction(mpmath.re(exact)))
+    if not _agree(x, y):
+        return False
+    if f.has(sympy.Integral, sympy.Sum) or g.has(sympy.Integral, sympy.Sum):
+        return True  # quadrature to hundreds of digits does not end
+    # 10^{100} and 10^{100}+1 agree to 60 digits.
+    x, y = _evaluate(f, {}, CONFIRMED_DIGITS), _evaluate(g, {}, CONFIRMED_DIGITS)
+    return x is not None and y is not None and _agree(x, y, mpmath.mpf(10) ** -CONFIRMED_AGREEMENT)
+
+
+def _rounded(decimal: Number, exact: Fraction) -> bool:
+    """The decimal rule of the exact tier, for a value known to `DIGITS` digits."""
+    short = Fraction(round(exact * 10**20), 10**20)
+    if abs(short - exact) < abs(exact) / 10**60:  # such as 2^{64}: it has a finite decimal
+        return same_number(decimal, Number(short))
+    return rounds_to(decimal, exact)
+
+
+def _fraction(value: Any) -> Fraction:
+    numerator, denominator = mpmath.libmp.to_rational(value._mpf_)
+    return Fraction(int(numerator), int(denominator))
+
+
+def _mpf(value: Expression, digits: int) -> Any:
+    return mpmath.mpf(value._to_mpmath(digits * 4))
+
+
+def _agree(x: Any, y: Any, within: Any = AGREEMENT) -> bool:
+    # An exact 0 may come out as the last digit of what cancelled: hence the floor.
+    return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
+
+
+def _evaluate_all(f: Expression, g: Expression, combine: Callable[[Any, Any], Any]) -> list[Any]:
+    """`combine` of both values at every point where both exist and are real or both complex."""
+    symbols = sorted(f.free_symbols | g.free_symbols, key=str)
+    results = []
+    for point in _POINTS:
+        at = {s: point[k % 4] + k // 4 for k, s in enumerate(symbols)}
+        x, y = _evaluate(f, at), _evaluate(g, at)
+        if x is None or y is None:
+            continue
+        # log(x^2) and 2 log(x) differ only where one of them is not real.
+        negative = any(v < 0 for v in at.values())
+        if negative and (mpmath.im(x) == 0) != (mpmath.im(y) == 0):
+            continue
+        combined = combine(x, y)
+        if combined is not None:
+            results.append(combined)
+    return results
+
+
+def _evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
+    """The value at a point, None where it has none."""
+    floats = {s: sympy.Float(v, digits) for s, v in at.items()}
+    try:
+        evaluated = value.subs(floats) if floats else value
+        if evaluated.has(sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative):
+            evaluated = evaluated.doit()
+        number = sympy.N(evaluated, digits)
+        if not number.is_number or not number.is_finite:
+            return None
+        real, imaginary = (_mpf(part, digits) for part in number.as_real_imag())
+    except (TypeError, ValueError, ArithmeticError, NotImplementedError):
+        return None  # sympy's ways of saying that this has no value here
+    if abs(imaginary) <= AGREEMENT * abs(real):
+        imaginary = mpmath.mpf(0)
+    return mpmath.mpc(real, imaginary) if imaginary else real

@@ -1,0 +1,123 @@
+"""The processes behind the pool, run as `python -m rejuice.operators.verifier.worker FD`.
+
+One *nursery* per pool imports math-verify once and never reads an answer. On request it
+forks a worker, which inherits the imports (a few milliseconds instead of a second) and
+answers over a socket of its own. Nothing here has a clock: the parent asks the nursery to
+kill. The nursery ends, and takes its workers with it, when the parent's socket closes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+MEMORY = 2 << 30  # bytes of address space per worker
+_LENGTH = struct.Struct("!I")
+
+
+def send(link: socket.socket, message: Any) -> None:
+    """Write one JSON message with its length in front."""
+    # Escaped ASCII carries lone surrogates too.
+    body = json.dumps(message).encode("ascii")
+    link.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive(link: socket.socket) -> Any:
+    """Read one message.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    return json.loads(_exactly(link, _LENGTH.unpack(_exactly(link, _LENGTH.size))[0]))
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < size:
+        chunk = link.recv(size - len(chunks))
+        if not chunk:
+            raise EOFError("the other side closed the connection")
+        chunks += chunk
+    return bytes(chunks)
+
+
+def serve(link: socket.socket) -> None:
+    """Answer requests `[answer, reference]` with `[slug or None, reason]` until the end."""
+    from .symbolic import equivalent
+
+    while True:
+        try:
+            answer, reference = receive(link)
+        except EOFError:
+            return
+        try:
+            reply = ["correct" if equivalent(answer, reference) else "wrong_answer", ""]
+        except Exception as error:  # reported as a verdict, with its reason
+            reply = ["verifier_error", f"{type(error).__name__}: {error}"[:500]]
+        send(link, reply)
+
+
+def _be_a_worker(link: socket.socket, control: socket.socket) -> None:
+    control.close()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the nursery
+    serve(link)
+
+
+def nursery(control: socket.socket) -> None:
+    """Fork a worker for every socket received, kill those named, until the parent is gone."""
+    from . import symbolic
+
+    # It warns at every call that the clock is ours.
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    symbolic.equivalent(
+        r"\frac{x}{\sqrt{2}}+1", r"1+\frac{\sqrt{2}x}{2}"
+    )  # warm the parser's tables
+    alive = set[int]()
+    send(control, os.getpid())
+    try:
+        while True:
+            request, descriptors, _, _ = socket.recv_fds(control, 8, 1)
+            if not request:
+                return
+            number = int.from_bytes(request, "big")
+            alive -= {pid for pid in alive if os.waitpid(pid, os.WNOHANG)[0]}
+            if descriptors:
+                with socket.socket(fileno=descriptors[0]) as link:
+                    alive.add(_fork(link, control))
+            elif number in alive:
+                # Only a child not yet waited for: its id cannot belong to anyone else.
+                os.kill(number, signal.SIGKILL)
+    finally:
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _fork(link: socket.socket, control: socket.socket) -> int:
+    pid = os.fork()
+    if pid:
+        control.sendall(pid.to_bytes(8, "big"))
+        return pid
+    status = 1
+    try:
+        _be_a_worker(link, control)
+        status = 0
+    finally:
+        os._exit(status)  # never back into the nursery's loop
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    with socket.socket(fileno=int(sys.argv[1])) as parent:
+        nursery(parent)

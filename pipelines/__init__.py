@@ -1,0 +1,1 @@
+"""Reads a recipe, runs its operators, keeps the books."""

@@ -1,0 +1,65 @@
+"""Apply one operator to rows in memory. Everything that runs operators goes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ..operators import ALL, Change, DataError, Operator, OperatorError, RejuiceError, Scope
+from ..operators.check import checked
+from .frame import Frame
+
+
+def view(operator: Operator, frame: Frame) -> pa.Table:
+    """The columns an operator reads.
+
+    Raises:
+        DataError: a column is not there.
+    """
+    reads = operator.reads()
+    if reads == ALL:
+        return frame.table()
+    for name in reads:
+        if name not in frame.column_names:
+            raise DataError(
+                f"column '{name}' is missing", f"there are: {', '.join(frame.column_names)}"
+            )
+    return frame.select(reads)
+
+
+def digest(operator: Operator, frame: Frame) -> pa.Table:
+    """What an operator of dataset scope keeps of some rows."""
+    return operator.digest(view(operator, frame))
+
+
+def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
+    """Run `operator.apply` on a view (or, for dataset scope, on all digests) of `num_rows` rows.
+
+    Raises:
+        RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
+    """
+    try:
+        return checked(operator, operator.apply(table), num_rows)
+    except (RejuiceError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # An operator's own bug. The type tells its author where to look; the trace is chained.
+        raise OperatorError(f"failed with {type(error).__name__}: {error}") from error
+
+
+def change_of(operator: Operator, frame: Frame) -> Change:
+    """The change an operator makes to a whole frame, whatever its scope."""
+    reduce = digest if operator.scope is Scope.DATASET else view
+    return decide(operator, reduce(operator, frame), frame.num_rows)
+
+
+def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
+    """The rows that are left of `table` after some operators: the reference for every engine."""
+    frame = Frame.of(table)
+    for operator in operators:
+        try:
+            frame = frame.after(change_of(operator, frame))
+        except RejuiceError as error:
+            raise error.at(operator.name()) from error.__cause__
+    return frame.table()

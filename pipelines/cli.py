@@ -1,0 +1,220 @@
+"""The `rejuice` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+from ..operators import RejuiceError, __version__
+
+app = typer.Typer(
+    name="rejuice",
+    help="Your rollouts are a dataset: check, run and explain recipes over them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
+DatasetPath = Annotated[
+    str | None, typer.Option("--dataset_path", help="Read this instead of the recipe's dataset.")
+]
+ExportPath = Annotated[
+    str | None, typer.Option("--export_path", help="Write here instead of the recipe's export.")
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache_dir", help="Keep finished chunks here [default: .rejuice by the export]."
+    ),
+]
+ChunkRows = Annotated[
+    int, typer.Option("--chunk_rows", min=1, help="Rows per chunk: the unit of memory and resume.")
+]
+_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+_EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_EPILOG)
+def run(
+    context: typer.Context,
+    recipe: RecipePath,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+    np: Annotated[int | None, typer.Option("--np", min=1, help="Worker processes.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an export that another run made.")
+    ] = False,
+    chunk_rows: ChunkRows = 65_536,
+    cache_dir: CacheDir = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Run a recipe: curated rows, every decision, and a report.
+
+    A run that was stopped goes on where it was. Steps whose input, config and code are unchanged
+    are not run again.
+    """
+    from . import engine
+    from .funnel import show_funnel
+    from .progress import Progress
+    from .recipe import load
+
+    overrides = _overrides(context, dataset_path, export_path, np)
+    console = Console(stderr=True, quiet=quiet)
+    report = engine.run(
+        load(recipe, overrides),
+        overwrite=overwrite,
+        chunk_rows=chunk_rows,
+        cache=cache_dir,
+        progress=Progress(console, quiet=quiet),
+    )
+    show_funnel(report, Console(quiet=quiet))
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_EPILOG)
+def check(
+    context: typer.Context,
+    recipe: RecipePath,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+) -> None:
+    """Check a recipe without running it: operators, fields, columns, dataset."""
+    from .plan import check_columns
+    from .recipe import load
+    from .source import peek_schema
+
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
+    if not loaded.head.dataset_path.exists():
+        typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields right.")
+        typer.echo(f"{loaded.head.dataset_path} is not there yet, so columns were not followed.")
+        return
+    check_columns(loaded, peek_schema(loaded.head.dataset_path))
+    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns right.")
+
+
+@app.command()
+def ops(
+    name: Annotated[str | None, typer.Argument(help="Show one operator whole.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="All of them as a page.")] = False,
+) -> None:
+    """List the operators, or show one with its fields, columns and reasons."""
+    from . import opdocs
+
+    if markdown:
+        typer.echo(opdocs.page(), nl=False)
+    else:
+        typer.echo(opdocs.listing() if name is None else opdocs.entry(name), nl=False)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a recipe, for editors."""
+    import json
+
+    from .schema import recipe_schema
+
+    typer.echo(json.dumps(recipe_schema(), indent=2))
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_EPILOG)
+def explain(
+    context: typer.Context,
+    recipe: RecipePath,
+    row: Annotated[
+        str | None, typer.Argument(help="A response_id or prompt_id (or how it begins).")
+    ] = None,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+    chunk_rows: ChunkRows = 65_536,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
+    from .explain import explain_recipe, explain_row
+    from .recipe import load
+
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
+    if row is None:
+        typer.echo(explain_recipe(loaded), nl=False)
+    else:
+        typer.echo(explain_row(loaded, row, chunk_rows=chunk_rows, cache=cache_dir), nl=False)
+
+
+@app.command()
+def report(
+    export_path: Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path.")],
+) -> None:
+    """Show the funnel of a finished run once more."""
+    from .books import Report
+    from .funnel import show_funnel
+
+    show_funnel(Report.read(export_path), Console())
+
+
+@app.command()
+def data(
+    path: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .parquet or .arrow.")],
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Problems.")] = 200,
+    responses: Annotated[
+        int, typer.Option("--responses", min=0, help="Responses to each; 0 writes prompts only.")
+    ] = 8,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, other problems.")] = 0,
+    split: Annotated[
+        Literal["train", "validation", "test"],
+        typer.Option("--split", help="No two splits share a problem."),
+    ] = "train",
+    levels: Annotated[
+        str, typer.Option("--levels", help="Steps a problem may take, from 1 to 4.")
+    ] = "1,2,3",
+) -> None:
+    """Write made-up arithmetic rollouts to try recipes on."""
+    from .arithmetic import parse_levels, write_prompts, write_recorded
+
+    wanted = parse_levels(levels)
+    if responses == 0:
+        write_prompts(path, seed=seed, prompts=prompts, split=split, levels=wanted)
+    else:
+        write_recorded(
+            path, seed=seed, prompts=prompts, responses=responses, split=split, levels=wanted
+        )
+    typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Run the command; an error of the user's is one line on stderr and exit status 2."""
+    try:
+        app(standalone_mode=True)
+    except RejuiceError as error:
+        typer.echo(f"rejuice: {error}", err=True)
+    except KeyboardInterrupt:
+        typer.echo("rejuice: stopped; run again to go on from the finished chunks", err=True)
+        sys.exit(130)
+    sys.exit(2)
+
+
+def _overrides(
+    context: typer.Context, dataset_path: str | None, export_path: str | None, np: int | None
+) -> dict[str, str]:
+    named = {"dataset_path": dataset_path, "export_path": export_path, "np": np}
+    found = {key: str(value) for key, value in named.items() if value is not None}
+    words = iter(context.args)
+    for word in words:
+        if not word.startswith("--"):
+            raise RejuiceError(f"unexpected '{word}'", "write --STEP.FIELD VALUE")
+        key, equals, value = word[2:].partition("=")
+        found[key] = value if equals else next(words, "")
+        if not equals and found[key] == "":
+            raise RejuiceError(f"--{key} has no value", f"write --{key} VALUE")
+    return found

@@ -1,0 +1,112 @@
+"""Commits: what one step did to one chunk, in one Arrow file, put in place by one rename.
+
+A commit's columns are what the step wrote. Its schema metadata carries the rest of the change:
+which rows it dropped and why, what was taken away, notes, seconds. Nothing else is stored of a
+step, so a chain of commits is as small as what the steps did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..operators import Change
+
+_PARENT = "__parent__"
+_META = b"rejuice"
+
+
+class Commit(NamedTuple):
+    """A change as it was committed, with its books.
+
+    Attributes:
+        change: what was done.
+        rows_in: rows of the chunk before the step.
+        seconds: wall time of the operator on this chunk.
+        summary: figures of each written column, see `summary.py`.
+    """
+
+    change: Change
+    rows_in: int
+    seconds: float
+    summary: Mapping[str, Any]
+
+
+def save(path: Path, commit: Commit) -> None:
+    """Write a commit; it is there whole or not at all."""
+    change = commit.change
+    columns = {name: _flat(column) for name, column in change.columns.items()}
+    if change.parents is not None:
+        columns[_PARENT] = pa.array(change.parents, pa.int32())
+    rows, slugs, codes = _dropped(change)
+    meta = {
+        "rows_in": commit.rows_in,
+        "seconds": commit.seconds,
+        "summary": commit.summary,
+        "notes": dict(change.notes),
+        "without": change.without,
+        "slugs": slugs,
+    }
+    schema_meta = {
+        _META: json.dumps(meta).encode(),
+        b"dropped_rows": rows.astype("<i4").tobytes(),
+        b"dropped_slugs": codes.astype("<i4").tobytes(),
+    }
+    table = pa.table(columns).replace_schema_metadata(schema_meta)
+    write_arrow(path, table)
+
+
+def load(path: Path) -> Commit:
+    """Read a commit; columns stay on disk until they are used."""
+    table = read_arrow(path)
+    meta = json.loads(table.schema.metadata[_META])
+    rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
+    codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
+    reasons = None
+    if len(rows):
+        at_N = np.full(meta["rows_in"], -1, np.int32)
+        at_N[rows] = codes
+        reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
+    parents = None
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    if _PARENT in columns:
+        parents = columns.pop(_PARENT).to_numpy().astype(np.int64)
+    change = Change(columns, reasons, parents, tuple(meta["without"]), meta["notes"])
+    return Commit(change, meta["rows_in"], meta["seconds"], meta["summary"])
+
+
+def write_arrow(path: Path, table: pa.Table) -> None:
+    """Write an Arrow file under a temporary name, then rename it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_arrow(path: Path) -> pa.Table:
+    """An Arrow file as a table over mapped memory."""
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarray[Any, Any]]:
+    if change.reasons is None:
+        return np.zeros(0, np.int32), [], np.zeros(0, np.int32)
+    encoded = _flat(change.reasons).dictionary_encode()
+    rows = np.flatnonzero(np.asarray(encoded.is_valid()))
+    codes = np.asarray(encoded.indices.fill_null(-1))[rows]
+    return rows, encoded.dictionary.to_pylist(), codes
+
+
+def _flat(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

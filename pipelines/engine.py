@@ -1,0 +1,276 @@
+"""Run a recipe over chunks: stage by stage, each step of each chunk committed once.
+
+    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, one decision
+                  ──> [row and group steps, in workers] ──> ... ──> export and books
+
+A killed run leaves whole commits behind; the next run computes what is not there yet.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from loky import ProcessPoolExecutor
+
+from ..operators import Change, DataError, Groups, RejuiceError
+from ..operators.groups import Array, hash_each
+from ..operators.registry import load_file
+from .apply import decide, digest, view
+from .books import Report, write_books
+from .commit import Commit, load, read_arrow, save, write_arrow
+from .export import check_export_path
+from .frame import Frame
+from .plan import Plan, Stage, check_columns, group_columns
+from .progress import Progress
+from .recipe import Recipe, Step
+from .source import peek_schema, prepare
+from .summary import summarise
+
+CHUNK_ROWS = 65_536
+
+
+class _Done(NamedTuple):
+    """What a worker reports of a chunk: its prompts, for the check that groups are whole."""
+
+    heads_G: Array
+    source_rows_G: Array
+
+
+def run(
+    recipe: Recipe,
+    *,
+    overwrite: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Run a recipe and write its export, decisions and report.
+
+    Args:
+        recipe: what to run.
+        overwrite: replace an export that this very run did not make.
+        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks.
+        cache: where commits are kept; `.rejuice` beside the export by default.
+        progress: where progress is shown.
+
+    Raises:
+        RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
+    """
+    head = recipe.head
+    progress = progress or Progress(quiet=True)
+    cache = cache or head.export_path.parent / ".rejuice"
+    schema = peek_schema(head.dataset_path)
+    check_columns(recipe, schema)
+    try:
+        with progress.task("read", None):
+            grouping = group_columns(recipe, schema)
+            source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
+        plan = Plan.of(recipe, source, cache)
+        check_export_path(head.export_path, plan.keys[-1], overwrite)
+        cached = {step.name: plan.is_done(step) for step in plan.steps}
+        with _workers(recipe, len(source.rows)) as submit:
+            for stage in plan.stages():
+                _run_stage(recipe, plan, stage, submit, progress)
+        return write_books(recipe, plan, cached, progress)
+    except OSError as error:
+        raise _full_disk(error, cache) or error from error
+
+
+Submit = Callable[[Callable[[int], _Done], int], "Future[_Done]"]
+
+
+class _workers:  # noqa: N801 (used as a function)
+    """A process pool, or this process where one worker or one chunk is enough."""
+
+    def __init__(self, recipe: Recipe, chunks: int) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        if recipe.head.np > 1 and chunks > 1:
+            # loky, because its workers do not import the user's __main__ once more.
+            self._pool = ProcessPoolExecutor(
+                min(recipe.head.np, chunks),
+                initializer=_start_worker,
+                initargs=(os.getpid(), recipe.head.custom_operator_paths),
+            )
+
+    def __enter__(self) -> Submit:
+        return self._pool.submit if self._pool else _at_once
+
+    def __exit__(self, *exception: object) -> None:
+        if self._pool:
+            self._pool.shutdown(wait=True, kill_workers=exception[0] is not None)
+
+
+def _start_worker(parent: int, paths: Sequence[Path]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    # Unpickling an operator of a custom file needs the file to be loaded under the same name.
+    for path in paths:
+        load_file(path)
+
+
+def _die_with(parent: int) -> None:
+    # A parent that is killed cannot tell its workers, which would wait for work for ever.
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _at_once(work: Callable[[int], _Done], chunk: int) -> Future[_Done]:
+    future: Future[_Done] = Future()
+    future.set_result(work(chunk))
+    return future
+
+
+def _run_stage(
+    recipe: Recipe, plan: Plan, stage: Stage, submit: Submit, progress: Progress
+) -> None:
+    work = partial(_run_chunk, recipe, plan, stage)
+    names = [step.name for step in (*stage.steps, stage.barrier) if step]
+    title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    done: dict[int, _Done] = {}
+    with progress.task(title, sum(plan.source.rows)) as advance:
+        for chunk, result in _bounded(submit, work, len(plan.source.rows), 2 * recipe.head.np):
+            done[chunk] = result
+            advance(plan.source.rows[chunk])
+    _check_groups(recipe, plan, [done[chunk] for chunk in sorted(done)])
+    if stage.barrier and not plan.is_done(stage.barrier):
+        _cross(recipe, plan, stage.barrier)
+
+
+def _bounded(
+    submit: Submit, work: Callable[[int], _Done], chunks: int, most: int
+) -> Iterator[tuple[int, _Done]]:
+    """Results as they come, with at most `most` chunks handed out at a time."""
+    todo = iter(range(chunks))
+    running: dict[Future[_Done], int] = {}
+    while True:
+        for chunk in islice(todo, most - len(running)):
+            running[submit(work, chunk)] = chunk
+        if not running:
+            return
+        finished, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in finished:
+            yield running.pop(future), future.result()
+
+
+def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> _Done:
+    """Run the steps of a stage on one chunk, and digest it for the step behind them."""
+    last = stage.barrier or stage.steps[-1]
+    first = stage.steps[0] if stage.steps else last
+    frame = plan.frame_before(chunk, first)
+    done = _prompts(plan, frame, chunk) if first.number == 1 else None
+    for step in stage.steps:
+        before, frame = frame, _commit(recipe, plan, step, frame, chunk)
+        if done is None and "prompt_id" not in before.column_names:
+            done = _prompts(plan, frame, chunk)
+    if stage.barrier and not plan.path(stage.barrier, chunk).exists():
+        path = plan.digest_path(stage.barrier, chunk)
+        if not path.exists():
+            with _at(recipe, stage.barrier):
+                write_arrow(path, digest(stage.barrier.operator, frame))
+    return done or _Done(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+
+def _commit(recipe: Recipe, plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
+    path = plan.path(step, chunk)
+    if path.exists():
+        return frame.after(load(path).change)
+    start = time.perf_counter()
+    with _at(recipe, step):
+        change = decide(step.operator, view(step.operator, frame), frame.num_rows)
+    seconds = time.perf_counter() - start
+    save(path, Commit(change, frame.num_rows, seconds, summarise(change.columns)))
+    return frame.after(change)
+
+
+def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
+    """Decide a step of dataset scope from all digests, and commit each chunk's part."""
+    chunks = range(len(plan.source.rows))
+    start = time.perf_counter()
+    digests = [read_arrow(plan.digest_path(step, chunk)) for chunk in chunks]
+    sizes = [table.num_rows for table in digests]
+    with _at(recipe, step):
+        whole = decide(step.operator, pa.concat_tables(digests), sum(sizes))
+    seconds = time.perf_counter() - start
+    begin = 0
+    for chunk, size in zip(chunks, sizes, strict=True):
+        part = _part(whole, begin, size)
+        # What belongs to the whole is told once, with the first chunk.
+        notes = whole.notes if chunk == 0 else {}
+        commit = Commit(part._replace(notes=notes), size, seconds if chunk == 0 else 0.0, {})
+        save(plan.path(step, chunk), commit._replace(summary=summarise(part.columns)))
+        begin += size
+    for chunk in chunks:
+        plan.digest_path(step, chunk).unlink()
+
+
+def _part(whole: Change, begin: int, size: int) -> Change:
+    """What a change to all rows does to the rows from `begin`."""
+    reasons = None if whole.reasons is None else whole.reasons.slice(begin, size)
+    if whole.parents is None:
+        columns = {name: column.slice(begin, size) for name, column in whole.columns.items()}
+        return Change(columns, reasons, None, whole.without)
+    low, high = np.searchsorted(whole.parents, [begin, begin + size])
+    columns = {name: column.slice(low, high - low) for name, column in whole.columns.items()}
+    return Change(columns, reasons, whole.parents[low:high] - begin, whole.without)
+
+
+def _prompts(plan: Plan, frame: Frame, chunk: int) -> _Done | None:
+    if "prompt_id" not in frame.column_names:
+        return None
+    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
+    starts_G = Groups.of_column(prompt_ids).starts_G
+    offset = sum(plan.source.rows[:chunk])
+    heads_G = hash_each(prompt_ids.take(pa.array(starts_G)))
+    return _Done(heads_G, frame.source_rows[starts_G] + offset)
+
+
+def _check_groups(recipe: Recipe, plan: Plan, done: Sequence[_Done]) -> None:
+    """Every prompt must be one run of rows; a second run would be a second, smaller group."""
+    heads = np.concatenate([part.heads_G for part in done])
+    order = np.argsort(heads, kind="stable")
+    again = np.flatnonzero(np.diff(heads[order]) == 0)
+    if len(again):
+        rows = np.concatenate([part.source_rows_G for part in done])[order]
+        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
+        raise DataError(
+            f"rows {first} and {second} have the same prompt but are not next to each other",
+            "sort the rows by prompt, or begin with exact_deduplicator on the question column",
+            where=str(recipe.head.dataset_path),
+        )
+
+
+class _at:  # noqa: N801 (used as a function)
+    """Put the file and the step in front of an error."""
+
+    def __init__(self, recipe: Recipe, step: Step) -> None:
+        self._recipe, self._step = recipe, step
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RejuiceError):
+            in_data = isinstance(error, DataError)
+            file = self._recipe.head.dataset_path if in_data else self._recipe.path
+            where = f"{file}, step {self._step.number} {self._step.name}"
+            raise error.at(where) from error.__cause__
+
+
+def _full_disk(error: OSError, cache: Path) -> RejuiceError | None:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return RejuiceError(
+        f"no space left for {cache}", "free some and run again: finished chunks are kept"
+    )

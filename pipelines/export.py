@@ -1,0 +1,79 @@
+"""Write the curated dataset: Parquet, Arrow or JSON lines, chunk by chunk, then one rename."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..operators import RecipeError
+
+Write = Callable[[pa.Table], None]
+
+
+def run_folder(export_path: Path) -> Path:
+    """Where the books of an export are: `curated.run` beside `curated.parquet`."""
+    return export_path.with_suffix(".run")
+
+
+def check_export_path(export_path: Path, key: str, overwrite: bool) -> None:
+    """Refuse to replace what another run made.
+
+    Raises:
+        RecipeError: the format is unknown, or something else is there.
+    """
+    if export_path.suffix not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise RecipeError(f"export_path {export_path} has no known format", f"end it in {known}")
+    if overwrite or not export_path.exists():
+        return
+    report = run_folder(export_path) / "report.json"
+    if not report.exists() or json.loads(report.read_text()).get("key") != key:
+        raise RecipeError(
+            f"export_path {export_path} exists", "give another --export_path, or --overwrite"
+        )
+
+
+@contextmanager
+def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """A function that appends tables to `path`; the file appears when all are written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with _WRITERS[path.suffix](temporary, schema) as write:
+            yield write
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+        yield parquet.write_table
+
+
+@contextmanager
+def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as stream:
+        yield stream.write_table
+
+
+@contextmanager
+def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    with path.open("w", encoding="utf-8") as stream:
+
+        def write(table: pa.Table) -> None:
+            for batch in table.to_batches(max_chunksize=10_000):
+                rows = (json.dumps(row, ensure_ascii=False) for row in batch.to_pylist())
+                stream.writelines(f"{row}\n" for row in rows)
+
+        yield write
+
+
+_WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}

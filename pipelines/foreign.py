@@ -1,0 +1,390 @@
+"""Data-Juicer's operators as steps of ours.
+
+A recipe is checked against the text of their files: importing Data-Juicer takes more than a
+second, and `rejuice check` needs none of it. It is imported where a step is first applied.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from pydantic import ConfigDict
+
+from ..operators import (
+    ALL,
+    Change,
+    Columns,
+    Operator,
+    OperatorError,
+    RecipeError,
+    RejuiceError,
+    Scope,
+)
+from ..operators.errors import suggest
+from ..operators.registry import config_json
+
+_SCOPES = {
+    "mapper": Scope.ROW,
+    "filter": Scope.ROW,
+    "deduplicator": Scope.DATASET,
+    "selector": Scope.DATASET,
+}
+_OTHER_KINDS = ("aggregator", "grouper", "pipeline")
+_OURS_TO_SAY = frozenset({"auto_op_parallelism", "num_proc"})
+"""How many processes work: Data-Juicer obeys these fields, `rejuice run` has workers of its own."""
+_ROW = "__rejuice_row__"
+_HELPER = "__dj__"
+
+
+def exists(name: str) -> bool:
+    """Whether Data-Juicer has an operator of that name. Nothing is imported."""
+    return _find(name) is not None
+
+
+def names() -> list[str]:
+    """Operators of Data-Juicer that can stand in a recipe. Nothing is imported."""
+    files = [path for kind in _SCOPES for path in (_root() / kind).glob("*.py")]
+    return sorted(path.stem for path in files if "register_module" in path.read_text("utf-8"))
+
+
+def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
+    """An operator of Data-Juicer as one of ours.
+
+    Args:
+        name: its name, for which `exists` is true.
+        fields: its fields in the recipe.
+        text_key: the column it takes for the text, where `fields` does not say.
+
+    Raises:
+        RecipeError: it cannot run here, or a field is unknown or missing.
+    """
+    found = _find(name)
+    if found is None:
+        near = suggest(name, names())
+        raise RecipeError(f"Data-Juicer has no operator '{name}'", near)
+    if found.kind in _OTHER_KINDS:
+        raise RecipeError(
+            f"it is of Data-Juicer's kind {found.kind}, whose rows come from no one row",
+            "run this recipe with dj-process",
+        )
+    if name.startswith("ray_"):
+        raise RecipeError("it needs Ray", "run this recipe with dj-process, executor_type: ray")
+    _check_fields(found, fields)
+    given = dict(fields)
+    if text_key != "text":
+        given.setdefault("text_key", text_key)
+    return _kind(name, found.kind)(**given)
+
+
+class ForeignOperator(Operator):
+    """One of Data-Juicer's operators. Its fields are theirs, as the recipe gives them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    foreign_name: ClassVar[str]
+
+    @classmethod
+    def name(cls) -> str:
+        """The name Data-Juicer registered it under."""
+        return cls.foreign_name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The class is made on demand, so a worker has to make it too.
+        return step, (self.name(), self.model_extra)
+
+    def reads(self) -> Columns:
+        return ALL
+
+    def digest(self, table: pa.Table) -> pa.Table:
+        return table
+
+    def apply(self, table: pa.Table) -> Change:
+        if table.num_rows == 0:
+            return Change()
+        numbered = table.append_column(_ROW, pa.array(np.arange(table.num_rows)))
+        out = _run(self.name(), config_json(self), self.model_extra or {}, numbered)
+        return _change(table, out, self.name().lower())
+
+
+def _change(table: pa.Table, out: pa.Table, slug: str) -> Change:
+    """What must be done to `table` to get the rows of `out`, in the order of `table`."""
+    rows = np.asarray(out[_ROW])
+    if (np.diff(rows) < 0).any():
+        order = np.argsort(rows, kind="stable")
+        rows, out = rows[order], out.take(pa.array(order))
+    gone = np.ones(table.num_rows, bool)
+    gone[rows] = False
+    names = [name for name in out.column_names if name != _ROW]
+    kept = [n for n in names if n in table.column_names or not n.startswith(_HELPER)]
+    columns = {name: _written(table, out[name], name, rows) for name in kept}
+    columns = {name: column for name, column in columns.items() if column is not None}
+    without = tuple(name for name in table.column_names if name not in names)
+    reasons = pa.array([slug], pa.string()).take(pa.array(np.zeros(len(gone), int), mask=~gone))
+    reasons = reasons if gone.any() else None
+    if len(np.unique(rows)) < len(rows):
+        return Change(columns, reasons, parents=rows, without=without)
+    # Without parents a column has a value for every input row; dropped ones get a null.
+    at = np.zeros(table.num_rows, np.int64)
+    at[rows] = np.arange(len(rows))
+    spread = pa.array(at, mask=gone)
+    columns = {name: column.take(spread) for name, column in columns.items()}
+    return Change(columns, reasons, without=without)
+
+
+def _written(table: pa.Table, new: pa.ChunkedArray, name: str, rows: Any) -> pa.ChunkedArray | None:
+    """A column as it has to be written, or None where it is still what it was."""
+    if name not in table.column_names:
+        return new
+    old = table[name]
+    if _same_family(new.type, old.type):
+        try:
+            new = new.cast(old.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return new  # It holds what the old type cannot: a wider one is right.
+    return None if _is_same(new, old.take(pa.array(rows))) else new
+
+
+def _is_same(new: pa.ChunkedArray, old: pa.ChunkedArray) -> bool:
+    if new.type != old.type or new.equals(old):
+        return new.type == old.type
+    if not pa.types.is_floating(new.type) or not new.is_null().equals(old.is_null()):
+        return False
+    # Arrow holds that nan differs from nan; a column with one is still what it was.
+    values = (np.asarray(column.fill_null(0)) for column in (new, old))
+    return bool(np.array_equal(*values, equal_nan=True))
+
+
+def _same_family(one: pa.DataType, other: pa.DataType) -> bool:
+    if one == other or pa.types.is_null(one):
+        return one != other
+    families = (
+        pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal, _is_text
+    )  # fmt: skip
+    return any(is_in(one) and is_in(other) for is_in in families)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _run(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
+    try:
+        return _run_foreign(name, key, fields, table)
+    except (RejuiceError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # Anybody's code. Its message may be a page; the first line of it says what happened.
+        first = next(iter(str(error).splitlines()), "")
+        raise OperatorError(f"failed with {type(error).__name__}: {first}") from error
+
+
+def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
+    operator = _instances.get(key)
+    if operator is None:
+        operator = _instances[key] = _load(name, fields)
+    from data_juicer.core.data import NestedDataset
+    from datasets import Dataset
+    from datasets.table import InMemoryTable
+
+    # A fingerprint of our own, because Hugging Face would hash all rows to make one.
+    dataset = NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
+    out = operator.run(dataset)
+    if _ROW not in out.column_names:
+        raise OperatorError(
+            "Data-Juicer's operator lost track of its rows", "run this recipe with dj-process"
+        )
+    return out.with_format("arrow")[:].replace_schema_metadata(None)
+
+
+_instances: dict[str, Any] = {}
+"""Data-Juicer's operators of this process, by name and fields: some load a model when built."""
+
+
+def _load(name: str, fields: Mapping[str, Any]) -> Any:
+    # Data-Juicer installs what it lacks while it runs. A step must not change the environment.
+    os.environ.setdefault("UV_OFFLINE", "1")
+    os.environ.setdefault("PIP_NO_INDEX", "1")
+    import datasets
+    from loguru import logger
+
+    logger.disable("data_juicer")
+    datasets.disable_progress_bars()
+    from data_juicer.ops import OPERATORS
+
+    given = {key: value for key, value in fields.items() if key not in _OURS_TO_SAY}
+    # Without a number of processes, the work is done in this one: it is a worker already.
+    return OPERATORS.modules[name](
+        **given, skip_op_error=False, auto_op_parallelism=False, num_proc=None
+    )
+
+
+@cache
+def _kind(name: str, kind: str) -> type[ForeignOperator]:
+    slug = name.lower()
+    return type(
+        name,
+        (ForeignOperator,),
+        {
+            "__module__": __name__,
+            "__doc__": f"Data-Juicer's `{name}`.",
+            "__annotations__": {"foreign_name": "ClassVar[str]", "scope": "ClassVar[Scope]"},
+            "foreign_name": name,
+            "scope": _SCOPES[kind],
+            "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
+        },
+    )
+
+
+class _Found(NamedTuple):
+    """What the file of an operator says of it."""
+
+    kind: str
+    known: tuple[str, ...]
+    required: tuple[str, ...]
+
+
+def _check_fields(found: _Found, fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        if name not in found.known:
+            near = suggest(name, found.known) or f"its fields are: {', '.join(found.known)}"
+            raise RecipeError(f"unknown field '{name}'", near)
+        if name == "skip_op_error" and value:
+            raise RecipeError(
+                f"field 'skip_op_error' is {value!r}, which loses rows silently", "leave it out"
+            )
+        if any(_HELPER in text for text in _texts(value)):
+            raise RecipeError(
+                f"field '{name}' names what Data-Juicer keeps beside the rows, and rejuice does not",
+                "run this recipe with dj-process",
+            )
+    for name in found.required:
+        if name not in fields:
+            raise RecipeError(f"field '{name}' is missing", "it has no default")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in (*value, *value.values()):
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+@cache
+def _root() -> Path:
+    # `find_spec` of a package without a dot looks it up and does not import it.
+    spec = importlib.util.find_spec("data_juicer")
+    if spec is None or spec.origin is None:
+        return Path("data_juicer-is-not-installed")
+    return Path(spec.origin).parent / "ops"
+
+
+@cache
+def _find(name: str) -> _Found | None:
+    for kind in (*_SCOPES, *_OTHER_KINDS):
+        file = _root() / kind / f"{name}.py"
+        if name.isidentifier() and file.is_file():
+            node = _registered(_module(file), name)
+            if node is None:
+                return None
+            # As Data-Juicer's own check does: the fields of the class, then those of its bases.
+            known = tuple(dict.fromkeys(_fields(file, node)))
+            return _Found(kind, known, tuple(_own_fields(node, required=True)))
+    return None
+
+
+@cache
+def _module(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
+def _registered(module: ast.Module, name: str) -> ast.ClassDef | None:
+    """The class under `@OPERATORS.register_module(name)`; the name may be a constant's."""
+    constants = {
+        target.id: node.value.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in _classes(module.body):
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "OPERATORS.register_module":
+                argument = call.args[0]
+                if isinstance(argument, ast.Constant) and argument.value == name:
+                    return node
+                if isinstance(argument, ast.Name) and constants.get(argument.id) == name:
+                    return node
+    return None
+
+
+def _classes(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+        elif isinstance(node, ast.With | ast.If | ast.Try):
+            yield from _classes(node.body)
+
+
+def _fields(file: Path, node: ast.ClassDef) -> Iterator[str]:
+    yield from _own_fields(node)
+    for base in node.bases:
+        found = _class(file, base.id) if isinstance(base, ast.Name) else None
+        if found is not None:
+            yield from _fields(*found)
+
+
+def _class(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
+    """Where a class that a file knows by `name` is defined, as far as that is in Data-Juicer."""
+    module = _module(file)
+    for node in _classes(module.body):
+        if node.name == name:
+            return file, node
+    for imported in module.body:
+        if isinstance(imported, ast.ImportFrom) and name in (a.name for a in imported.names):
+            source = _source(file, imported)
+            return None if source is None else _class(source, name)
+    return None
+
+
+def _own_fields(node: ast.ClassDef, *, required: bool = False) -> Iterator[str]:
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            arguments = item.args
+            placed = [*arguments.posonlyargs, *arguments.args][1:]
+            with_default = len(arguments.defaults)
+            free = placed[: len(placed) - with_default] if required else placed
+            named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+            yield from (argument.arg for argument in free)
+            yield from (a.arg for a, default in named if not required or default is None)
+        elif isinstance(item, ast.Assign) and not required:
+            if isinstance(item.value, ast.Dict) and ast.unparse(item.targets[0]) == "_BASE_PARAMS":
+                keys = (key for key in item.value.keys if isinstance(key, ast.Constant))
+                yield from (str(key.value) for key in keys)
+
+
+def _source(file: Path, node: ast.ImportFrom) -> Path | None:
+    parts = (node.module or "").split(".")
+    if node.level:
+        folder = file.parents[node.level - 1]
+    elif parts[0] == "data_juicer":
+        folder, parts = _root().parent, parts[1:]
+    else:
+        return None
+    path = folder.joinpath(*parts)
+    package = path / "__init__.py"
+    return package if package.is_file() else path.with_suffix(".py")

@@ -1,0 +1,91 @@
+"""Operator reference, written from the operators themselves."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from ..operators import Operator, get, installed
+
+_KINDS = {
+    "mapper": "Mappers add columns or expand rows",
+    "filter": "Filters keep or drop rows",
+    "deduplicator": "Deduplicators drop repeated texts",
+    "selector": "Selectors choose which rows stay",
+}
+
+
+def listing() -> str:
+    """One line for each installed operator, by kind."""
+    lines: list[str] = []
+    for kind, title in _KINDS.items():
+        names = [name for name in installed() if name.endswith(f"_{kind}")]
+        lines += [title, *(f"  {name:<28}{_first_line(get(name))}" for name in names), ""]
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """`docs/operators.md`."""
+    parts = [
+        "# Operators",
+        "",
+        "Written by `rejuice ops --markdown`; the suite fails when this page is stale.",
+        "",
+    ]
+    for kind, title in _KINDS.items():
+        parts += [f"## {title}", ""]
+        parts += [entry(name) for name in installed() if name.endswith(f"_{kind}")]
+    return "\n".join(parts)
+
+
+def entry(name: str) -> str:
+    """One operator in Markdown: what it does, its fields, columns and reasons.
+
+    Raises:
+        RecipeError: no operator has that name.
+    """
+    kind = get(name)
+    lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
+    lines += [f"Scope: {kind.scope.value}.", ""]
+    schema = kind.model_json_schema()
+    if fields := schema.get("properties"):
+        lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
+        required = schema.get("required", ())
+        for field, spec in fields.items():
+            default = "required" if field in required else f"`{_shown(spec.get('default'))}`"
+            lines.append(f"| `{field}` | {_type(spec)} | {default} | {_cell(spec)} |")
+        lines.append("")
+    if kind.reasons:
+        lines += ["| reason | meaning |", "|---|---|"]
+        lines += [f"| `{slug}` | {meaning} |" for slug, meaning in kind.reasons.items()]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(kind: type[Operator]) -> str:
+    return inspect.cleandoc(kind.__doc__ or "").split("\n")[0]
+
+
+def _cell(spec: dict[str, Any]) -> str:
+    text = " ".join(str(spec.get("description", "")).split())
+    return text.replace("|", "\\|")
+
+
+def _shown(default: Any) -> str:
+    text = default if isinstance(default, str) and default else json.dumps(default)
+    return text.replace("|", "\\|")
+
+
+def _type(spec: dict[str, Any]) -> str:
+    if "enum" in spec:
+        return ", ".join(f"`{value}`" for value in spec["enum"])
+    if "const" in spec:
+        return f"`{spec['const']}`"
+    if "anyOf" in spec:
+        return " or ".join(dict.fromkeys(_type(part) for part in spec["anyOf"]))
+    if spec.get("type") == "array":
+        return f"list of {_type(spec['items'])}" if spec.get("items") else "list"
+    if spec.get("type") == "object" and isinstance(spec.get("additionalProperties"), dict):
+        return f"map to {_type(spec['additionalProperties'])}"
+    return str(spec.get("type") or spec.get("$ref", "any").rsplit("/", 1)[-1])

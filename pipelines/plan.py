@@ -1,0 +1,144 @@
+"""What will be run, and under which keys its results are kept.
+
+    key of a step = hash(key of the step before it, operator config, operator code)
+    key of the source = hash(content, chunking)
+
+So a result is found again if and only if everything that led to it is unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..operators import ALL, RecipeError, Scope, installed
+from ..operators.registry import code_version, config_json, get
+from .commit import Commit, load
+from .frame import Frame
+from .recipe import Recipe, Step
+from .source import Source, chunk_name
+
+
+class Stage(NamedTuple):
+    """Steps that run chunk by chunk, and the step of dataset scope that waits for all of them."""
+
+    steps: tuple[Step, ...]
+    barrier: Step | None
+
+
+class Plan(NamedTuple):
+    """A recipe over a source, with the place of every commit.
+
+    Attributes:
+        steps: the recipe's steps.
+        source: the chunks.
+        cache: the folder of commits.
+        keys: per step, the name of its folder of commits.
+    """
+
+    steps: tuple[Step, ...]
+    source: Source
+    cache: Path
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, recipe: Recipe, source: Source, cache: Path) -> Plan:
+        """The plan of a recipe."""
+        keys, key = [], source.folder.name
+        for step in recipe.steps:
+            parts = [key, config_json(step.operator), code_version(type(step.operator))]
+            key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+            keys.append(f"{step.operator.name()}-{key}")
+        return cls(recipe.steps, source, cache, tuple(keys))
+
+    def stages(self) -> Iterator[Stage]:
+        """The steps, cut behind each one of dataset scope."""
+        held: list[Step] = []
+        for step in self.steps:
+            if step.operator.scope is Scope.DATASET:
+                yield Stage(tuple(held), step)
+                held = []
+            else:
+                held.append(step)
+        if held:
+            yield Stage(tuple(held), None)
+
+    def path(self, step: Step, chunk: int) -> Path:
+        """Where the commit of a step on a chunk is, or will be."""
+        return self.cache / self.keys[step.number - 1] / chunk_name(chunk)
+
+    def digest_path(self, step: Step, chunk: int) -> Path:
+        """Where the digest of a chunk for a step of dataset scope is kept."""
+        return self.cache / self.keys[step.number - 1] / f"digest-{chunk_name(chunk)}"
+
+    def is_done(self, step: Step) -> bool:
+        """Whether every chunk of a step is committed."""
+        return all(self.path(step, chunk).exists() for chunk in range(len(self.source.rows)))
+
+    def replay(self, chunk: int, steps: tuple[Step, ...]) -> Iterator[tuple[Frame, Commit]]:
+        """For each of the first steps, the frame before it and what it did."""
+        frame = Frame.of(self.source.chunk(chunk))
+        for step in steps:
+            commit = load(self.path(step, chunk))
+            yield frame, commit
+            frame = frame.after(commit.change)
+
+    def frame_before(self, chunk: int, step: Step | None) -> Frame:
+        """A chunk as it is before a step (None: after the last)."""
+        done = self.steps if step is None else self.steps[: step.number - 1]
+        frame = Frame.of(self.source.chunk(chunk))
+        for before, commit in self.replay(chunk, done):
+            frame = before.after(commit.change)
+        return frame
+
+
+def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
+    """Columns of the dataset whose consecutive equal values make a group.
+
+    `prompt_id` where the dataset has it; else what the step that writes `prompt_id` reads.
+    """
+    if "prompt_id" in schema.names:
+        return ("prompt_id",)
+    for step in recipe.steps:
+        if "prompt_id" in step.operator.writes():
+            return tuple(name for name in step.operator.reads() if name in schema.names)
+    return ()
+
+
+def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
+    """Follow the columns through the recipe before anything is run.
+
+    Raises:
+        RecipeError: a step reads a column that neither the dataset nor an earlier step has.
+    """
+    there = set(schema.names)
+    for step in recipe.steps:
+        operator = step.operator
+        if operator.reads() == ALL:
+            return  # What it adds and removes is only known once it has run.
+        for name in operator.reads():
+            if name not in there:
+                where = f"{recipe.path}, step {step.number} {step.name}"
+                raise RecipeError(
+                    f"column '{name}' is missing", _who_writes(name, there), where=where
+                )
+        there.difference_update(operator.removes())
+        there.update(operator.writes())
+
+
+def _who_writes(column: str, there: set[str]) -> str:
+    writers = []
+    for name in installed():
+        try:
+            operator = get(name)()
+        except ValueError:
+            continue  # It has fields without defaults; a suggestion is not worth more.
+        if column in operator.writes() and column not in operator.reads():
+            writers.append(name)
+    if writers:
+        return f"{' or '.join(writers)} writes it: put that step before this one"
+    return f"the dataset has: {', '.join(sorted(there))}"

@@ -1,0 +1,235 @@
+"""A recipe: Data-Juicer's YAML, read into operators, with every error said in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..operators import Operator, RecipeError, installed
+from ..operators.errors import suggest
+from ..operators.registry import build, find, load_file
+from . import foreign
+
+DATA_JUICER_ONLY = (
+    "auto_install", "debug", "ds_cache_dir", "export_in_parallel", "export_shard_size",
+    "keep_hashes_in_res_ds", "keep_stats_in_res_ds", "load_dataset_kwargs", "op_fusion",
+    "open_monitor", "open_tracer", "ray_address", "skip_op_error", "strict_preflight",
+    "suffixes", "temp_dir", "trace_num", "use_cache", "use_checkpoint", "work_dir",
+)  # fmt: skip
+"""Top-level keys that `dj-process` obeys and `rejuice run` has no use for."""
+
+
+class Step(NamedTuple):
+    """One step of a recipe.
+
+    Attributes:
+        number: its place, from 1.
+        name: the operator's name; a second use of it is `name_2`, a third `name_3`.
+        operator: the operator.
+    """
+
+    number: int
+    name: str
+    operator: Operator
+
+    @property
+    def label(self) -> str:
+        """`03_pass_rate_filter`: the step's folder, which sorts by place."""
+        return f"{self.number:02d}_{self.name}"
+
+
+class Head(BaseModel):
+    """The top of a recipe: everything but its steps."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    project_name: str = "rejuice"
+    """Name of the project, for reports."""
+    dataset_path: Path
+    """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
+    export_path: Path
+    """Where the curated dataset goes: .parquet (exact), .arrow or .jsonl."""
+    np: int = Field(1, ge=1)
+    """Worker processes."""
+    text_keys: str | tuple[str, ...] = Field("text", min_length=1)
+    """The column that Data-Juicer's operators take for the text; of several, the first.
+    `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
+    executor_type: Literal["default", "ray"] = "default"
+    """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
+    custom_operator_paths: tuple[Path, ...] = ()
+    """Python files, or folders of them, that define operators."""
+
+    @property
+    def text_key(self) -> str:
+        """The first of `text_keys`."""
+        return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
+
+
+class Recipe(NamedTuple):
+    """A recipe that was read, checked and built.
+
+    Attributes:
+        path: the file it came from.
+        head: its settings.
+        steps: its operators, in order.
+    """
+
+    path: Path
+    head: Head
+    steps: tuple[Step, ...]
+
+    def resolved(self) -> dict[str, Any]:
+        """The recipe with every default written out, ready for YAML."""
+        head = self.head.model_dump(mode="json", exclude_defaults=True)
+        process = [{s.operator.name(): s.operator.model_dump(mode="json")} for s in self.steps]
+        return {"project_name": self.head.project_name, **head, "process": process}
+
+
+def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Read a recipe and build its operators.
+
+    Args:
+        path: the YAML file.
+        overrides: `KEY` or `STEP.FIELD` to a value in YAML, as on the command line.
+
+    Raises:
+        RecipeError: anything wrong with the file, an operator's name or a field; one line.
+    """
+    document = _read(path)
+    process = document.pop("process", None)
+    if not isinstance(process, list) or not process:
+        raise RecipeError("'process' must be a list of operators", where=str(path))
+    parts = [_split(path, number, entry) for number, entry in enumerate(process, 1)]
+    names = step_names([name for name, _ in parts])
+    fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
+    _override(document, fields, overrides or {})
+    head = _head(path, document)
+    custom: dict[str, type[Operator]] = {}
+    for file in head.custom_operator_paths:
+        custom.update(load_file(file))
+    steps = []
+    for number, (name, (kind, _)) in enumerate(zip(names, parts, strict=True), 1):
+        try:
+            steps.append(Step(number, name, _build(kind, fields[name], custom, head)))
+        except RecipeError as error:
+            raise error.at(f"{path}, step {number} {kind}") from None
+    return Recipe(path, head, tuple(steps))
+
+
+def _build(
+    kind: str, fields: Mapping[str, Any], custom: Mapping[str, type[Operator]], head: Head
+) -> Operator:
+    operator = find(kind, custom)
+    if operator is not None:
+        return build(operator, fields)
+    if foreign.exists(kind):
+        return foreign.step(kind, fields, text_key=head.text_key)
+    near = suggest(kind, [*installed(), *custom, *foreign.names()])
+    raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise RecipeError(f"{path} does not exist", "give the path of a recipe") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} cannot be read: {error}", "give a YAML file") from None
+    try:
+        document = yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise RecipeError(*_yaml_problem(error), where=where) from None
+    if not isinstance(document, dict):
+        kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
+        found = kinds.get(type(document).__name__, "a number")
+        raise RecipeError(
+            f"a recipe is a mapping, this is {found}", "start with dataset_path:", where=str(path)
+        )
+    return document
+
+
+def _yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, str]:
+    problem = str(error.problem)
+    tag = re.search(r"constructor for the tag '([^']+)'", problem)
+    if tag:
+        return f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, never code"
+    return f"not YAML ({problem})", "mend the line"
+
+
+def _split(path: Path, number: int, entry: object) -> tuple[str, dict[str, Any]]:
+    where = f"{path}, step {number}"
+    if isinstance(entry, str):
+        return entry, {}
+    if not isinstance(entry, dict) or len(entry) != 1:
+        raise RecipeError(
+            "a step is one operator and its fields", "write `- name: {…}`", where=where
+        )
+    ((name, fields),) = entry.items()
+    if fields is not None and not isinstance(fields, dict):
+        raise RecipeError(f"{name} has {fields!r} for fields", "write `field: value`", where=where)
+    return str(name), dict(fields or {})
+
+
+def step_names(kinds: list[str]) -> list[str]:
+    """Names of steps from their operators: a second use of `x` is `x_2`."""
+    return [
+        kind if (nth := kinds[: at + 1].count(kind)) == 1 else f"{kind}_{nth}"
+        for at, kind in enumerate(kinds)
+    ]
+
+
+def _override(
+    document: dict[str, Any], fields: Mapping[str, dict[str, Any]], overrides: Mapping[str, str]
+) -> None:
+    for key, text in overrides.items():
+        value = yaml.load(text, _Loader) if text else text
+        step, dot, field = key.partition(".")
+        if not dot:
+            document[key] = value
+        elif step in fields:
+            fields[step][field] = value
+        else:
+            near = suggest(step, fields) or f"its steps are: {', '.join(fields)}"
+            raise RecipeError(f"no step '{step}' in the recipe", near, where=f"--{key}")
+
+
+def _head(path: Path, document: Mapping[str, Any]) -> Head:
+    ours = {key: value for key, value in document.items() if key not in DATA_JUICER_ONLY}
+    try:
+        return Head(**ours)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0])
+        if first["type"] == "missing":
+            raise RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=str(path)) from None
+        if first["type"] == "extra_forbidden":
+            near = suggest(key, [*Head.model_fields, *DATA_JUICER_ONLY])
+            raise RecipeError(f"unknown key '{key}'", near, where=str(path)) from None
+        found = f"'{key}' is {first['input']!r}"
+        raise RecipeError(found, first["msg"].lower(), where=str(path)) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML of names and literals, in which a key given twice is an error."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen: set[Hashable] = set()
+    for key_node, _ in node.value:
+        key: Hashable = loader.construct_object(key_node)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key '{key}' is given twice", key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

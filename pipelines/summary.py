@@ -1,0 +1,80 @@
+"""Figures of the columns that a step wrote, for the report; they add up over chunks."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Summary = dict[str, dict[str, Any]]
+
+_COUNTED = ("verdict", "task", "label", "finish_reason", "policy")
+_MOST_VALUES = 50
+
+
+def summarise(columns: Mapping[str, pa.Array]) -> Summary:
+    """Sums of the numeric columns and counts of the slug columns among `columns`."""
+    figures: Summary = {}
+    for name, column in columns.items():
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            figures[name] = _moments(column)
+        elif name in _COUNTED or name.endswith("_missing"):
+            counts = column.value_counts().to_pylist()
+            pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
+            figures[name] = {"counts": dict(Counter(pairs).most_common(_MOST_VALUES))}
+    return figures
+
+
+def merge(summaries: Iterable[Summary]) -> Summary:
+    """One summary of all chunks, with mean and standard deviation (population) of the numbers."""
+    total: Summary = {}
+    for summary in summaries:
+        for name, part in summary.items():
+            total[name] = _added(total.get(name), part)
+    return {name: _shown(part) for name, part in total.items()}
+
+
+def _moments(column: pa.Array) -> dict[str, Any]:
+    valid = column.drop_null()
+    if not len(valid):
+        return {"n": 0, "null": len(column)}
+    values = valid.cast(pa.float64())
+    low, high = pc.min_max(values).as_py().values()
+    return {
+        "n": len(values),
+        "null": len(column) - len(values),
+        "sum": pc.sum(values).as_py(),
+        "squares": pc.sum(pc.multiply(values, values)).as_py(),
+        "min": low,
+        "max": high,
+    }
+
+
+def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    if one is None:
+        return other
+    if "counts" in one:
+        return {"counts": dict(Counter(one["counts"]) + Counter(other["counts"]))}
+    null = one["null"] + other["null"]
+    if not one["n"] or not other["n"]:
+        return {**(one if one["n"] else other), "null": null}
+    return {
+        **{key: one[key] + other[key] for key in ("n", "sum", "squares")},
+        "null": null,
+        "min": min(one["min"], other["min"]),
+        "max": max(one["max"], other["max"]),
+    }
+
+
+def _shown(part: dict[str, Any]) -> dict[str, Any]:
+    if not part.get("n"):
+        return part
+    mean = part["sum"] / part["n"]
+    variance = max(0.0, part["squares"] / part["n"] - mean * mean)
+    figures = {"mean": mean, "std": math.sqrt(variance), "min": part["min"], "max": part["max"]}
+    rounded = {key: round(value, 6) for key, value in figures.items()}
+    return {"n": part["n"], "null": part["null"], **rounded}

@@ -1,0 +1,1 @@
+"""Recipes that people run, as package data."""

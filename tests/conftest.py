@@ -1,0 +1,64 @@
+"""What many tests need: made-up rollouts, recipes in temporary folders, the shared data."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """Real data that lies beside the checkout where the project is developed."""
+    if not SHARED.is_dir():
+        pytest.skip("the shared data is not beside this checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def rollouts():
+    """A factory of graded rollouts: a table with `groups` prompts of 1 to `most` responses."""
+
+    def make(groups=20, most=5):
+        rows = [
+            {
+                "prompt_id": f"prompt-{g:04d}",
+                "response_id": f"response-{g:04d}-{k}",
+                "response": f"the answer to {g} is {(g * 7 + k * 3) % 5}",
+                "verdict": ["correct", "wrong_answer", "no_answer"][(g + k * k) % 3],
+                "reward": float((g + k) % 2),
+            }
+            for g in range(groups)
+            for k in range(g % most + 1)
+        ]
+        schema = pa.schema(
+            [(n, pa.string()) for n in ("prompt_id", "response_id", "response", "verdict")]
+            + [("reward", pa.float64())]
+        )
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return make
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    """A factory of recipe files over given rows, or over a dataset_path."""
+
+    def make(process, rows=None, name="recipe.yaml", **head):
+        if rows is not None:
+            lines = rows if isinstance(rows, str) else "".join(f"{json.dumps(r)}\n" for r in rows)
+            (tmp_path / "data.jsonl").write_text(lines)
+        document = {
+            "dataset_path": str(tmp_path / "data.jsonl"),
+            "export_path": str(tmp_path / "out" / "curated.parquet"),
+            "process": process,
+            **head,
+        }
+        path = tmp_path / name
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    return make

@@ -1,0 +1,109 @@
+import pyarrow as pa
+import pytest
+
+from rejuice.operators import RecipeError
+from rejuice.operators.check import check_operator
+from rejuice.operators.mapper import math_verify_mapper
+from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
+from rejuice.operators.registry import build
+from rejuice.operators.verifier import Verdict
+
+STRING = pa.string()
+
+
+def table(*rows):
+    responses, references = zip(*rows, strict=True)
+    return pa.table(
+        {"response": pa.array(responses, STRING), "reference": pa.array(references, STRING)}
+    )
+
+
+def written(operator, rows):
+    return {
+        name: column.to_pylist() for name, column in check_operator(operator, rows).columns.items()
+    }
+
+
+@pytest.fixture
+def slug_verifier(monkeypatch):
+    """A verifier for which the response is the verdict."""
+    calls = []
+
+    def verify_batch(responses, references, *, timeout):
+        calls.append((len(responses), timeout))
+        return [Verdict(text, None if text == "no_answer" else f"<{text}>") for text in responses]
+
+    monkeypatch.setattr(math_verify_mapper, "verify_batch", verify_batch)
+    return calls
+
+
+def test_right_answers_are_worth_one_and_wrong_ones_nothing():
+    columns = written(
+        MathVerifyMapper(),
+        table(
+            ("So it is 18.\n#### 18", "18"),
+            (r"\boxed{19}", "18"),
+            ("I cannot say.", "18"),
+            ("", "18"),
+        ),
+    )
+    assert columns["verdict"] == ["correct", "wrong_answer", "no_answer", "no_answer"]
+    assert columns["answer"] == ["18", "19", None, None]
+    assert columns["reward_accuracy"] == [1.0, 0.0, 0.0, 0.0]
+    assert columns["reward_accuracy_missing"] == [None] * 4
+
+
+def test_a_failure_of_the_verifier_is_never_a_zero(slug_verifier):
+    columns = written(
+        MathVerifyMapper(), table(("timeout", "1"), ("verifier_error", "1"), ("correct", "1"))
+    )
+    assert columns["reward_accuracy"] == [None, None, 1.0]
+    assert columns["reward_accuracy_missing"] == ["timeout", "verifier_error", None]
+    assert columns["verdict"] == ["timeout", "verifier_error", "correct"]
+
+
+def test_what_is_not_there_is_not_graded(slug_verifier):
+    rows = table(
+        (None, "1"), ("correct", None), (None, None), ("correct", "1"), ("wrong_answer", " ")
+    )
+    columns = {k: v.to_pylist() for k, v in MathVerifyMapper().map(rows).items()}
+    assert columns["verdict"] == [None, "verifier_error", None, "correct", "verifier_error"]
+    assert columns["answer"] == [None, None, None, "<correct>", None]
+    assert columns["reward_accuracy"] == [None, None, None, 1.0, None]
+    assert columns["reward_accuracy_missing"] == [
+        "no_response",
+        "no_reference",
+        "no_response",
+        None,
+        "bad_reference",
+    ]
+    assert slug_verifier == [(1, 5.0)]
+    assert set(columns["reward_accuracy_missing"]) - {None} <= set(MathVerifyMapper.missing)
+
+
+def test_prompts_that_are_not_sampled_have_no_verdict():
+    columns = written(MathVerifyMapper(), table((None, "Yes"), (None, "No")))
+    assert columns["verdict"] == [None, None]
+    assert columns["reward_accuracy_missing"] == ["no_response"] * 2
+
+
+def test_right_and_wrong_may_be_worth_something_else(slug_verifier):
+    operator = MathVerifyMapper(right=2, wrong=-0.5, timeout=0.1)
+    rows = table(("correct", "1"), ("wrong_answer", "1"), ("no_answer", "1"), ("timeout", "1"))
+    columns = operator.map(rows)
+    assert columns["reward_accuracy"].to_pylist() == [2.0, -0.5, -0.5, None]
+    assert slug_verifier == [(4, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"right": 0}, "wrong 0.0 is not below right 0.0"),
+        ({"timeout": 0}, "field 'timeout' is 0; input should be greater than 0"),
+        ({"timout": 1}, "unknown field 'timout'; did you mean 'timeout'?"),
+    ],
+)
+def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
+    with pytest.raises(RecipeError) as error:
+        build(MathVerifyMapper, fields)
+    assert str(error.value) == message

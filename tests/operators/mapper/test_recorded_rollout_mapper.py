@@ -1,0 +1,199 @@
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators import DataError, RecipeError
+from rejuice.operators.check import check_operator
+from rejuice.operators.columns import content_ids
+from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
+from rejuice.operators.registry import build
+
+
+def written(change):
+    return {name: column.to_pylist() for name, column in change.columns.items()}
+
+
+def test_several_columns_give_a_row_each_named_after_them():
+    rows = pa.table({"prompt_id": ["p", "q"], "small": ["a", "c"], "large": ["b", None]})
+    change = check_operator(RecordedRolloutMapper(columns=["small", "large"]), rows)
+    columns = written(change)
+    assert columns["response"] == ["a", "b", "c", None]
+    assert columns["policy"] == ["small", "large", "small", "large"]
+    assert change.parents.tolist() == [0, 0, 1, 1]
+    assert change.without == ("small", "large")
+    assert change.reasons.null_count == 2
+
+
+def test_structs_give_their_text_and_the_fields_to_keep():
+    cell = pa.struct([("solution", pa.string()), ("is_correct", pa.bool_())])
+    rows = pa.table(
+        {
+            "prompt_id": ["p", "q"],
+            "one": pa.array([{"solution": "a", "is_correct": True}, None], cell),
+            "two": pa.array([{"solution": "b", "is_correct": False}] * 2, cell),
+        }
+    )
+    operator = RecordedRolloutMapper(
+        columns=["one", "two"], text="solution", keep_fields={"is_correct": "published"}
+    )
+    columns = written(check_operator(operator, rows))
+    assert columns["response"] == ["a", "b", None, "b"]
+    assert columns["published"] == [True, False, None, False]
+
+
+def test_a_list_column_gives_a_row_per_item():
+    rows = pa.table({"prompt_id": ["p", "q", "r"], "samples": [["a", "b"], ["c"], ["d", None]]})
+    change = check_operator(RecordedRolloutMapper(columns=["samples"]), rows)
+    assert written(change)["response"] == ["a", "b", "c", "d", None]
+    assert set(change.columns) == {"response_id", "response"}
+    assert change.parents.tolist() == [0, 0, 1, 2, 2]
+
+
+def test_a_list_of_structs_may_name_the_policy_and_the_finish_reason():
+    samples = [
+        [
+            {"text": "a", "model": "m", "stop": "stop", "version": 3},
+            {"text": "b", "model": "n", "stop": "length", "version": 4},
+        ]
+    ]
+    operator = RecordedRolloutMapper(
+        columns=["samples"],
+        text="text",
+        keep_fields={"model": "policy", "stop": "finish_reason", "version": "policy_version"},
+    )
+    rows = pa.table({"prompt_id": ["p"], "samples": samples})
+    columns = written(check_operator(operator, rows))
+    assert columns["policy"] == ["m", "n"]
+    assert columns["finish_reason"] == ["stop", "length"]
+    assert columns["policy_version"] == [3, 4]
+
+
+def test_a_row_per_response_keeps_its_rows():
+    rows = pa.table({"prompt_id": ["p", "p", "q"], "output": ["a", "a", "b"]})
+    change = check_operator(RecordedRolloutMapper(columns=["output"], policy="m"), rows)
+    columns = written(change)
+    assert columns["response"] == ["a", "a", "b"]
+    assert columns["policy"] == ["m", "m", "m"]
+    assert change.parents.tolist() == [0, 1, 2]
+    assert change.without == ("output",)
+
+
+def test_a_column_that_is_named_response_already_stays():
+    rows = pa.table({"prompt_id": ["p"], "response": ["a"]})
+    change = check_operator(RecordedRolloutMapper(columns=["response"]), rows)
+    assert change.without == ()
+    assert written(change)["response"] == ["a"]
+
+
+def test_ids_hold_prompt_place_and_response():
+    # Rows of one prompt are one group, also where each brings two responses.
+    rows = pa.table({"prompt_id": ["p", "p", "q"], "x": ["a", "a", "a"], "y": ["b", "a", "b"]})
+    change = check_operator(RecordedRolloutMapper(columns=["x", "y"]), rows)
+    expected = [("p", "0", "a"), ("p", "1", "b"), ("p", "2", "a"), ("p", "3", "a")]
+    expected += [("q", "0", "a"), ("q", "1", "b")]
+    assert change.columns["response_id"] == content_ids(expected)
+    assert len(set(written(change)["response_id"])) == 6
+
+
+def test_a_prompt_without_responses_is_dropped_with_a_reason():
+    samples = pa.array([["a"], [], None, ["b"]], pa.list_(pa.string()))
+    rows = pa.table({"prompt_id": ["p", "q", "r", "s"], "samples": samples})
+    change = check_operator(RecordedRolloutMapper(columns=["samples"]), rows)
+    assert change.reasons.to_pylist() == [None, "no_responses", "no_responses", None]
+    assert change.parents.tolist() == [0, 3]
+
+
+def test_columns_may_lack_values_altogether():
+    rows = pa.table({"prompt_id": ["p"], "x": ["a"], "y": pa.nulls(1)})
+    change = check_operator(RecordedRolloutMapper(columns=["x", "y"]), rows)
+    assert written(change)["response"] == ["a", None]
+
+
+CELL = [{"text": "a", "n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "cells", "message"),
+    [
+        (
+            {},
+            CELL,
+            "column 'x' holds structs of text, n; set `text` to the field that holds the response",
+        ),
+        ({"text": "txt"}, CELL, "column 'x' has no field 'txt'; did you mean 'text'?"),
+        ({"text": "answer"}, CELL, "column 'x' has no field 'answer'; its fields are: text, n"),
+        ({"text": "text"}, ["a"], "column 'x' has no fields, it is string; leave out `text`"),
+        (
+            {"text": "n"},
+            CELL,
+            "responses in column 'x' are int64; name columns or a field of strings",
+        ),
+        (
+            {"text": "text", "keep_fields": {"text": "policy_version"}},
+            CELL,
+            "field 'text' of column 'x' is string; "
+            "'policy_version' is int64: give the column another name",
+        ),
+    ],
+)
+def test_columns_of_the_wrong_type_stop_the_run(fields, cells, message):
+    with pytest.raises(DataError) as error:
+        RecordedRolloutMapper(columns=["x"], **fields).apply(
+            pa.table({"prompt_id": ["p"], "x": cells})
+        )
+    assert str(error.value) == message
+
+
+def test_a_kept_field_of_two_types_stops_the_run():
+    rows = pa.table(
+        {"prompt_id": ["p"], "x": CELL, "y": [{"text": "b", "n": "one"}]},
+    )
+    operator = RecordedRolloutMapper(columns=["x", "y"], text="text", keep_fields={"n": "n"})
+    with pytest.raises(DataError, match=r"^columns x, y differ in type: .*leave the field out"):
+        operator.apply(rows)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"columns": ["x", "x"]}, "columns names a column twice"),
+        (
+            {"columns": ["x"], "keep_fields": {"n": "n"}},
+            "keep_fields needs text, the field that holds the response",
+        ),
+        (
+            {"columns": ["x"], "text": "t", "keep_fields": {"n": "response"}},
+            "keep_fields must not write 'response' a second time",
+        ),
+        (
+            {"columns": ["x"], "text": "t", "keep_fields": {"n": "k", "m": "k"}},
+            "keep_fields must not write 'k' a second time",
+        ),
+        (
+            {"columns": ["x"], "text": "t", "keep_fields": {"m": "policy"}, "policy": "m"},
+            "policy is given by keep_fields already",
+        ),
+        ({}, "field 'columns' is missing; it has no default"),
+    ],
+)
+def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
+    with pytest.raises(RecipeError) as error:
+        build(RecordedRolloutMapper, fields)
+    assert str(error.value) == message
+
+
+@settings(max_examples=30)
+@given(st.lists(st.none() | st.lists(st.none() | st.sampled_from("ab"), max_size=3), max_size=5))
+def test_every_recorded_response_becomes_one_row_in_order(samples):
+    rows = pa.table(
+        {
+            "prompt_id": pa.array([str(i) for i in range(len(samples))], pa.string()),
+            "samples": pa.array(samples, pa.list_(pa.string())),
+        }
+    )
+    change = check_operator(RecordedRolloutMapper(columns=["samples"]), rows)
+    columns = written(change)
+    assert columns["response"] == [item for items in samples for item in items or []]
+    assert len(set(columns["response_id"])) == len(columns["response"])
+    assert [reason is None for reason in change.reasons.to_pylist()] == [bool(x) for x in samples]

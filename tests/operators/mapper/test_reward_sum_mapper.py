@@ -1,0 +1,276 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rejuice.operators import DataError, RecipeError
+from rejuice.operators.check import check_operator
+from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
+from rejuice.operators.registry import build
+
+
+def table(prompts, *, verdict=None, **components):
+    """Rows of `prompts`, with components given as lists; None is missing with `judge_timeout`."""
+    columns = {"prompt_id": pa.array(list(prompts), pa.string())}
+    if verdict is not None:
+        letters = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout"}
+        columns["verdict"] = pa.array([letters.get(x) for x in verdict], pa.string())
+    for name, values in components.items():
+        reasons = ["judge_timeout" if value is None else None for value in values]
+        columns[f"reward_{name}"] = pa.array(values, pa.float64())
+        columns[f"reward_{name}_missing"] = pa.array(reasons, pa.string())
+    return pa.table(columns)
+
+
+def summed(rows, **fields):
+    change = check_operator(build(RewardSumMapper, fields), rows)
+    return change.columns["reward"].to_pylist(), change.reasons.to_pylist(), dict(change.notes)
+
+
+def test_the_weighted_sum():
+    rows = table("aab", accuracy=[1, 0, 1], format=[0.1, -0.1, 0.1])
+    reward, reasons, notes = summed(rows, weights={"accuracy": 2, "format": 0.5})
+    assert reward == [2.05, -0.05, 2.05]
+    assert reasons == [None] * 3
+    assert notes == {}
+
+
+def test_it_adds_in_the_order_of_the_weights():
+    # (0.1 + 0.2) + 0.3 and (0.3 + 0.2) + 0.1 differ in the last bit.
+    rows = table("a", x=[0.1], y=[0.2], z=[0.3])
+    assert summed(rows, weights={"x": 1, "y": 1, "z": 1})[0] == [0.6000000000000001]
+    assert summed(rows, weights={"z": 1, "y": 1, "x": 1})[0] == [0.6]
+
+
+def test_what_it_reads():
+    operator = RewardSumMapper(weights={"x": 1.0})
+    assert operator.reads() == ("prompt_id", "reward_x", "reward_x_missing")
+    gated = RewardSumMapper(weights={"x": 1.0}, gates={"x": "only_correct"})
+    assert gated.reads()[-1] == "verdict"
+
+
+@pytest.mark.parametrize(
+    ("kind", "progress", "weight"),
+    [
+        ("linear", 0.0, 0.5),
+        ("linear", 0.25, 0.45),
+        ("linear", 1.0, 0.3),
+        ("cosine", 0.0, 0.5),
+        ("cosine", 0.25, 0.470711),  # 0.4 + 0.1 * cos(pi / 4)
+        ("cosine", 0.5, 0.4),
+        ("cosine", 1.0, 0.3),
+    ],
+)
+def test_a_weight_with_a_schedule(kind, progress, weight):
+    rows = table("a", diversity=[1.0])
+    schedule = {"from": 0.5, "to": 0.3, "kind": kind}
+    reward, _, _ = summed(rows, weights={"diversity": schedule}, progress=progress)
+    assert reward == pytest.approx([weight], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_a_schedule_ends_exactly_where_it_says(kind):
+    # In floats 0.4 + (0.1 - 0.4) is 0.09999999999999998.
+    weights = {"x": {"from": 0.4, "to": 0.1, "kind": kind}}
+    rows = table("a", x=[1.0])
+    assert summed(rows, weights=weights, progress=0)[0] == [0.4]
+    assert summed(rows, weights=weights, progress=1)[0] == [0.1]
+
+
+def test_the_trainer_moves_progress():
+    operator = build(RewardSumMapper, {"weights": {"x": {"from": 1, "to": 0.5}}})
+    later = operator.model_copy(update={"progress": 1.0})
+    rows = table("a", x=[1.0])
+    assert operator.apply(rows).columns["reward"].to_pylist() == [1.0]
+    assert later.apply(rows).columns["reward"].to_pylist() == [0.5]
+
+
+def test_the_config_survives_json():
+    operator = build(RewardSumMapper, {"weights": {"x": {"from": 1, "to": 0.5}, "y": 2}})
+    text = json.dumps(operator.model_dump(mode="json"))
+    assert '"from": 1.0' in text
+    assert build(RewardSumMapper, json.loads(text)) == operator
+
+
+def test_only_correct_counts_where_the_verdict_is_correct():
+    rows = table("aaaa", verdict="cwt?", accuracy=[1, 0, 0, 0], diversity=[0.5, 0.5, 0.5, None])
+    weights = {"accuracy": 1, "diversity": 1}
+    # The last diversity is missing, but does not count, so `fail` does not fail.
+    reward, reasons, _ = summed(rows, weights=weights, gates={"diversity": "only_correct"})
+    assert reward == [1.5, 0, 0, 0]
+    assert reasons == [None] * 4
+
+
+def test_mixed_groups_only():
+    rows = table("aabbccdd", verdict="cwccwncn", diversity=[0.5] * 8)
+    gates = {"diversity": "mixed_groups_only"}
+    reward, _, _ = summed(rows, weights={"diversity": 1}, gates=gates)
+    assert reward == [0.5, 0.5, 0, 0, 0, 0, 0.5, 0.5]
+    ungraded = table("aa", verdict="ct", diversity=[0.5] * 2)
+    assert summed(ungraded, weights={"diversity": 1}, gates=gates)[0] == [0, 0]
+
+
+HOLED = {"prompts": "aaabb", "accuracy": [1, 0, 1, 1, 0], "quality": [0.5, None, 0.25, None, None]}
+WEIGHTS = {"accuracy": 1, "quality": 2}
+
+
+def test_fail_names_the_response_the_component_and_the_reason():
+    operator = build(RewardSumMapper, {"weights": WEIGHTS})
+    with pytest.raises(DataError) as caught:
+        operator.apply(table(**HOLED))
+    assert str(caught.value) == (
+        "reward_quality is missing (judge_timeout) for response 1 of prompt 'a'; "
+        "set on_missing to drop_row, drop_group or group_mean to go on without it"
+    )
+
+
+def test_drop_row():
+    reward, reasons, notes = summed(table(**HOLED), weights=WEIGHTS, on_missing="drop_row")
+    assert reward == [2.0, None, 1.5, None, None]
+    assert reasons == [None, "missing_component", None, "missing_component", "missing_component"]
+    assert notes == {"missing_quality": 3}
+
+
+def test_drop_group():
+    rows = table("aabb", quality=[0.5, None, 1, 1])
+    reward, reasons, notes = summed(rows, weights={"quality": 1}, on_missing="drop_group")
+    assert reward == [0.5, None, 1, 1]
+    assert reasons == ["missing_component"] * 2 + [None] * 2
+    assert notes == {"missing_quality": 1}
+
+
+def test_group_mean_is_the_mean_of_those_present():
+    reward, reasons, notes = summed(table(**HOLED), weights=WEIGHTS, on_missing="group_mean")
+    # 0.375 stands in for a's second quality; in b there is none to take the mean of.
+    assert reward == [2.0, 0.75, 1.5, None, None]
+    assert reasons == [None] * 3 + ["missing_component"] * 2
+    assert notes == {"missing_quality": 3, "group_mean_quality": 1}
+
+
+def test_group_mean_looks_only_where_the_component_counts():
+    rows = table("aaa", verdict="cwc", quality=[0.5, 9.0, None])
+    fields = {"weights": {"quality": 1}, "gates": {"quality": "only_correct"}}
+    reward, reasons, _ = summed(rows, **fields, on_missing="group_mean")
+    assert reward == [0.5, 0.0, 0.5]
+    assert reasons == [None] * 3
+
+
+def test_group_mean_drops_the_group_where_there_is_nothing_to_take_the_mean_of():
+    rows = table("aab", verdict="cwc", quality=[None, 9.0, 1.0])
+    fields = {"weights": {"quality": 1}, "gates": {"quality": "only_correct"}}
+    _, reasons, notes = summed(rows, **fields, on_missing="group_mean")
+    assert reasons == ["missing_component"] * 2 + [None]
+    assert notes == {"missing_quality": 1}
+
+
+def test_group_mean_of_equal_values_is_that_value():
+    rows = table("aaaa", quality=[0.1, 0.1, 0.1, None])
+    assert summed(rows, weights={"quality": 1}, on_missing="group_mean")[0] == [0.1] * 4
+
+
+def test_a_missing_component_never_becomes_zero():
+    rows = table("ab", quality=[None, None])
+    for on_missing in ("drop_row", "drop_group", "group_mean"):
+        reward, reasons, _ = summed(rows, weights={"quality": 1}, on_missing=on_missing)
+        assert reward == [None, None]
+        assert reasons == ["missing_component"] * 2
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_is_not_finite_is_missing(value):
+    rows = table("ab", quality=[value, 1.0])
+    operator = build(RewardSumMapper, {"weights": {"quality": 1}})
+    with pytest.raises(DataError, match=r"^reward_quality is missing \(not finite\) for response"):
+        operator.apply(rows)
+    assert summed(rows, weights={"quality": 1}, on_missing="drop_row")[0] == [None, 1.0]
+
+
+def test_a_value_beside_a_reason_is_missing():
+    rows = pa.table(
+        {
+            "prompt_id": ["a", "b"],
+            "reward_x": [0.0, 1.0],
+            "reward_x_missing": ["judge_timeout", None],
+        }
+    )
+    assert summed(rows, weights={"x": 1}, on_missing="drop_row")[0] == [None, 1.0]
+
+
+def test_a_component_of_weight_zero_cannot_be_missing():
+    rows = table("ab", accuracy=[1, 0], quality=[None, 1.0])
+    assert summed(rows, weights={"accuracy": 1, "quality": 0})[0] == [1, 0]
+    faded = {"from": 1, "to": 0}
+    assert summed(rows, weights={"accuracy": 1, "quality": faded}, progress=1)[0] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, r"^field 'weights' is missing; it has no default$"),
+        ({"weights": {}}, r"^field 'weights' is {}; dictionary should have at least 1 item"),
+        (
+            {"weights": {"x": 1}, "gates": {"y": "only_correct"}},
+            r"^gates name 'y', which has no weight$",
+        ),
+        (
+            {"weights": {"x": 1}, "gates": {"x": "never"}},
+            r"^field 'gates.x' is 'never'; input should be 'only_correct' or 'mixed_groups_only'$",
+        ),
+        (
+            {"weights": {"x": 1}, "progress": 1.5},
+            r"^field 'progress' is 1.5; input should be less than or equal to 1$",
+        ),
+        (
+            {"weights": {"x": "much"}},
+            r"^field 'weights.x.number' is 'much'; input should be a valid number",
+        ),
+        (
+            {"weights": {"x": {"from": 1, "to": 0, "kind": "sudden"}}},
+            r"^field 'weights.x.schedule.kind' is 'sudden'; input should be 'linear' or 'cosine'$",
+        ),
+        ({"weights": {"x": {"from": 1}}}, r"^field 'weights.x.schedule.to' is missing"),
+        (
+            {"weights": {"x": {"from": 1, "to": 0, "by": 2}}},
+            r"^unknown field 'weights.x.schedule.by'$",
+        ),
+        ({"weights": {"x": float("inf")}}, r"^field 'weights.x.number' is inf; input should be a"),
+    ],
+)
+def test_wrong_fields_are_errors(fields, message):
+    with pytest.raises(RecipeError, match=message):
+        build(RewardSumMapper, fields)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), *[st.none() | st.floats(-10, 10)] * 2), max_size=12).map(
+        lambda rows: sorted(rows, key=lambda row: row[0])
+    )
+)
+def test_it_agrees_with_a_plain_loop(rows):
+    data = table([str(row[0]) for row in rows], x=[r[1] for r in rows], y=[r[2] for r in rows])
+    plain = [None if r[1] is None or r[2] is None else 0.7 * r[1] + 0.3 * r[2] for r in rows]
+    broken = {row[0] for row, reward in zip(rows, plain, strict=True) if reward is None}
+
+    def change(on_missing):
+        operator = RewardSumMapper(weights={"x": 0.7, "y": 0.3}, on_missing=on_missing)
+        return operator.apply(data)
+
+    by_row, by_group = change("drop_row"), change("drop_group")
+    # Equal bit for bit, not nearly.
+    assert by_row.columns["reward"].to_pylist() == plain
+    assert by_row.reasons.is_null().to_pylist() == [reward is not None for reward in plain]
+    assert by_group.reasons.is_null().to_pylist() == [row[0] not in broken for row in rows]
+    filled = change("group_mean")
+    for row, reward, reason in zip(
+        rows, filled.columns["reward"].to_pylist(), filled.reasons.to_pylist(), strict=True
+    ):
+        peers = [other for other in rows if other[0] == row[0]]
+        columns = [[p[i] for p in peers if p[i] is not None] for i in (1, 2)]
+        kept = all(columns)
+        assert (reason is None) == kept
+        if kept:
+            x, y = (row[i] if row[i] is not None else np.mean(columns[i - 1]) for i in (1, 2))
+            assert reward == pytest.approx(0.7 * x + 0.3 * y, abs=1e-9)

@@ -1,0 +1,265 @@
+"""Bad input gets one clear line, before anything is lost. The lines are the interface: exact."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rejuice.operators import RejuiceError
+from rejuice.pipelines import engine
+from rejuice.pipelines.plan import check_columns
+from rejuice.pipelines.recipe import load
+from rejuice.pipelines.source import peek_schema
+
+ROWS = [{"question": f"What is {i} plus 1?", "answer": f"#### {i + 1}"} for i in range(6)]
+PROMPTS = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}
+
+
+def message(path, *, run=False):
+    """The line that `rejuice check` (or `run`) says about a recipe."""
+    with pytest.raises(RejuiceError) as caught:
+        recipe = load(path)
+        if run:
+            engine.run(recipe)
+        else:
+            check_columns(recipe, peek_schema(recipe.head.dataset_path))
+    line = str(caught.value)
+    assert "\n" not in line
+    return line.replace(str(path.parent), "").replace("/recipe.yaml", "recipe.yaml")
+
+
+def test_unknown_operator(recipe_file):
+    assert message(recipe_file([{"pas_rate_filter": {}}], ROWS)) == (
+        "recipe.yaml, step 1 pas_rate_filter: unknown operator; did you mean 'pass_rate_filter'?"
+    )
+
+
+def test_unknown_operator_like_no_other(recipe_file):
+    assert message(recipe_file(["qqqqqqqq"], ROWS)) == (
+        "recipe.yaml, step 1 qqqqqqqq: unknown operator; `rejuice ops` lists them"
+    )
+
+
+def test_unknown_field(recipe_file):
+    assert message(recipe_file([{"pass_rate_filter": {"mx": 0.5}}], ROWS)) == (
+        "recipe.yaml, step 1 pass_rate_filter: unknown field 'mx'; did you mean 'max'?"
+    )
+
+
+def test_mistyped_field(recipe_file):
+    assert message(recipe_file([{"pass_rate_filter": {"max": "most"}}], ROWS)) == (
+        "recipe.yaml, step 1 pass_rate_filter: field 'max' is 'most'; "
+        "input should be a valid number, unable to parse string as a number"
+    )
+
+
+def test_fields_that_contradict_each_other(recipe_file):
+    assert message(recipe_file([{"pass_rate_filter": {"min": 0.9, "max": 0.1}}], ROWS)) == (
+        "recipe.yaml, step 1 pass_rate_filter: min 0.9 is above max 0.1"
+    )
+
+
+def test_missing_column(recipe_file):
+    assert message(recipe_file([PROMPTS, {"pass_rate_filter": {}}], ROWS)) == (
+        "recipe.yaml, step 2 pass_rate_filter: column 'verdict' is missing; "
+        "math_verify_mapper writes it: put that step before this one"
+    )
+
+
+def test_missing_column_that_no_operator_writes(recipe_file):
+    rows = [{"problem": "1 + 1", "answer": "#### 2"}]
+    assert message(recipe_file([PROMPTS], rows)) == (
+        "recipe.yaml, step 1 prompt_template_mapper: column 'question' is missing; "
+        "the dataset has: answer, problem"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_empty_dataset(recipe_file, content):
+    assert message(recipe_file([PROMPTS], content)) == (
+        "/data.jsonl is empty; a dataset needs at least one row"
+    )
+
+
+def test_missing_file(recipe_file):
+    assert message(recipe_file([PROMPTS])) == (
+        "/data.jsonl does not exist; set dataset_path to a file or a folder of files"
+    )
+
+
+def test_a_file_of_another_kind(recipe_file, tmp_path):
+    (tmp_path / "data.csv").write_text("a,b\n")
+    assert message(recipe_file([PROMPTS], dataset_path=str(tmp_path / "data.csv"))) == (
+        "/data.csv is not a dataset file; one of .jsonl, .json, .parquet, .arrow is needed"
+    )
+
+
+def test_broken_json_line(recipe_file):
+    lines = "".join(f"{json.dumps(row)}\n" for row in ROWS)
+    broken = lines + '{"question": "What is\n' + lines
+    assert message(recipe_file([PROMPTS], broken)) == (
+        "/data.jsonl, line 7: not JSON (Unterminated string starting at: line 1 column 14 (char 13)); "
+        "mend or remove the line"
+    )
+
+
+def test_a_line_that_is_no_object(recipe_file):
+    assert message(recipe_file([PROMPTS], '{"question": "a", "answer": "b"}\n[1]\n')) == (
+        "/data.jsonl, line 2: list instead of an object; give one object per line"
+    )
+
+
+def test_reference_without_an_answer(recipe_file):
+    rows = [*ROWS, {"question": "What is 1 plus 6?", "answer": "seven, I think"}]
+    line = message(recipe_file([PROMPTS], rows), run=True)
+    assert line.startswith("/data.jsonl, step 1 prompt_template_mapper: ")
+    assert "seven, I think" in line
+    assert "#### (.*)" in line
+
+
+def test_mixed_schemas_in_one_file(recipe_file):
+    rows = [*ROWS, {"question": 7, "answer": "#### 7"}]
+    assert message(recipe_file([PROMPTS], rows)) == (
+        "/data.jsonl, line 7: column 'question' is a number, but a string in line 1; "
+        "give the column one type"
+    )
+
+
+def test_mixed_schemas_in_two_files(recipe_file, tmp_path):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"question": "1 + 1", "answer": "#### 2"}\n')
+    (folder / "b.jsonl").write_text('{"question": 11, "answer": "#### 2"}\n')
+    assert message(recipe_file([PROMPTS], dataset_path=str(folder)), run=True) == (
+        "/parts/b.jsonl: column 'question' is int64, but string in earlier rows; "
+        "give the column one type"
+    )
+
+
+def test_duplicate_prompts(recipe_file):
+    line = message(recipe_file([PROMPTS], [*ROWS, ROWS[1]]), run=True)
+    assert line == (
+        "/data.jsonl: rows 2 and 7 have the same prompt but are not next to each other; "
+        "sort the rows by prompt, or begin with exact_deduplicator on the question column"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("- a\n- b\n", "a list"), ("", "empty"), ("just words\n", "a text"), ("3\n", "a number")],
+)
+def test_a_recipe_that_is_not_a_mapping(tmp_path, text, kind):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    assert message(path) == (
+        f"recipe.yaml: a recipe is a mapping, this is {kind}; start with dataset_path:"
+    )
+
+
+def test_a_tag_that_would_run_code(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("dataset_path: x\nnp: !!python/object/apply:os.system ['touch /tmp/pwned']\n")
+    assert message(path) == (
+        "recipe.yaml, line 2: tag 'tag:yaml.org,2002:python/object/apply:os.system' is not "
+        "allowed; a recipe holds names and values, never code"
+    )
+
+
+def test_broken_yaml(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("dataset_path: x\nprocess: [a\n")
+    assert message(path) == (
+        "recipe.yaml, line 3: not YAML (expected ',' or ']', but got '<stream end>'); mend the line"
+    )
+
+
+def test_a_key_given_twice(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("dataset_path: x\ndataset_path: y\n")
+    assert message(path) == (
+        "recipe.yaml, line 2: not YAML (key 'dataset_path' is given twice); mend the line"
+    )
+
+
+def test_an_unknown_key(recipe_file):
+    assert message(recipe_file([PROMPTS], ROWS, dataset_paht="x")) == (
+        "recipe.yaml: unknown key 'dataset_paht'; did you mean 'dataset_path'?"
+    )
+
+
+def test_a_recipe_without_steps(recipe_file):
+    assert message(recipe_file([], ROWS)) == "recipe.yaml: 'process' must be a list of operators"
+
+
+def test_a_step_with_two_names(recipe_file):
+    assert message(recipe_file([{"a": {}, "b": {}}], ROWS)) == (
+        "recipe.yaml, step 1: a step is one operator and its fields; write `- name: {…}`"
+    )
+
+
+def test_an_export_path_that_exists(recipe_file, tmp_path):
+    path = recipe_file([PROMPTS], ROWS)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "curated.parquet").write_text("precious")
+    assert message(path, run=True) == (
+        "export_path /out/curated.parquet exists; give another --export_path, or --overwrite"
+    )
+    assert (tmp_path / "out" / "curated.parquet").read_text() == "precious"
+
+
+def test_an_export_of_no_known_format(recipe_file, tmp_path):
+    path = recipe_file([PROMPTS], ROWS, export_path=str(tmp_path / "out.csv"))
+    assert message(path, run=True) == (
+        "export_path /out.csv has no known format; end it in .parquet, .arrow, .jsonl"
+    )
+
+
+def test_a_custom_operator_file_that_does_not_import(recipe_file, tmp_path):
+    (tmp_path / "mine.py").write_text("import nothing_of_that_name\n")
+    path = recipe_file([PROMPTS], ROWS, custom_operator_paths=[str(tmp_path / "mine.py")])
+    assert message(path) == (
+        "custom_operator_paths: /mine.py does not import: "
+        "ModuleNotFoundError: No module named 'nothing_of_that_name'"
+    )
+
+
+def test_an_operator_that_fails(recipe_file, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from rejuice.operators import Filter\n"
+        "class OddFilter(Filter):\n"
+        "    def reads(self): return ('question',)\n"
+        "    def decide(self, table): return 1 / 0\n"
+    )
+    path = recipe_file(
+        [PROMPTS, {"odd_filter": {}}], ROWS, custom_operator_paths=[str(tmp_path / "mine.py")]
+    )
+    assert message(path, run=True) == (
+        "recipe.yaml, step 2 odd_filter: failed with ZeroDivisionError: division by zero"
+    )
+
+
+def test_an_override_of_a_step_that_is_not_there(recipe_file):
+    path = recipe_file([PROMPTS], ROWS)
+    with pytest.raises(RejuiceError) as caught:
+        load(path, {"pass_rate_filter.max": "1"})
+    assert str(caught.value) == (
+        "--pass_rate_filter.max: no step 'pass_rate_filter' in the recipe; "
+        "its steps are: prompt_template_mapper"
+    )
+
+
+def test_the_command_says_one_line_and_exits_with_2(recipe_file):
+    path = recipe_file([{"pas_rate_filter": {}}], ROWS)
+    done = subprocess.run(
+        [sys.executable, "-m", "rejuice.pipelines", "check", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"rejuice: {path}, step 1 pas_rate_filter: unknown operator; "
+        "did you mean 'pass_rate_filter'?\n"
+    )

@@ -1,0 +1,1 @@
+"""GRPO on verl, fed by a recipe."""
