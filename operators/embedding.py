@@ -163,7 +163,7 @@ class SentenceEmbedder:
 
     Libraries pad a batch to its longest text, and the padded length changes the last bits of
     every vector in it. Here a text is padded to a length that only depends on its own (16, 32,
-    .., 128, 192, ..), and every batch has `BATCH` texts, filled up where there are fewer. So the
+    .., 128, 192, ..), and every batch has as many texts, filled up where there are fewer. So the
     arithmetic for a text is the same whatever else is embedded; on one machine the result is the
     same to the last bit. Equal texts are embedded once, and vectors are kept by text.
 
@@ -176,7 +176,6 @@ class SentenceEmbedder:
         RecipeError: the library or the model is missing.
     """
 
-    BATCH = 32
     CACHE_BYTES = 256 << 20
 
     def __init__(self, model: str, dtype: Dtype = "float32", device: str | None = None) -> None:
@@ -193,11 +192,14 @@ class SentenceEmbedder:
                 model, device=device, model_kwargs={"dtype": getattr(torch, dtype)}
             ).eval()
         except (OSError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0].rstrip(".")
             raise RecipeError(
-                f"embedding model '{model}' does not load: {str(error).strip().splitlines()[0]}",
+                f"embedding model '{model}' does not load: {reason}",
                 "set model to a folder or to the name of a sentence-transformers model that is "
                 "downloaded or can be",
             ) from error
+        # A processor is busy with few texts, and fewer are then made up to fill a batch.
+        self._batch = 8 if self._model.device.type == "cpu" else 64
         self._torch: Any = torch
         self._kept: OrderedDict[bytes, Array] = OrderedDict()
 
@@ -223,9 +225,9 @@ class SentenceEmbedder:
         vectors: Array | None = None
         for length in np.unique(lengths).tolist():
             rows = np.flatnonzero(lengths == length).tolist()
-            for start in range(0, len(rows), self.BATCH):
-                batch = rows[start : start + self.BATCH]
-                full = batch + batch[:1] * (self.BATCH - len(batch))
+            for start in range(0, len(rows), self._batch):
+                batch = rows[start : start + self._batch]
+                full = batch + batch[:1] * (self._batch - len(batch))
                 made = self._forward([tokens[row] for row in full], length)[: len(batch)]
                 if vectors is None:
                     vectors = np.empty((len(texts), made.shape[1]), np.float32)
@@ -244,7 +246,8 @@ class SentenceEmbedder:
 
     def _keep(self, vectors: dict[bytes, Array]) -> None:
         for key, vector in vectors.items():
-            self._kept[key] = vector
+            if key not in self._kept:
+                self._kept[key] = vector.copy()  # a slice would keep its whole batch alive
             self._kept.move_to_end(key)
             if len(self._kept) * vector.nbytes > self.CACHE_BYTES:
                 self._kept.popitem(last=False)

@@ -171,7 +171,8 @@ def data(
     ] = "1,2,3",
 ) -> None:
     """Write made-up arithmetic rollouts to try recipes on."""
-    from .arithmetic import parse_levels, write_prompts, write_recorded
+    from .arithmetic.problems import parse_levels
+    from .arithmetic.recorded import write_prompts, write_recorded
 
     wanted = parse_levels(levels)
     if responses == 0:

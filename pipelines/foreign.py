@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -309,7 +310,10 @@ def _find(name: str) -> _Found | None:
 
 @cache
 def _module(file: Path) -> ast.Module:
-    return ast.parse(file.read_text("utf-8"))
+    with warnings.catch_warnings():
+        # What Python has to say of their source is for them.
+        warnings.simplefilter("ignore")
+        return ast.parse(file.read_text("utf-8"))
 
 
 def _registered(module: ast.Module, name: str) -> ast.ClassDef | None:

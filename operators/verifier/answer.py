@@ -20,7 +20,8 @@ _LIST_GLUE = re.compile(
     r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
 _KEYWORD = re.compile(
-    r"\b(?:answer|solution|root)s?\b[\s*_]{0,4}(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
+    r"\b(?:answer|solution|root)s?\b[\s*_]{0,4}"
+    r"(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
     r"[\s*_]{0,4}(?:(?:therefore|thus|simply|then|just|approximately|about)\b)?\s?[:=]?",
     re.IGNORECASE,
 )
@@ -56,6 +57,7 @@ _HEDGED = re.compile(
     r"(?:\b(?:not|never|isn't|than)|[\d$.,]+\*{0,2} or)(?: maybe| perhaps)?\s*[*$]{0,2}$"
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
+_MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -229,7 +231,7 @@ def _clause(text: str) -> str | None:
 
 def _trailing_math(line: str) -> str | None:
     """What the line ends in: mathematics between delimiters, or the right side of an `=`."""
-    line = _TRAILING.sub("", line)
+    line = _MEASURED.sub(r"\1", _TRAILING.sub("", line))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if line.endswith(closing):
             body = line[: -len(closing)].rstrip("$")

@@ -263,7 +263,12 @@ def _same_function(a: str, b: str) -> bool:
 
 def _other_variable(a: str, b: str) -> bool:
     """Whether two symbols differ; `x = 3` does not answer for `y = 3`, `Area = 3` may."""
-    return a != b and not any(re.match(r"[A-Za-z]{3}", name) for name in (a, b))
+    return (
+        a != b
+        and is_name(a)
+        and is_name(b)
+        and not any(re.match(r"[A-Za-z]{3}", name) for name in (a, b))
+    )
 
 
 def _value(chain: list[str]) -> str | None:

@@ -25,7 +25,9 @@ from .words import listed
 
 mpmath.mp.dps = 550  # for this process, which is a worker: quotients keep their digits
 DIGITS = 80
-CONFIRMED_DIGITS, CONFIRMED_AGREEMENT = 500, 450  # of two constants that agree at first
+CONFIRMED_DIGITS = 500  # for two that agree at first
+CONFIRMED = mpmath.mpf(10) ** -450
+LARGEST = mpmath.mpf(10) ** 430  # above it, neighbouring integers agree to that many digits
 _FLOOR = mpmath.mpf(10) ** -15
 AGREEMENT = mpmath.mpf(10) ** -60
 # Real points, no two related by a small identity; negative ones tell |x| from x.
@@ -61,13 +63,12 @@ _FOREIGN = re.compile(r"[^0-9a-zA-Z+\-*/^_(){}|!.\\ '\[\]&=]")
 _COMMAND = re.compile(r"\\([a-zA-Z]+|.)")
 _COMMANDS = frozenset(
     listed(
-        "frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh "
-        "log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ overline dot "
-        "bar begin end det gcd lcm max min d alpha beta gamma delta epsilon varepsilon zeta eta "
+        "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
+        "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ overline "
+        "dot bar begin end det gcd lcm max min d alpha beta gamma delta epsilon varepsilon zeta eta "
         "theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi chi psi omega "
         "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
     )
-    + ["\\"]
 )
 
 Expression = Any  # sympy ships no types
@@ -199,10 +200,10 @@ def _constant(values: list[Any]) -> bool:
 def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number | None) -> bool:
     if f == g:
         return True
-    symbols = f.free_symbols | g.free_symbols
-    if symbols:
-        agreements = _evaluate_all(f, g, _agree)
-        return len(agreements) >= 3 and all(agreements)
+    if f.free_symbols | g.free_symbols:
+        return _everywhere(f, g, DIGITS, AGREEMENT) and (
+            _quadrature(f, g) or _everywhere(f, g, CONFIRMED_DIGITS, CONFIRMED)
+        )
     x, y = _evaluate(f, {}), _evaluate(g, {})
     if y is None:
         raise ValueError("the reference has no value")
@@ -212,13 +213,25 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
     for decimal, exact in ((a, y), (b, x)):
         if decimal and decimal.ulp and mpmath.im(exact) == 0:
             return _rounded(decimal, _fraction(mpmath.re(exact)))
-    if not _agree(x, y):
+    if not _agree(x, y, AGREEMENT):
         return False
-    if f.has(sympy.Integral, sympy.Sum) or g.has(sympy.Integral, sympy.Sum):
-        return True  # quadrature to hundreds of digits does not end
-    # 10^{100} and 10^{100}+1 agree to 60 digits.
+    if _quadrature(f, g):
+        return True
+    if abs(y) > LARGEST:
+        raise ValueError("the reference is too large to be told from its neighbours")
+    # 10^{100} and 10^{100}+1 agree to 80 digits.
     x, y = _evaluate(f, {}, CONFIRMED_DIGITS), _evaluate(g, {}, CONFIRMED_DIGITS)
-    return x is not None and y is not None and _agree(x, y, mpmath.mpf(10) ** -CONFIRMED_AGREEMENT)
+    return x is not None and y is not None and _agree(x, y, CONFIRMED)
+
+
+def _everywhere(f: Expression, g: Expression, digits: int, within: Any) -> bool:
+    agreements = _evaluate_all(f, g, lambda x, y: _agree(x, y, within), digits)
+    return len(agreements) >= 3 and all(agreements)
+
+
+def _quadrature(f: Expression, g: Expression) -> bool:
+    """Whether more digits would need a numerical integral or sum, which does not end."""
+    return any(e.has(sympy.Integral, sympy.Sum) for e in (f, g))
 
 
 def _rounded(decimal: Number, exact: Fraction) -> bool:
@@ -238,18 +251,20 @@ def _mpf(value: Expression, digits: int) -> Any:
     return mpmath.mpf(value._to_mpmath(digits * 4))
 
 
-def _agree(x: Any, y: Any, within: Any = AGREEMENT) -> bool:
+def _agree(x: Any, y: Any, within: Any) -> bool:
     # An exact 0 may come out as the last digit of what cancelled: hence the floor.
     return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
 
 
-def _evaluate_all(f: Expression, g: Expression, combine: Callable[[Any, Any], Any]) -> list[Any]:
+def _evaluate_all(
+    f: Expression, g: Expression, combine: Callable[[Any, Any], Any], digits: int = DIGITS
+) -> list[Any]:
     """`combine` of both values at every point where both exist and are real or both complex."""
     symbols = sorted(f.free_symbols | g.free_symbols, key=str)
     results = []
     for point in _POINTS:
         at = {s: point[k % 4] + k // 4 for k, s in enumerate(symbols)}
-        x, y = _evaluate(f, at), _evaluate(g, at)
+        x, y = _evaluate(f, at, digits), _evaluate(g, at, digits)
         if x is None or y is None:
             continue
         # log(x^2) and 2 log(x) differ only where one of them is not real.

@@ -7,28 +7,14 @@ numbers belongs to one split, chosen by their hash; and some templates are for t
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeVar, get_args
-
-import xxhash
+from typing import NamedTuple
 
 from ...operators import RejuiceError
-from .templates import HELD_OUT, NAMES, RANGES, TEMPLATES, WORDS, Template
+from .drawing import LEVELS, PLANS, SPLITS, Operation, Plan, Split, draw, hashed, pick, seeded
+from .templates import NAMES, WORDS
 
-Split = Literal["train", "validation", "test"]
-Operation = Literal["+", "-", "*", "/"]
-
-LEVELS = (1, 2, 3, 4)
-"""The levels there are: numbers of steps."""
-
-_SPLITS: tuple[Split, ...] = get_args(Split)
-_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-_SHARES: tuple[Split, ...] = ("train", "train", "validation", "test")
-_LARGEST = 500
 _MANY = 1_000
-_NUMBER = re.compile(r"\{([a-dkmvwy])\}")
-_Item = TypeVar("_Item")
 
 
 class Step(NamedTuple):
@@ -93,14 +79,14 @@ def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> 
         >>> problem(0, "train", 1, levels=(1,)).question
         'Ivy buys 3 eggs. Each one costs 18 dollars. How many dollars does Ivy pay?'
     """
-    if split not in _SPLITS:
-        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(_SPLITS)}")
+    if split not in SPLITS:
+        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
     if not levels or not set(levels) <= set(LEVELS):
         raise RejuiceError(f"levels {_listed(levels)}", f"name some of {_listed(LEVELS)}")
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
-    plan = pick(rng, _PLANS[split, level])
-    return _written(rng, plan, split, _values(rng, plan, split))
+    plan = pick(rng, PLANS[split, level])
+    return _written(rng, plan, split, draw(rng, plan, split))
 
 
 def problems(
@@ -146,106 +132,7 @@ def parse_levels(text: str) -> tuple[int, ...]:
         raise RejuiceError(f"levels are '{text}'", "write them like 1,2,3") from None
 
 
-def calculate(left: int, operation: str, right: int) -> int:
-    """The result, rounded down where a division leaves a rest and never below 0."""
-    if operation == "+":
-        return left + right
-    if operation == "-":
-        return max(left - right, 0)
-    return left * right if operation == "*" else left // max(right, 1)
-
-
-def seeded(*key: object) -> random.Random:
-    """A generator that depends on `key` alone."""
-    return random.Random(hashed("/".join(map(str, key))))
-
-
-def hashed(text: str) -> int:
-    """A 64-bit hash that is the same everywhere."""
-    return int(xxhash.xxh3_64_intdigest(text.encode()))
-
-
-def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
-    """One of the items. Python promises that `random()` stays the same, not that `choice` does."""
-    return items[int(rng.random() * len(items))]
-
-
-def split_of(template: str, numbers: Sequence[int]) -> Split:
-    """The only split in which a template may have these numbers."""
-    return _SHARES[hashed(f"{template}{tuple(numbers)}") % len(_SHARES)]
-
-
-class _Plan(NamedTuple):
-    """A template made ready for drawing numbers.
-
-    Attributes:
-        template: what it was made from.
-        held_out: whether it is for the test alone.
-        letters: its numbers, in the order of the question.
-        ranges: for each of them, the least value and how many values there are.
-        constants: the numbers written in its operations.
-        operations: left, operation, right; the operands are places in the list of the numbers,
-            the constants and the results so far.
-    """
-
-    template: Template
-    held_out: bool
-    letters: tuple[str, ...]
-    ranges: tuple[tuple[int, int], ...]
-    constants: tuple[int, ...]
-    operations: tuple[tuple[int, Operation, int], ...]
-
-
-def _listed(levels: Sequence[int]) -> str:
-    return ", ".join(map(str, levels)) or "none"
-
-
-def _plan(template: Template) -> _Plan:
-    letters = tuple(_NUMBER.findall(template.question))
-    operations = [line.operation.split() for line in template.lines]
-    constants = [name for parts in operations for name in parts[::2] if name.isdigit()]
-    results = [f"r{place}" for place in range(1, len(operations) + 1)]
-    places = {name: place for place, name in enumerate([*letters, *constants, *results])}
-    return _Plan(
-        template,
-        template in HELD_OUT,
-        letters,
-        tuple((RANGES[letter][0], 1 + RANGES[letter][1] - RANGES[letter][0]) for letter in letters),
-        tuple(map(int, constants)),
-        tuple((places[left], _operation(name), places[right]) for left, name, right in operations),
-    )
-
-
-def _operation(name: str) -> Operation:
-    return next(known for known in _OPERATIONS if known == name)
-
-
-def _values(rng: random.Random, plan: _Plan, split: Split) -> list[int]:
-    """Numbers that belong to the split, the constants, and the results, which all come out even."""
-    draw, ranges, given = rng.random, plan.ranges, len(plan.letters)
-    while True:
-        values = [least + int(draw() * count) for least, count in ranges]
-        values += plan.constants
-        if _solve(values, plan) and (
-            plan.held_out or split_of(plan.template.name, values[:given]) == split
-        ):
-            return values
-
-
-def _solve(values: list[int], plan: _Plan) -> bool:
-    """Append the results; False where one is a fraction, or does not fit into its sentence."""
-    for left, operation, right in plan.operations:
-        result = calculate(values[left], operation, values[right])
-        # From 2 on, so that every noun is a plural and no operand is trivial.
-        if not 2 <= result <= _LARGEST:
-            return False
-        if operation == "/" and result * values[right] != values[left]:
-            return False
-        values.append(result)
-    return True
-
-
-def _written(rng: random.Random, plan: _Plan, split: Split, values: list[int]) -> Problem:
+def _written(rng: random.Random, plan: Plan, split: Split, values: list[int]) -> Problem:
     people = list(NAMES[split])
     words = {slot: people.pop(int(rng.random() * len(people))) for slot in "ABC"}
     words.update((slot, pick(rng, choice)) for slot, choice in WORDS.items())
@@ -264,7 +151,7 @@ def _written(rng: random.Random, plan: _Plan, split: Split, values: list[int]) -
     )
 
 
-def _steps(plan: _Plan, values: list[int], words: dict[str, str]) -> tuple[Step, ...]:
+def _steps(plan: Plan, values: list[int], words: dict[str, str]) -> tuple[Step, ...]:
     first = len(plan.letters) + len(plan.constants)
     return tuple(
         Step(
@@ -285,12 +172,5 @@ def _steps(plan: _Plan, values: list[int], words: dict[str, str]) -> tuple[Step,
     )
 
 
-_PLANS = {
-    (split, level): [
-        _plan(template)
-        for template in (*TEMPLATES, *(HELD_OUT if split == "test" else ()))
-        if len(template.lines) == level
-    ]
-    for split in _SPLITS
-    for level in LEVELS
-}
+def _listed(levels: Sequence[int]) -> str:
+    return ", ".join(map(str, levels)) or "none"

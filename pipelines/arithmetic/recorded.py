@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from ...operators import RejuiceError
 from ..export import writer
-from .problems import Problem, Split, problems
+from .drawing import Split
+from .problems import Problem, problems
 from .students import respond, student_of
 
 _PROMPT = [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]

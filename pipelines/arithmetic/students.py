@@ -10,15 +10,16 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from .problems import Problem, Step, calculate, hashed, pick, seeded
+from .drawing import Operation, calculate, hashed, pick, seeded
+from .problems import Problem, Step
 
 Student = Literal["careful", "brief", "hasty", "sloppy", "untidy", "rambling", "guessing"]
 
 MAX_WORDS = 100
 """A response is cut after so many words, like one that runs into the token limit."""
 
-_REVERSED: Mapping[str, Literal["+", "-", "*", "/"]] = {"+": "-", "-": "+", "*": "/", "/": "*"}
-_CONFUSED: Mapping[str, Literal["+", "-", "*", "/"]] = {"+": "*", "-": "+", "*": "+", "/": "-"}
+_REVERSED: Mapping[Operation, Operation] = {"+": "-", "-": "+", "*": "/", "/": "*"}
+_CONFUSED: Mapping[Operation, Operation] = {"+": "*", "-": "+", "*": "+", "/": "-"}
 _OPENINGS = ("", "Let me work step by step. ", "I take one step at a time. ")
 _CLOSINGS = ("", " So the answer is {}.", " That makes {}.")
 _DOUBTS = ("Wait, let me check that again.", "Hmm, is that right?", "I will do it once more.")
@@ -36,11 +37,6 @@ class Response(NamedTuple):
     text: str
     finish_reason: Literal["stop", "length"]
     student: Student
-
-
-class _Draft(NamedTuple):
-    think: str
-    answer: int
 
 
 def respond(problem: Problem, student: Student, seed: int, k: int) -> Response:
@@ -67,13 +63,13 @@ def student_of(problem: Problem, seed: int, k: int) -> Student:
 def _careful(problem: Problem, rng: random.Random) -> str:
     """Every step in words, and right."""
     steps = list(problem.steps)
-    return _tagged(_Draft(_told(steps, rng), steps[-1].result))
+    return _tagged(_told(steps, rng), steps[-1].result)
 
 
 def _brief(problem: Problem, rng: random.Random) -> str:
     """Bare equations, now and then with a slip."""
     steps = _worked(problem, rng, slips=0.12)
-    return _tagged(_Draft(", ".join(step.equation for step in steps) + ".", steps[-1].result))
+    return _tagged(", ".join(step.equation for step in steps) + ".", steps[-1].result)
 
 
 def _hasty(problem: Problem, rng: random.Random) -> str:
@@ -82,13 +78,13 @@ def _hasty(problem: Problem, rng: random.Random) -> str:
     if len(steps) > 1 and rng.random() < 0.5:
         steps = steps[:-1]
     last = steps[-1]
-    return _tagged(_Draft(f"That is easy: {last.says.format(step=last.result)}", last.result))
+    return _tagged(f"That is easy: {last.says.format(step=last.result)}", last.result)
 
 
 def _sloppy(problem: Problem, rng: random.Random) -> str:
     """Every step in words, many of them with a slip that goes on into the next."""
     steps = _worked(problem, rng, slips=0.45)
-    return _tagged(_Draft(_told(steps, rng), steps[-1].result))
+    return _tagged(_told(steps, rng), steps[-1].result)
 
 
 def _untidy(problem: Problem, rng: random.Random) -> str:
@@ -112,7 +108,7 @@ def _rambling(problem: Problem, rng: random.Random) -> str:
     think = list(once)
     for _ in range(int(rng.random() * 5)):
         think += [pick(rng, _DOUBTS), *once]
-    return _tagged(_Draft(" ".join(think), steps[-1].result))
+    return _tagged(" ".join(think), steps[-1].result)
 
 
 def _guessing(problem: Problem, rng: random.Random) -> str:
@@ -120,7 +116,7 @@ def _guessing(problem: Problem, rng: random.Random) -> str:
     near = problem.reference + pick(rng, (-10, -2, -1, 0, 1, 2, 10))
     guesses = (sum(problem.numbers), max(problem.numbers), max(near, 0))
     guess = pick(rng, guesses)
-    return _tagged(_Draft(pick(rng, ("I guess it is {}.", "It may be {}.")).format(guess), guess))
+    return _tagged(pick(rng, ("I guess it is {}.", "It may be {}.")).format(guess), guess)
 
 
 def _worked(problem: Problem, rng: random.Random, *, slips: float) -> list[Step]:
@@ -161,8 +157,8 @@ def _told(steps: list[Step], rng: random.Random) -> str:
     return pick(rng, _OPENINGS) + told + pick(rng, _CLOSINGS).format(steps[-1].result)
 
 
-def _tagged(draft: _Draft) -> str:
-    return f"<think>{draft.think}</think><answer>{draft.answer}</answer>"
+def _tagged(think: str, answer: int) -> str:
+    return f"<think>{think}</think><answer>{answer}</answer>"
 
 
 def _unit(*key: object) -> float:

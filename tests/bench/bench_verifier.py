@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.exact import read_plain
 

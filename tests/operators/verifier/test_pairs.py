@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from rejuice.operators.verifier import verify, verify_batch
 
 SHARED = Path(__file__).resolve().parents[3] / "../shared/data/answer_pairs.jsonl"

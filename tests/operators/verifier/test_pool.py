@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from rejuice.operators.verifier import Verdict, verify, verify_batch
 from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.arithmetic import LEVELS, Problem, Split, parse_levels, problem, problems
-from rejuice.pipelines.arithmetic.problems import split_of
+from rejuice.pipelines.arithmetic.drawing import LEVELS, SPLITS, Split, split_of
+from rejuice.pipelines.arithmetic.problems import Problem, parse_levels, problem, problems
 from rejuice.pipelines.arithmetic.templates import HELD_OUT, NAMES, RANGES, TEMPLATES
 
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": int.__floordiv__}
 GOLDEN = (
     "Emma has 16 dollars and buys 3 apples for 2 dollars each. How many dollars are left?",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +12,8 @@ from typer.testing import CliRunner
 from rejuice.operators import RejuiceError
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
-from rejuice.pipelines.arithmetic import problems, write_prompts, write_recorded
+from rejuice.pipelines.arithmetic.problems import problems
+from rejuice.pipelines.arithmetic.recorded import write_prompts, write_recorded
 from rejuice.pipelines.cli import app
 
 
@@ -64,7 +64,7 @@ def test_prompts_alone(tmp_path: Path):
     write_prompts(tmp_path / "p.parquet", prompts=10, split="test", levels=(4,))
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.schema.names == ["question", "answer", "level"]
-    assert table["level"].unique() == pa.chunked_array([[4]])
+    assert set(table["level"].to_pylist()) == {4}
 
 
 def test_an_unknown_format_leaves_nothing(tmp_path: Path):

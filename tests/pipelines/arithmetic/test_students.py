@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
 from rejuice.operators.verifier import verify_batch
-from rejuice.pipelines.arithmetic import STUDENTS, Response, problem, problems, respond, student_of
-from rejuice.pipelines.arithmetic.problems import Problem, Step, calculate, seeded
-from rejuice.pipelines.arithmetic.students import MAX_WORDS, _slip, _worked
+from rejuice.pipelines.arithmetic.drawing import calculate, seeded
+from rejuice.pipelines.arithmetic.problems import Problem, Step, problem, problems
+from rejuice.pipelines.arithmetic.students import (
+    MAX_WORDS,
+    STUDENTS,
+    Response,
+    _slip,
+    _worked,
+    respond,
+    student_of,
+)
 
 MARKS = [("<think>", "</think>"), ("<answer>", "</answer>")]
 

@@ -1,0 +1,138 @@
+"""Inputs that hang or break a verifier without limits: as response, reference and both."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rejuice.operators.verifier import check_reference, verify, verify_batch
+from rejuice.operators.verifier.pool import shared_pool
+
+GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"
+needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+TIMEOUT = 1.0
+MONSTERS = {
+    "tower": r"9^{9^{9^9}}",
+    "factorial": "1000000!",
+    "a million digits": "7" * 1_000_000,
+    "brackets": "[" * 3000 + "1" + "]" * 3000,
+    "boxes": r"\boxed{1} " * 10_000,
+    "nested boxes": r"\boxed{" * 10_000 + "1" + "}" * 10_000,
+    "binomial": r"\binom{10^9}{5\cdot10^8}",
+    "integral": r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx",
+    "sum": r"\sum_{k=1}^{10^{9}}\frac{1}{k^k}",
+    "fractions": r"\frac{1}{1+" * 1500 + "2" + "}" * 1500,
+    "roots": r"\sqrt{" * 3000 + "2" + "}" * 3000,
+    "roots within the limits": r"\sqrt{2+" * 11 + "x" + "}" * 11,
+    "x to the x": "^{".join("x" * 30) + "}" * 29,
+    "power of a sum": "(x+1)^{100000}",
+    "powers of sums": "(x+y+z+1)^{900}(x+2)^{999}",
+    "null byte": "4\x002",
+    "lone surrogate": "4\ud8002",
+    "thinking": "<think>" * 150_000,
+    "thoughts": "<think></think>" * 70_000,
+    "exponent": "1e999999999",
+    "power of ten": r"1.5\times10^{-99999999}",
+    "long set": r"\{" + ",".join(rf"\sqrt{{{i}}}" for i in range(60)) + r"\}",
+    "subscripts": "a_" * 400,
+    "bars": "|" * 900,
+    "signs": r"\pm" * 300,
+    "exponentials": r"\exp(\exp(\exp(\exp(50))))",
+    "sines": r"\sin(" * 11 + "x" + ")" * 11,
+    "products": "*".join(["999^{999}"] * 80),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm_pool() -> None:
+    assert verify(r"\sqrt{8}", r"2\sqrt{2}", timeout=60).verdict == "correct"
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+@pytest.mark.parametrize("side", ["response", "reference", "symbolic reference", "both"])
+def test_a_verdict_in_time(name: str, side: str) -> None:
+    monster = MONSTERS[name]
+    response, reference = {
+        "response": (monster, "42"),
+        "reference": ("42", monster),
+        "symbolic reference": (monster, r"2\sqrt{3}x"),
+        "both": (monster + "+1", monster),
+    }[side]
+    start = time.monotonic()
+    verdict = verify(response, reference, timeout=TIMEOUT)
+    assert time.monotonic() - start < TIMEOUT + 1
+    assert verdict.verdict != "correct"
+
+
+@pytest.mark.parametrize(
+    "name", ["tower", "factorial", "a million digits", "binomial", "roots", "exponent"]
+)
+def test_a_refused_answer_is_wrong_and_a_refused_reference_is_an_error(name: str) -> None:
+    assert verify(MONSTERS[name], "42").verdict == "wrong_answer"
+    assert verify("42", MONSTERS[name]).verdict == "verifier_error"
+    assert check_reference(MONSTERS[name])
+
+
+def test_the_pool_is_whole_afterwards() -> None:
+    verdicts = verify_batch(
+        [MONSTERS["integral"], r"\sqrt{8}", MONSTERS["x to the x"], r"\sqrt{12}"],
+        ["42", r"2\sqrt{2}", r"\pi", r"2\sqrt{3}"],
+        timeout=TIMEOUT,
+    )
+    assert [v.verdict for v in verdicts][1::2] == ["correct", "correct"]
+    nursery = shared_pool(1)._nursery
+    assert nursery is not None
+    for worker in psutil.Process(nursery[0].pid).children():
+        if worker.status() != psutil.STATUS_ZOMBIE:
+            assert worker.memory_info().rss < 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("reference", "graded"),
+    [("18", True), (r"\frac{1}{2}", True), ("A", True), ("no solution", True), ("x=1,x=2", True), ("", False), ("  ", False), ("She has 3.\n#### 3", False), ("\x00", False)],
+)  # fmt: skip
+def test_check_reference(reference: str, graded: bool) -> None:
+    assert (check_reference(reference) is None) is graded
+
+
+@pytest.mark.parametrize("response", [None, "", "  \n", "<think>42"])
+def test_no_answer(response: str | None) -> None:
+    assert verify(response, "42") == ("no_answer", None)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 responses but 2"):
+        verify_batch(["1"], ["1", "2"])
+    with pytest.raises(ValueError, match="positive"):
+        verify("1", "1", timeout=0)
+
+
+@needs_gsm8k
+def test_model_solutions_agree_with_their_labels() -> None:
+    responses, references, labels = [], [], []
+    for line in (GSM8K / "model_solutions.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for value in row.values():
+            if isinstance(value, dict):
+                responses.append(value["solution"])
+                references.append(row["ground_truth"].rsplit("A:", 1)[1].strip())
+                labels.append(value["is_correct"])
+    assert len(labels) == 2640
+    verdicts = verify_batch(responses, references)
+    assert [v.verdict == "correct" for v in verdicts] == labels
+
+
+@needs_gsm8k
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_every_reference_solution_is_correct(part: str) -> None:
+    solutions = [
+        json.loads(line)["answer"]
+        for line in (GSM8K / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    references = [s.rsplit("####", 1)[1].strip() for s in solutions]
+    assert {v.verdict for v in verify_batch(solutions, references)} == {"correct"}
+    assert all(check_reference(r) is None for r in references)
