@@ -18,10 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from .deduplicator.signatures import shingles
-from .deduplicator.tokens import Array, Text, blocks, tokens_of
-from .errors import RecipeError
-from .groups import Groups
+from .errors import OperatorError, RecipeError
+from .groups import Array, Groups
+from .tokens import Text, blocks, shingles, tokens_of
 
 Embedder = Callable[[Sequence[str]], Array]
 """From N texts to float32[N, D] of unit norm. A text's vector depends on that text alone."""
@@ -86,6 +85,9 @@ def group_grams(
         groups: which rows belong together.
         used_N: bool, the rows that take part; none of them null.
         embed: makes vectors of texts.
+
+    Raises:
+        OperatorError: a vector is zero or not finite.
     """
     rows_R = np.flatnonzero(used_N)
     sizes_G = groups.sum(used_N)
@@ -105,7 +107,14 @@ def group_grams(
 
 def _unit(vectors: Array) -> Array:
     wide = vectors.astype(np.float64)
-    wide /= np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    norms = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    # A model that overflows is broken; its nan must not pass for a response without diversity.
+    if not (np.isfinite(norms) & (norms > 0)).all():
+        raise OperatorError(
+            "the embedding of a response has no length or no finite one",
+            "use another model, or dtype float32",
+        )
+    wide /= norms
     return wide
 
 

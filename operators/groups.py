@@ -118,9 +118,9 @@ def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
     base = xxhash.xxh3_64_intdigest(salt.encode(), seed=seed & 0xFFFFFFFFFFFFFFFF)
     hashes_G = hash_each(heads, seed=base)
     golden = np.uint64(0x9E3779B97F4A7C15)
-    mixed = hashes_G[groups.codes_N] + groups.position().astype(np.uint64) * golden
+    drawn = hashes_G[groups.codes_N] + groups.position().astype(np.uint64) * golden
     # The top 53 bits, as many as a float64 holds.
-    return (_splitmix64(mixed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (mix(drawn) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:
@@ -130,9 +130,12 @@ def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:
     return np.fromiter(hashes, np.uint64, len(raws))
 
 
-def _splitmix64(z: Array) -> Array:
-    # Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
+def mix(z: Array) -> Array:
+    """A 64-bit finaliser, uint64 to uint64: each input bit moves about half of the output's.
+
+    Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
+    """
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Array = z ^ (z >> np.uint64(31))
-    return mixed
+    z ^= z >> np.uint64(31)
+    return z

@@ -89,17 +89,27 @@ def load_file(path: Path) -> dict[str, type[Operator]]:
     return found
 
 
+@cache
 def code_version(kind: type[Operator]) -> str:
-    """A digest of the code behind an operator: its module's source and rejuice's version.
+    """A digest of the code behind an operator: every file of its top folder, or its own file.
 
     It is part of the key under which results are kept, so that edited code is never answered
     with old results.
     """
-    try:
-        source = inspect.getsource(inspect.getmodule(kind) or kind)
-    except OSError:
-        source = kind.__qualname__
-    return hashlib.sha256(f"{__version__}\n{source}".encode()).hexdigest()
+    package = sys.modules.get(_folder(kind.__module__))
+    own = sys.modules[kind.__module__].__file__
+    folders = [Path(path) for path in getattr(package, "__path__", ())]
+    files = sorted({file for folder in folders for file in folder.rglob("*.py")})
+    digest = hashlib.sha256(__version__.encode())
+    for file in files or ([Path(own)] if own else []):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _folder(module: str) -> str:
+    """`rejuice.operators` for what is in there; else the top-level package of the module."""
+    parts = module.split(".")
+    return ".".join(parts[:2] if parts[0] == "rejuice" else parts[:1])
 
 
 def config_json(operator: Operator) -> str:

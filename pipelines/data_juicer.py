@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, NoReturn, Optional, Union, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,18 @@ from loguru import logger
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from ..operators import Change, Operator, RejuiceError, build, get, installed
+from ..operators import (
+    Change,
+    DataError,
+    Groups,
+    Operator,
+    RejuiceError,
+    Scope,
+    build,
+    get,
+    installed,
+)
+from ..operators.groups import Array, hash_each
 from ..operators.registry import code_version, config_json
 from .apply import change_of
 from .books import decisions
@@ -40,13 +51,13 @@ def register(kind: type[Operator]) -> type[Any]:
         so that its checks, suggestions and command-line overrides work.
     """
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         _build(self, kind, args, kwargs)
 
     # Data-Juicer and jsonargparse read a class by its constructor's signature and docstring.
-    __init__.__signature__ = _signature(kind)  # type: ignore[attr-defined]
-    __init__.__doc__ = _docstring(kind)
-    members = {"__init__": __init__, "run": _run, "__doc__": kind.__doc__, "__module__": __name__}
+    construct.__signature__ = _signature(kind)  # type: ignore[attr-defined]
+    construct.__doc__ = _docstring(kind)
+    members = {"__init__": construct, "run": _run, "__doc__": kind.__doc__, "__module__": __name__}
     juicer = type(kind.__name__, (Pipeline,), members)
     OPERATORS.register_module(kind.name(), juicer)
     return juicer
@@ -78,6 +89,41 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+class Heads(NamedTuple):
+    """Where groups begin: a hash of each group's `prompt_id`, and its row in the dataset."""
+
+    hashes_G: Array
+    rows_G: Array
+
+
+def heads(frame: Frame, first_row: int) -> Heads:
+    """The groups of some rows, before which the dataset has `first_row` rows."""
+    if "prompt_id" not in frame.column_names:
+        return Heads(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
+    starts_G = Groups.of_column(prompt_ids).starts_G
+    hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
+    return Heads(hashes_G, frame.source_rows[starts_G] + first_row)
+
+
+def check_groups(parts: Sequence[Heads]) -> None:
+    """Every prompt must be one run of rows; a second run would be a second, smaller group.
+
+    Raises:
+        DataError: a prompt comes up again; the message names both rows.
+    """
+    hashes = np.concatenate([part.hashes_G for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    again = np.flatnonzero(np.diff(hashes[order]) == 0)
+    if len(again):
+        rows = np.concatenate([part.rows_G for part in parts])[order]
+        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
+        raise DataError(
+            f"rows {first} and {second} have the same prompt but are not next to each other",
+            "sort the rows by prompt; of a folder, dj-process reads the files in any order",
+        )
+
+
 def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     names = list(kind.model_fields)
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -100,36 +146,39 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if is_ray_mode():
             from .data_juicer_ray import run
 
-            out, dropped = run(self.operator, place.step.name, dataset)
+            out, dropped = run(place.step, dataset, place.is_first_with_groups)
         else:
-            out, dropped = _run_table(self.operator, place.step.name, dataset)
+            out, dropped = _run_table(place.step, dataset, place.is_first_with_groups)
         place.keep(dropped)
     except RejuiceError as error:
         _stop(error.at(f"step {place.step.number} {place.step.name}"))
     return out
 
 
-def _run_table(operator: Operator, step: str, dataset: Any) -> tuple[Any, pa.Table]:
+def _run_table(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
     from data_juicer.core.data import NestedDataset
     from datasets import Dataset, DatasetInfo, Features
     from datasets.fingerprint import Hasher
     from datasets.table import InMemoryTable
 
     frame = _frame(dataset)
-    change = change_of(operator, frame)
+    if new_groups:
+        check_groups([heads(frame, 0)])
+    change = change_of(step.operator, frame)
     table = frame.after(change).table()
     features = Features.from_arrow_schema(table.schema)
     for name, feature in dataset.features.items():
         if name in features and name not in change.columns:
             features[name] = feature  # An image or a class label is more than its Arrow type.
     # Made from what was done: Hugging Face would hash all rows, and caches the next steps by it.
-    made_of = [dataset._fingerprint, config_json(operator), code_version(type(operator))]
+    kind = type(step.operator)
+    made_of = [dataset._fingerprint, config_json(step.operator), code_version(kind)]
     out = Dataset(
         InMemoryTable(table.cast(features.arrow_schema)),
         info=DatasetInfo(features=features),
         fingerprint=Hasher.hash(made_of),
     )
-    return NestedDataset(out), decisions(frame, change, step)
+    return NestedDataset(out), decisions(frame, change, step.name)
 
 
 def _frame(dataset: Any) -> Frame:
@@ -145,8 +194,12 @@ def _frame(dataset: Any) -> Frame:
 class _Place:
     """Where in the recipe a step is, and where its books are kept."""
 
-    def __init__(self, step: Step, is_first: bool, export_path: str | None) -> None:
-        self.step, self.is_first, self.export_path = step, is_first, export_path
+    def __init__(self, step: Step, before: Sequence[str], export_path: str | None) -> None:
+        self.step, self.export_path = step, export_path
+        ours = [get(name) for name in before if name in installed()]
+        self.is_first = not ours
+        grouped = step.operator.scope is not Scope.ROW
+        self.is_first_with_groups = grouped and all(kind.scope is Scope.ROW for kind in ours)
 
     @classmethod
     def of(cls, juicer: Any, exporter: Any) -> _Place:
@@ -163,9 +216,8 @@ class _Place:
         step = Step(1, name, juicer.operator)
         if at is not None:
             step = Step(at + 1, step_names(kinds)[at], juicer.operator)
-        is_first = at is not None and not any(kind in installed() for kind in kinds[:at])
         path = getattr(exporter, "export_path", None) or settings.get("export_path")
-        return cls(step, is_first, path)
+        return cls(step, kinds[:at] if at else [], path)
 
     def keep(self, dropped: pa.Table) -> None:
         if self.export_path is None or "://" in self.export_path:

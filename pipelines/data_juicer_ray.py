@@ -7,6 +7,7 @@ shuffled and none leaves its order; the driver sees how blocks begin and end, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ import ray
 from ..operators import Change, Groups, Operator, RejuiceError, Scope
 from .apply import change_of, decide, digest
 from .books import DECISIONS, decisions
-from .data_juicer import plain
+from .data_juicer import Heads, check_groups, heads, plain
 from .frame import Frame
+from .recipe import Step
 
 _GROUP = "prompt_id"
 
@@ -46,8 +48,13 @@ class Slice(NamedTuple):
     stop: int
 
 
-def run(operator: Operator, step: str, dataset: Any) -> tuple[Any, pa.Table]:
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
     """The dataset after one step, and the decisions that step made.
+
+    Args:
+        step: the step.
+        dataset: Ray's dataset before it.
+        new_groups: no step has looked at groups yet: check that no prompt comes up twice.
 
     Raises:
         RejuiceError: what the operator raised, in whichever worker it was.
@@ -56,10 +63,15 @@ def run(operator: Operator, step: str, dataset: Any) -> tuple[Any, pa.Table]:
         # Steps of Data-Juicer that are still to be run must not reorder blocks either.
         context.execution_options.preserve_order = True
     blocks = dataset.to_arrow_refs()
-    ends = _get([_ends.remote(block) for block in blocks])
-    if operator.scope is not Scope.ROW:
+    look = ray.remote(_ends)
+    ends = _get([look.remote(block) for block in blocks])
+    if step.operator.scope is not Scope.ROW:
         blocks, ends = _aligned(blocks, ends)
-    return _applied(operator, step, blocks, [end.rows for end in ends])
+    starts = [int(start) for start in np.cumsum([0, *(end.rows for end in ends)])]
+    if new_groups:
+        begin = ray.remote(_heads)
+        check_groups(_get([begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]))
+    return _applied(step, blocks, starts)
 
 
 def cuts(ends: Sequence[Ends]) -> list[list[Slice]]:
@@ -86,6 +98,7 @@ def cuts(ends: Sequence[Ends]) -> list[list[Slice]]:
 
 
 def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]]:
+    join = ray.remote(_join)
     out = []
     for slices in cuts(ends):
         first = slices[0]
@@ -93,7 +106,7 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
             out.append((blocks[first.block], ends[first.block]))
             continue
         rows = sum(part.stop - part.start for part in slices)
-        whole = _join.remote(
+        whole = join.remote(
             [(part.start, part.stop) for part in slices], *(blocks[part.block] for part in slices)
         )
         out.append((whole, ends[first.block]._replace(rows=rows)))
@@ -102,20 +115,19 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
     return [block for block, _ in out], [end for _, end in out]
 
 
-def _applied(
-    operator: Operator, step: str, blocks: list[Any], rows: list[int]
-) -> tuple[Any, pa.Table]:
-    starts = [int(start) for start in np.cumsum([0, *rows])]
+def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, pa.Table]:
+    operator = step.operator
     changes: list[Any] = [None] * len(blocks)
     if operator.scope is Scope.DATASET:
-        digests = _get([_digest.remote(operator, block) for block in blocks])
+        reduce = ray.remote(_digest)
+        digests = _get([reduce.remote(operator, block) for block in blocks])
         whole = decide(
             operator, pa.concat_tables(digests, promote_options="permissive"), starts[-1]
         )
         changes = list(_shares(whole, starts))
-    after = _change.options(num_returns=2)
+    after = ray.remote(num_returns=2)(_change)
     pairs = [
-        after.remote(operator, step, block, start, change)
+        after.remote(operator, step.name, block, start, change)
         for block, start, change in zip(blocks, starts, changes, strict=False)
     ]
     dropped = _get([books for _, books in pairs])
@@ -125,7 +137,7 @@ def _applied(
 
 def _shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
     """The part of a change that is about each block."""
-    for start, stop in zip(starts, starts[1:], strict=False):
+    for start, stop in pairwise(starts):
         reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
         begin, end, parents = start, stop, None
         if change.parents is not None:
@@ -149,7 +161,6 @@ def _get(refs: list[Any]) -> list[Any]:
     return results
 
 
-@ray.remote
 def _ends(block: pa.Table) -> Ends:
     if block.num_rows == 0 or _GROUP not in block.column_names:
         return Ends(block.num_rows, 0, None, None)  # Nothing goes on from block to block.
@@ -158,14 +169,16 @@ def _ends(block: pa.Table) -> Ends:
     return Ends(block.num_rows, int(groups.sizes_G[0]), ids[0].as_py(), ids[-1].as_py())
 
 
-@ray.remote
 def _join(slices: list[tuple[int, int]], *blocks: pa.Table) -> pa.Table:
     parts = [b.slice(start, stop - start) for b, (start, stop) in zip(blocks, slices, strict=True)]
     return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
 
+def _heads(block: pa.Table, first_row: int) -> Heads:
+    return heads(Frame.of(plain(block)), first_row)
+
+
 # A task gives its error as its result: raised in a worker, Ray would print a trace per block.
-@ray.remote
 def _digest(operator: Operator, block: pa.Table) -> pa.Table | RejuiceError:
     try:
         return digest(operator, Frame.of(plain(block)))
@@ -173,7 +186,6 @@ def _digest(operator: Operator, block: pa.Table) -> pa.Table | RejuiceError:
         return error
 
 
-@ray.remote
 def _change(
     operator: Operator, step: str, block: pa.Table, first_row: int, change: Change | None
 ) -> tuple[pa.Table | None, pa.Table | RejuiceError]:

@@ -126,8 +126,8 @@ def _change(table: pa.Table, out: pa.Table, slug: str) -> Change:
     gone[rows] = False
     names = [name for name in out.column_names if name != _ROW]
     kept = [n for n in names if n in table.column_names or not n.startswith(_HELPER)]
-    columns = {name: _written(table, out[name], name, rows) for name in kept}
-    columns = {name: column for name, column in columns.items() if column is not None}
+    written = ((name, _written(table, out[name], name, rows)) for name in kept)
+    columns = {name: column for name, column in written if column is not None}
     without = tuple(name for name in table.column_names if name not in names)
     reasons = pa.array([slug], pa.string()).take(pa.array(np.zeros(len(gone), int), mask=~gone))
     reasons = reasons if gone.any() else None
@@ -156,20 +156,19 @@ def _written(table: pa.Table, new: pa.ChunkedArray, name: str, rows: Any) -> pa.
 
 def _is_same(new: pa.ChunkedArray, old: pa.ChunkedArray) -> bool:
     if new.type != old.type or new.equals(old):
-        return new.type == old.type
+        return bool(new.type == old.type)
     if not pa.types.is_floating(new.type) or not new.is_null().equals(old.is_null()):
         return False
     # Arrow holds that nan differs from nan; a column with one is still what it was.
-    values = (np.asarray(column.fill_null(0)) for column in (new, old))
-    return bool(np.array_equal(*values, equal_nan=True))
+    one, other = (np.asarray(column.fill_null(0)) for column in (new, old))
+    return bool(np.array_equal(one, other, equal_nan=True))
 
 
 def _same_family(one: pa.DataType, other: pa.DataType) -> bool:
     if one == other or pa.types.is_null(one):
-        return one != other
-    families = (
-        pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal, _is_text
-    )  # fmt: skip
+        return bool(one != other)
+    types = pa.types
+    families = (types.is_integer, types.is_floating, types.is_nested, types.is_temporal, _is_text)
     return any(is_in(one) and is_in(other) for is_in in families)
 
 
@@ -266,7 +265,7 @@ def _check_fields(found: _Found, fields: Mapping[str, Any]) -> None:
             )
         if any(_HELPER in text for text in _texts(value)):
             raise RecipeError(
-                f"field '{name}' names what Data-Juicer keeps beside the rows, and rejuice does not",
+                f"field '{name}' names what Data-Juicer keeps beside the rows; rejuice does not",
                 "run this recipe with dj-process",
             )
     for name in found.required:
@@ -375,10 +374,11 @@ def _own_fields(node: ast.ClassDef, *, required: bool = False) -> Iterator[str]:
             named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
             yield from (argument.arg for argument in free)
             yield from (a.arg for a, default in named if not required or default is None)
-        elif isinstance(item, ast.Assign) and not required:
-            if isinstance(item.value, ast.Dict) and ast.unparse(item.targets[0]) == "_BASE_PARAMS":
-                keys = (key for key in item.value.keys if isinstance(key, ast.Constant))
-                yield from (str(key.value) for key in keys)
+        elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Dict) and not required:
+            if ast.unparse(item.targets[0]) != "_BASE_PARAMS":
+                continue
+            keys = (key for key in item.value.keys if isinstance(key, ast.Constant))
+            yield from (str(key.value) for key in keys)
 
 
 def _source(file: Path, node: ast.ImportFrom) -> Path | None:

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from ..groups import hash_each
 from ..operator import Columns, Filter, Scope, drop
-from .tokens import texts_of
+from ..tokens import texts_of
 from .units import Unit, Within, checked_unit, group_starts, not_first, repeats, scoped_keys
 
 

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..groups import Array, mix
 from ..operator import Columns, Filter, Scope, drop
+from ..tokens import texts_of
 from .signatures import PERMUTATIONS, jaccard, signatures
-from .tokens import Array, mix, texts_of
 from .units import Unit, Within, checked_unit, group_starts, not_first, repeats, scoped_keys
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from .tokens import Array, Text, Tokens, blocks, mix, sums, tokens_of
+from ..groups import Array, mix
+from ..tokens import Text, Tokens, blocks, shingles, sums, tokens_of
 
 PERMUTATIONS = 128
 """Hash functions of a signature; the standard error of an estimated Jaccard J is
@@ -52,24 +53,6 @@ def jaccard(one_NK: Array, other_NK: Array) -> Array:
     agree_N: Array = (one_NK == other_NK).mean(axis=1)
     estimate_N: Array = (agree_N - 1 / 256) / (1 - 1 / 256)
     return estimate_N
-
-
-def shingles(tokens: Tokens, n: int) -> Tokens:
-    """Hashes of all runs of `n` tokens within a text; at least one per text."""
-    sizes_N = np.diff(tokens.offsets_N1)
-    padded_N = np.maximum(sizes_N, n)
-    ends_N = np.cumsum(padded_N)
-    slots = np.zeros(ends_N[-1] if len(ends_N) else 0, np.uint64)
-    shift_N = ends_N - padded_N - tokens.offsets_N1[:-1]
-    slots[np.arange(len(tokens.hashes_T)) + np.repeat(shift_N, sizes_N)] = tokens.hashes_T
-    runs = slots.copy()
-    whole = np.ones(len(slots), bool)
-    for ahead in range(1, n):
-        runs *= np.uint64(0x9E3779B97F4A7C15)
-        runs[:-ahead] += slots[ahead:]
-        whole[ends_N - ahead] = False  # a run from here would reach into the next text
-    offsets_N1 = np.concatenate([[0], np.cumsum(padded_N - n + 1)])
-    return Tokens(mix(runs[whole]), offsets_N1)
 
 
 def _multipliers() -> tuple[Array, Array]:

@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ..groups import Groups, hash_each
-from .tokens import Array, mix
+from ..groups import Array, Groups, hash_each, mix
 
 Unit = Literal["response", "prompt"]
 Within = Literal["prompt", "all"]

@@ -12,10 +12,10 @@ from pydantic import model_validator
 from typing_extensions import Self
 
 from ..columns import component, component_columns
-from ..deduplicator.tokens import Array, texts_of
 from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
-from ..groups import Groups
+from ..groups import Array, Groups
 from ..operator import Columns, Mapper, Scope, drop
+from ..tokens import texts_of
 
 Measure = Literal["centroid", "pairwise", "vendi", "dra"]
 Gate = Literal["none", "only_correct", "mixed_groups_only"]

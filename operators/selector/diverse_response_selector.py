@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..deduplicator.tokens import Array, texts_of
 from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
-from ..groups import Groups
+from ..groups import Array, Groups
 from ..operator import Columns, Filter, Scope, drop
+from ..tokens import texts_of
 
 
 class DiverseResponseSelector(Filter):

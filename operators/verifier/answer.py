@@ -106,11 +106,13 @@ def _after_think(text: str) -> str | None:
 
 
 def _inside_answer_tag(text: str) -> tuple[str, bool]:
+    if "answer>" not in text:
+        return text, False
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, end if end >= 0 else len(text))
     if start < 0:
         return text, False
-    # Without a closing tag the stop string has eaten it.
+    # Without a closing tag, the stop string has eaten it.
     return text[start + len("<answer>") : end if end > start else len(text)], True
 
 

@@ -141,7 +141,6 @@ class Pool:
         if not jobs:
             return
         wait = max(0.0, min(job.deadline for job in jobs.values()) - time.monotonic())
-        # While others wait for a worker, or more could start, look again soon.
         with selectors.DefaultSelector() as selector:
             for link in jobs:
                 selector.register(link, selectors.EVENT_READ)

@@ -46,6 +46,7 @@ _PROSE = re.compile(
     r"|may|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)(?![A-Za-z])",
     re.IGNORECASE,
 )
+_SHORT_WORD = re.compile(r"[A-Za-z]{3}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-zA-Z]+\}")
 _MATHS_WORD = re.compile(r"sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)", re.IGNORECASE)
 
@@ -296,8 +297,8 @@ def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
         return choice[1] == b
     if re.fullmatch(r"[A-J]", a) and re.fullmatch(r"[A-J]", b):
         return False
-    if is_prose(a) or is_prose(b):
-        return False
+    if is_prose(a) or is_prose(b) or (_SHORT_WORD.match(a) and _SHORT_WORD.match(b)):
+        return False  # "cat" is no product of three variables, or it would equal "act"
     return leaf(a, b)
 
 

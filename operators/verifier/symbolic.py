@@ -64,10 +64,10 @@ _COMMAND = re.compile(r"\\([a-zA-Z]+|.)")
 _COMMANDS = frozenset(
     listed(
         "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
-        "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ overline "
-        "dot bar begin end det gcd lcm max min d alpha beta gamma delta epsilon varepsilon zeta eta "
-        "theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi chi psi omega "
-        "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+        "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
+        "overline dot bar begin end det gcd lcm max min d alpha beta gamma delta epsilon "
+        "varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi "
+        "varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
     )
 )
 

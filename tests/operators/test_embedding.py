@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators import RecipeError
+from rejuice.operators import OperatorError, RecipeError
 from rejuice.operators.embedding import (
     DIMENSIONS,
     SentenceEmbedder,
@@ -76,6 +76,19 @@ def test_grams_over_many_blocks(monkeypatch):
     ]
     assert sorted(row for line in lines for row in line) == list(range(len(ids)))
     assert all(len({ids[row] for row in line}) == 1 for line in lines)
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_a_vector_without_a_direction_stops_the_run(value):
+    groups = Groups.of(pa.table({"prompt_id": ["a", "a"]}))
+    texts = pa.array(["x", "y"], pa.large_string())
+    grams = group_grams(texts, groups, np.ones(2, bool), lambda t: np.full((len(t), 4), value))
+    with pytest.raises(OperatorError) as error:
+        list(grams)
+    assert str(error.value) == (
+        "the embedding of a response has no length or no finite one; "
+        "use another model, or dtype float32"
+    )
 
 
 def test_usable_texts():

@@ -5,6 +5,8 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Optional
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, build, drop, get, installed
 from rejuice.pipelines import recipe
@@ -99,7 +102,7 @@ class ManyTypesFilter(Filter):
     flag: bool = True
     mode: Literal["a", "b"] = "a"
     maybe: float | None = None
-    weights: dict[str, float] = {"a": 1.0}
+    weights: dict[str, float] = Field(default_factory=lambda: {"a": 1.0})
     names: tuple[str, ...] = ("x",)
 
     def decide(self, table):
@@ -132,12 +135,13 @@ def test_defaults_of_the_signature_build_the_default_operator(name):
     def make():
         return OPERATORS.modules[name](**given, text_key="text", num_proc=2)
 
-    try:
+    with suppress(RecipeError):
         expected = build(kind, {})
-    except RecipeError as error:
-        assert lines_of(make) == [f"{name}: {error}\n"]
-    else:
         assert make().operator == expected
+        return
+    with pytest.raises(RecipeError) as needs_fields:
+        build(kind, {})
+    assert lines_of(make) == [f"{name}: {needs_fields.value}\n"]
 
 
 @pytest.mark.parametrize(
@@ -244,6 +248,15 @@ def test_a_failure_is_never_skipped():
     assert lines[0].startswith("step 1 grpo_advantage_mapper: column 'reward' is missing; there")
 
 
+def test_a_prompt_that_comes_up_again_is_an_error():
+    rows = pa.table({"prompt_id": ["a", "b", "a"], "verdict": ["correct"] * 3})
+    lines = lines_of(lambda: run("pass_rate_filter", dataset(rows)))
+    assert lines == [
+        "step 1 pass_rate_filter: rows 1 and 3 have the same prompt but are not next to each "
+        "other; sort the rows by prompt; of a folder, dj-process reads the files in any order\n"
+    ]
+
+
 # dj-process itself
 
 OURS = [
@@ -262,7 +275,7 @@ def dj_process(folder, process, *overrides, table=None, executor="default"):
     data.mkdir()
     table = rollouts() if table is None else table
     cuts = [table.num_rows * i // files for i in range(files + 1)]
-    for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for i, (start, stop) in enumerate(pairwise(cuts)):
         pq.write_table(table.slice(start, stop - start), data / f"part-{i}.parquet")
     document = {
         "dataset_path": str(data),
@@ -359,6 +372,17 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_says(tmp_path, executor)
     assert log.count(line) == 1
     assert "Traceback" not in log
     assert not (tmp_path / "out" / "curated.parquet").exists()
+
+
+@pytest.mark.slow
+def test_ray_says_it_too_when_a_prompt_comes_up_again(tmp_path):
+    table = rollouts()
+    torn = pa.concat_tables([table.slice(1), table.slice(0, 1)])
+    assert torn["prompt_id"][-1] == torn["prompt_id"][0]
+    ran, _, _ = dj_process(tmp_path, OURS[:1], table=torn, executor="ray")
+    assert ran.returncode == 1
+    line = f"rows 1 and {table.num_rows} have the same prompt but are not next to each other"
+    assert line in ran.stdout + ran.stderr
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """How blocks of Ray are cut anew; `test_data_juicer.py` runs it whole."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ pytest.importorskip("ray")
 pytest.importorskip("data_juicer")
 from rejuice.pipelines import data_juicer_ray as on_ray
 
-ends_of = on_ray._ends._function
+ends_of = on_ray._ends
 
 
 def block(ids):
@@ -30,14 +32,14 @@ def block(ids):
 def test_every_block_holds_whole_groups_in_the_order_of_the_rows(groups, sizes, at):
     ids = [name for name, size in zip(groups, sizes, strict=False) for _ in range(size)]
     marks = [0, *sorted(min(x, len(ids)) for x in at), len(ids)]
-    blocks = [ids[start:stop] for start, stop in zip(marks, marks[1:], strict=False)]
+    blocks = [ids[start:stop] for start, stop in pairwise(marks)]
     made = on_ray.cuts([ends_of(block(ids)) for ids in blocks])
     out = [
         [x for part in parts for x in blocks[part.block][part.start : part.stop]] for parts in made
     ]
     assert [x for rows in out for x in rows] == ids
     assert all(out)
-    for before, after in zip(out, out[1:], strict=False):
+    for before, after in pairwise(out):
         assert before[-1] != after[0]
 
 

@@ -128,7 +128,7 @@ def test_fields_are_those_that_data_juicer_checks():
         (
             "topk_specified_field_selector",
             {"field_key": "__dj__stats__.text_len", "topk": 1},
-            "field 'field_key' names what Data-Juicer keeps beside the rows, and rejuice does not; "
+            "field 'field_key' names what Data-Juicer keeps beside the rows; rejuice does not; "
             "run this recipe with dj-process",
         ),
         (

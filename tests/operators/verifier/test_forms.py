@@ -7,6 +7,8 @@ import pytest
 from rejuice.operators.verifier import verify
 
 BARE = r"""
+cat != act
+NNW != WNN
 \frac{1}{2} == \dfrac{1}{2}
 \frac{1}{2} == \left(\frac{1}{2}\right)
 x \in \mathbb{R} == \mathbb{R}

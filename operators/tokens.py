@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import DataError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .errors import DataError
+from .groups import Array, mix
 
 BLOCK_BYTES = 1 << 18
 """Bytes of text worked on at once: the temporary arrays stay in the processor's cache."""
@@ -108,17 +107,6 @@ def _joined(texts: pa.Array) -> Text:
     return Text(bytes_B, offsets_N1 - offsets_N1[0])
 
 
-def mix(z: Array) -> Array:
-    """A 64-bit finaliser: every bit of the input moves about half of the output's bits.
-
-    Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
-    """
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return z
-
-
 _SPACE, _WORD, _MARK, _LEAD, _TAIL = range(5)
 
 
@@ -165,6 +153,24 @@ def tokens_of(text: Text, *, lowercase: bool = True) -> Tokens:
     starts_T = np.flatnonzero(starts_B)
     hashes_T = sums(_VALUES[lowercase][text.bytes_B], starts_T)
     return Tokens(hashes_T, np.searchsorted(starts_T, text.offsets_N1))
+
+
+def shingles(tokens: Tokens, n: int) -> Tokens:
+    """Hashes of all runs of `n` tokens within a text; at least one per text."""
+    sizes_N = np.diff(tokens.offsets_N1)
+    padded_N = np.maximum(sizes_N, n)
+    ends_N = np.cumsum(padded_N)
+    slots = np.zeros(ends_N[-1] if len(ends_N) else 0, np.uint64)
+    shift_N = ends_N - padded_N - tokens.offsets_N1[:-1]
+    slots[np.arange(len(tokens.hashes_T)) + np.repeat(shift_N, sizes_N)] = tokens.hashes_T
+    runs = slots.copy()
+    whole = np.ones(len(slots), bool)
+    for ahead in range(1, n):
+        runs *= np.uint64(0x9E3779B97F4A7C15)
+        runs[:-ahead] += slots[ahead:]
+        whole[ends_N - ahead] = False  # a run from here would reach into the next text
+    offsets_N1 = np.concatenate([[0], np.cumsum(padded_N - n + 1)])
+    return Tokens(mix(runs[whole]), offsets_N1)
 
 
 def sums(values_B: Array, starts_T: Array) -> Array:
