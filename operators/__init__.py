@@ -12,8 +12,7 @@ from .errors import DataError, OperatorError, RecipeError, RejuiceError
 from .groups import Groups, uniform_N
 from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, drop
 from .registry import build, get, installed
-
-# VERIFIER
+from .verifier import Verdict, extract_answer, verify, verify_batch
 
 __all__ = [
     "ALL",
@@ -28,10 +27,14 @@ __all__ = [
     "RecipeError",
     "RejuiceError",
     "Scope",
+    "Verdict",
     "__version__",
     "build",
     "drop",
+    "extract_answer",
     "get",
     "installed",
     "uniform_N",
+    "verify",
+    "verify_batch",
 ]

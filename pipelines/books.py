@@ -8,80 +8,30 @@ curated.run/03_pass_rate_filter/decisions.arrow    row_id, step, reason of each 
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from ..operators import Change, DataError
+from ..operators import Change
 from .commit import Commit
 from .export import run_folder, writer
-from .frame import Frame, surviving_rows
+from .frame import Frame
 from .plan import Plan
 from .progress import Progress
-from .recipe import Recipe, Step
+from .recipe import Recipe
+from .report import Report, Tally
 from .source import conform
-from .summary import merge
 
 DECISIONS = pa.schema([("row_id", pa.string()), ("step", pa.string()), ("reason", pa.string())])
-
-
-class StepReport(NamedTuple):
-    """One line of the funnel: rows_in + added = rows_out + sum(dropped)."""
-
-    step: str
-    rows_in: int
-    rows_out: int
-    added: int
-    dropped: dict[str, int]
-    seconds: float
-    cached: bool
-    notes: dict[str, float]
-    columns: dict[str, Any]
-
-
-class Report(NamedTuple):
-    """What a run did; `report.json` holds the same."""
-
-    project_name: str
-    recipe: str
-    dataset_path: str
-    export_path: str
-    key: str
-    rows_in: int
-    rows_out: int
-    added: int
-    dropped: int
-    seconds: float
-    steps: tuple[StepReport, ...]
-
-    def to_json(self) -> str:
-        """The report as JSON."""
-        steps = [step._asdict() for step in self.steps]
-        return json.dumps({**self._asdict(), "steps": steps}, indent=2)
-
-    @classmethod
-    def read(cls, export_path: Path) -> Report:
-        """The report of a finished run.
-
-        Raises:
-            DataError: nothing was run to that path.
-        """
-        path = run_folder(export_path) / "report.json"
-        if not path.exists():
-            raise DataError(f"{path} does not exist", "give the export_path of a finished run")
-        fields = json.loads(path.read_text("utf-8"))
-        steps = tuple(StepReport(**step) for step in fields.pop("steps"))
-        return cls(**fields, steps=steps)
 
 
 def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:
@@ -110,57 +60,26 @@ def write_books(
     shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.
     try:
         export = folder / f"export{recipe.head.export_path.suffix}"
-        lines = _write_rows(plan, folder, export, progress)
-        report = _report(recipe, plan, lines, cached)
+        tallies = _write_rows(plan, folder, export, progress)
+        report = Report.of(
+            [
+                tally.report(step.name, cached=cached[step.name])
+                for step, tally in zip(plan.steps, tallies, strict=True)
+            ],
+            project_name=recipe.head.project_name,
+            recipe=str(recipe.path),
+            dataset_path=str(recipe.head.dataset_path),
+            export_path=str(recipe.head.export_path),
+            key=plan.keys[-1],
+        )
         (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.resolved(), sort_keys=False))
-        (folder / "report.json").write_text(report.to_json() + "\n")
+        report.write(folder)
         shutil.rmtree(final, ignore_errors=True)
         folder.replace(final)
         (final / export.name).replace(recipe.head.export_path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return report
-
-
-class _Line:
-    """Sums of one step over the chunks."""
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        self.rows_in = self.rows_out = self.added = 0
-        self.dropped: Counter[str] = Counter()
-        self.notes: Counter[str] = Counter()
-        self.seconds = 0.0
-        self.summaries: list[Any] = []
-
-    def add(self, commit: Commit) -> None:
-        change = commit.change
-        rows = surviving_rows(change, commit.rows_in)
-        out = commit.rows_in if rows is None else len(rows)
-        dropped = 0
-        if change.reasons is not None:
-            counts = change.reasons.drop_null().value_counts().to_pylist()
-            self.dropped.update({c["values"]: c["counts"] for c in counts})
-            dropped = sum(c["counts"] for c in counts)
-        self.rows_in += commit.rows_in
-        self.rows_out += out
-        self.added += out + dropped - commit.rows_in
-        self.notes.update(change.notes)
-        self.seconds += commit.seconds
-        self.summaries.append(commit.summary)
-
-    def report(self, cached: bool) -> StepReport:
-        return StepReport(
-            self.step.name,
-            self.rows_in,
-            self.rows_out,
-            self.added,
-            dict(self.dropped.most_common()),
-            round(self.seconds, 3),
-            cached,
-            dict(self.notes),
-            merge(self.summaries),
-        )
 
 
 class _Closed(NamedTuple):
@@ -171,8 +90,8 @@ class _Closed(NamedTuple):
     decisions: tuple[pa.Table, ...]
 
 
-def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> list[_Line]:
-    lines = [_Line(step) for step in plan.steps]
+def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> list[Tally]:
+    tallies = [Tally() for _ in plan.steps]
     chunks = range(len(plan.source.rows))
     schemas = [plan.frame_before(chunk, None).schema for chunk in chunks]
     schema = pa.unify_schemas(schemas, promote_options="permissive")
@@ -185,13 +104,13 @@ def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> l
         advance = stack.enter_context(progress.task("export", sum(plan.source.rows)))
         for chunk, closed in enumerate(_ahead(plan)):
             write(conform(closed.table, schema))
-            for line, book, commit, dropped in zip(
-                lines, books, closed.commits, closed.decisions, strict=True
+            for tally, book, commit, dropped in zip(
+                tallies, books, closed.commits, closed.decisions, strict=True
             ):
-                line.add(commit)
+                tally.add(commit.rows_in, commit.change, commit.seconds, commit.summary)
                 book(dropped)
             advance(plan.source.rows[chunk])
-    return lines
+    return tallies
 
 
 def _ahead(plan: Plan) -> Iterator[_Closed]:
@@ -214,20 +133,3 @@ def _close(plan: Plan, chunk: int, first_row: int) -> _Closed:
         dropped.append(decisions(before, commit.change, step.name, first_row))
         frame = before.after(commit.change)
     return _Closed(frame.table(), tuple(commits), tuple(dropped))
-
-
-def _report(recipe: Recipe, plan: Plan, lines: list[_Line], cached: Mapping[str, bool]) -> Report:
-    steps = tuple(line.report(cached[line.step.name]) for line in lines)
-    return Report(
-        project_name=recipe.head.project_name,
-        recipe=str(recipe.path),
-        dataset_path=str(recipe.head.dataset_path),
-        export_path=str(recipe.head.export_path),
-        key=plan.keys[-1],
-        rows_in=steps[0].rows_in,
-        rows_out=steps[-1].rows_out,
-        added=sum(step.added for step in steps),
-        dropped=sum(sum(step.dropped.values()) for step in steps),
-        seconds=round(sum(step.seconds for step in steps), 3),
-        steps=steps,
-    )

@@ -148,8 +148,8 @@ def report(
     export_path: Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path.")],
 ) -> None:
     """Show the funnel of a finished run once more."""
-    from .books import Report
     from .funnel import show_funnel
+    from .report import Report
 
     show_funnel(Report.read(export_path), Console())
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..operators import Change
+from .summary import Summary
 
 _PARENT = "__parent__"
 _META = b"rejuice"
@@ -35,7 +35,7 @@ class Commit(NamedTuple):
     change: Change
     rows_in: int
     seconds: float
-    summary: Mapping[str, Any]
+    summary: Summary
 
 
 def save(path: Path, commit: Commit) -> None:

@@ -64,7 +64,12 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
         context.execution_options.preserve_order = True
     blocks = dataset.to_arrow_refs()
     look = ray.remote(_ends)
-    ends = _get([look.remote(block) for block in blocks])
+    found = zip(blocks, _get([look.remote(block) for block in blocks]), strict=True)
+    # A block without rows may have lost its columns too, on the way through Data-Juicer's steps.
+    full = [(block, end) for block, end in found if end.rows]
+    if not full:
+        return dataset, DECISIONS.empty_table()
+    blocks, ends = [block for block, _ in full], [end for _, end in full]
     if step.operator.scope is not Scope.ROW:
         blocks, ends = _aligned(blocks, ends)
     starts = [int(start) for start in np.cumsum([0, *(end.rows for end in ends)])]
@@ -77,7 +82,8 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
 def cuts(ends: Sequence[Ends]) -> list[list[Slice]]:
     """Slices of blocks that make blocks of whole groups, in the order of the rows.
 
-    A block gives the rows at its head that go on with the group before to where that group is.
+    A block, none of which is empty, gives the rows at its head that go on with the group before
+    to where that group is.
 
     Example:
         >>> cuts([Ends(3, 2, "a", "b"), Ends(1, 1, "b", "b"), Ends(4, 1, "b", "c")])
@@ -86,8 +92,6 @@ def cuts(ends: Sequence[Ends]) -> list[list[Slice]]:
     made: list[list[Slice]] = []
     last: Any = None
     for block, end in enumerate(ends):
-        if end.rows == 0:
-            continue
         head = end.head if made and end.first == last else 0
         if head:
             made[-1].append(Slice(block, 0, head))
@@ -110,8 +114,6 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
             [(part.start, part.stop) for part in slices], *(blocks[part.block] for part in slices)
         )
         out.append((whole, ends[first.block]._replace(rows=rows)))
-    if not out:  # No rows at all: one block keeps the columns.
-        return blocks[:1], ends[:1]
     return [block for block, _ in out], [end for _, end in out]
 
 
@@ -163,7 +165,7 @@ def _get(refs: list[Any]) -> list[Any]:
 
 def _ends(block: pa.Table) -> Ends:
     if block.num_rows == 0 or _GROUP not in block.column_names:
-        return Ends(block.num_rows, 0, None, None)  # Nothing goes on from block to block.
+        return Ends(block.num_rows, 0, None, None)  # Nothing goes on from the block before.
     groups = Groups.of(block)
     ids = block[_GROUP]
     return Ends(block.num_rows, int(groups.sizes_G[0]), ids[0].as_py(), ids[-1].as_py())

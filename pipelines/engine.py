@@ -28,17 +28,19 @@ from ..operators import Change, DataError, Groups, RejuiceError
 from ..operators.groups import Array, hash_each
 from ..operators.registry import load_file
 from .apply import decide, digest, view
-from .books import Report, write_books
+from .books import write_books
 from .commit import Commit, load, read_arrow, save, write_arrow
 from .export import check_export_path
 from .frame import Frame
 from .plan import Plan, Stage, check_columns, group_columns
 from .progress import Progress
 from .recipe import Recipe, Step
+from .report import Report
 from .source import peek_schema, prepare
 from .summary import summarise
 
 CHUNK_ROWS = 65_536
+_SECONDS = b"seconds"
 
 
 class _Done(NamedTuple):
@@ -178,8 +180,11 @@ def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> _Done:
     if stage.barrier and not plan.path(stage.barrier, chunk).exists():
         path = plan.digest_path(stage.barrier, chunk)
         if not path.exists():
+            start = time.perf_counter()
             with _at(recipe, stage.barrier):
-                write_arrow(path, digest(stage.barrier.operator, frame))
+                table = digest(stage.barrier.operator, frame)
+            seconds = f"{time.perf_counter() - start}".encode()
+            write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
     return done or _Done(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
 
@@ -204,6 +209,7 @@ def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
     with _at(recipe, step):
         whole = decide(step.operator, pa.concat_tables(digests), sum(sizes))
     seconds = time.perf_counter() - start
+    seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
     begin = 0
     for chunk, size in zip(chunks, sizes, strict=True):
         part = _part(whole, begin, size)
@@ -247,7 +253,8 @@ def _check_groups(recipe: Recipe, plan: Plan, done: Sequence[_Done]) -> None:
         first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
         raise DataError(
             f"rows {first} and {second} have the same prompt but are not next to each other",
-            "sort the rows by prompt, or begin with exact_deduplicator on the question column",
+            "sort the rows by prompt, or begin with "
+            "exact_deduplicator: {column: question, within: all}",
             where=str(recipe.head.dataset_path),
         )
 

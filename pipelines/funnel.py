@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from .books import Report, StepReport
 from .export import run_folder
+from .report import Report, StepReport
 
 _LOG_WIDTH = 140
 

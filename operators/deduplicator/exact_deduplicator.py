@@ -51,7 +51,9 @@ class ExactDeduplicator(Filter):
         return self
 
     def reads(self) -> Columns:
-        return ("prompt_id", self.column or self.unit)
+        column = self.column or self.unit
+        alone = self.unit == "response" and self.within == "all"
+        return (column,) if alone else ("prompt_id", column)
 
     def digest(self, table: pa.Table) -> pa.Table:
         """One 64-bit key per row, and for prompts one bit that says where a group begins."""

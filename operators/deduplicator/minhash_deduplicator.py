@@ -64,7 +64,9 @@ class MinhashDeduplicator(Filter):
         return self
 
     def reads(self) -> Columns:
-        return ("prompt_id", self.column or self.unit)
+        column = self.column or self.unit
+        alone = self.unit == "response" and self.within == "all"
+        return (column,) if alone else ("prompt_id", column)
 
     def digest(self, table: pa.Table) -> pa.Table:
         """Signature and key per row: only rows with the same key can be near duplicates."""

@@ -141,8 +141,10 @@ def test_duplicate_prompts(recipe_file):
     line = message(recipe_file([PROMPTS], [*ROWS, ROWS[1]]), run=True)
     assert line == (
         "/data.jsonl: rows 2 and 7 have the same prompt but are not next to each other; "
-        "sort the rows by prompt, or begin with exact_deduplicator on the question column"
+        "sort the rows by prompt, or begin with exact_deduplicator: {column: question, within: all}"
     )
+    mended = recipe_file([{"exact_deduplicator": {"column": "question", "within": "all"}}, PROMPTS])
+    assert engine.run(load(mended)).rows_out == len(ROWS)
 
 
 @pytest.mark.parametrize(
