@@ -7,6 +7,7 @@ axis: `_N` one value per row, `_G` one per group.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,9 +126,11 @@ def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
 
 def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:
     """xxh3 of each string's UTF-8 bytes, uint64[N]; a null hashes like an empty string."""
-    raws = strings.cast("binary").to_pylist()
-    hashes = (xxhash.xxh3_64_intdigest(raw or b"", seed=seed) for raw in raws)
-    return np.fromiter(hashes, np.uint64, len(raws))
+    raws = strings.cast("binary")
+    if raws.null_count:
+        raws = pc.fill_null(raws, b"")
+    digest = partial(xxhash.xxh3_64_intdigest, seed=seed)
+    return np.fromiter(map(digest, raws.to_pylist()), np.uint64, len(raws))
 
 
 def mix(z: Array) -> Array:

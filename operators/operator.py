@@ -67,6 +67,8 @@ class Operator(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     scope: ClassVar[Scope] = Scope.ROW
+    gil_bound: ClassVar[bool] = False
+    """Whether the work is a loop in Python: then several workers have to be processes."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
 

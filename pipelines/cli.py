@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from ..operators import RejuiceError, __version__
 
@@ -35,11 +36,32 @@ CacheDir = Annotated[
 ChunkRows = Annotated[
     int, typer.Option("--chunk_rows", min=1, help="Rows per chunk: the unit of memory and resume.")
 ]
-_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+_OVERRIDES = "rejuice.overrides"
+_INTERRUPTED = 130  # What the command line library makes of Ctrl-C.
 _EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_EPILOG)
+class _OverridableCommand(TyperCommand):
+    """A command that takes, wherever it stands, `--KEY VALUE` for whatever a recipe may hold."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        found: dict[str, str] = {}
+        left: list[str] = []
+        words = iter(args)
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name in own or not name.startswith("--") or name == "--":
+                left.append(word)
+                continue
+            found[name[2:]] = value if equals else next(words, "")
+            if not equals and found[name[2:]] == "":
+                raise RejuiceError(f"{name} has no value", f"write {name} VALUE")
+        ctx.meta[_OVERRIDES] = found
+        return super().parse_args(ctx, left)
+
+
+@app.command(cls=_OverridableCommand, epilog=_EPILOG)
 def run(
     context: typer.Context,
     recipe: RecipePath,
@@ -75,7 +97,7 @@ def run(
     show_funnel(report, Console(quiet=quiet))
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_EPILOG)
+@app.command(cls=_OverridableCommand, epilog=_EPILOG)
 def check(
     context: typer.Context,
     recipe: RecipePath,
@@ -120,7 +142,7 @@ def schema() -> None:
     typer.echo(json.dumps(recipe_schema(), indent=2))
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_EPILOG)
+@app.command(cls=_OverridableCommand, epilog=_EPILOG)
 def explain(
     context: typer.Context,
     recipe: RecipePath,
@@ -199,9 +221,10 @@ def main() -> NoReturn:
         app(standalone_mode=True)
     except RejuiceError as error:
         typer.echo(f"rejuice: {error}", err=True)
-    except KeyboardInterrupt:
-        typer.echo("rejuice: stopped; run again to go on from the finished chunks", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            typer.echo("rejuice: stopped; run again to go on from the finished chunks", err=True)
+        raise
     sys.exit(2)
 
 
@@ -210,12 +233,4 @@ def _overrides(
 ) -> dict[str, str]:
     named = {"dataset_path": dataset_path, "export_path": export_path, "np": np}
     found = {key: str(value) for key, value in named.items() if value is not None}
-    words = iter(context.args)
-    for word in words:
-        if not word.startswith("--"):
-            raise RejuiceError(f"unexpected '{word}'", "write --STEP.FIELD VALUE")
-        key, equals, value = word[2:].partition("=")
-        found[key] = value if equals else next(words, "")
-        if not equals and found[key] == "":
-            raise RejuiceError(f"--{key} has no value", f"write --{key} VALUE")
-    return found
+    return {**found, **context.meta[_OVERRIDES]}

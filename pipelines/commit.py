@@ -49,7 +49,7 @@ def save(path: Path, commit: Commit) -> None:
         "rows_in": commit.rows_in,
         "seconds": commit.seconds,
         "summary": commit.summary,
-        "notes": dict(change.notes),
+        "notes": {name: float(figure) for name, figure in change.notes.items()},
         "without": change.without,
         "slugs": slugs,
     }

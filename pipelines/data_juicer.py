@@ -12,9 +12,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, NoReturn, Optional, Union, get_args, get_origin
+from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
 
-import numpy as np
 import pyarrow as pa
 from data_juicer.ops.base_op import OPERATORS, Pipeline
 from data_juicer.utils.ray_utils import is_ray_mode
@@ -23,9 +22,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ..operators import (
-    Change,
-    DataError,
-    Groups,
     Operator,
     RejuiceError,
     Scope,
@@ -33,13 +29,8 @@ from ..operators import (
     get,
     installed,
 )
-from ..operators.groups import Array, hash_each
-from ..operators.registry import code_version, config_json
-from .apply import change_of
-from .books import decisions
 from .commit import write_arrow
 from .export import run_folder
-from .frame import Frame
 from .recipe import Step, step_names
 
 
@@ -57,7 +48,14 @@ def register(kind: type[Operator]) -> type[Any]:
     # Data-Juicer and jsonargparse read a class by its constructor's signature and docstring.
     construct.__signature__ = _signature(kind)  # type: ignore[attr-defined]
     construct.__doc__ = _docstring(kind)
-    members = {"__init__": construct, "run": _run, "__doc__": kind.__doc__, "__module__": __name__}
+    members = {
+        "__init__": construct,
+        "run": _run,
+        # Their third executor cuts the rows into partitions without regard to groups.
+        "_supported_exec_modes": ("default", "ray"),
+        "__doc__": kind.__doc__,
+        "__module__": __name__,
+    }
     juicer = type(kind.__name__, (Pipeline,), members)
     OPERATORS.register_module(kind.name(), juicer)
     return juicer
@@ -71,57 +69,6 @@ def register_installed() -> None:
         except Exception as error:
             # Anybody's package. Data-Juicer would drop all of ours for the sake of one.
             logger.warning(f"operator '{name}' is not available: {type(error).__name__}: {error}")
-
-
-def plain(table: pa.Table) -> pa.Table:
-    """The table with every large or view string and list as the plain one that operators know."""
-    fields = [field.with_type(_plain(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
-    return kind
-
-
-class Heads(NamedTuple):
-    """Where groups begin: a hash of each group's `prompt_id`, and its row in the dataset."""
-
-    hashes_G: Array
-    rows_G: Array
-
-
-def heads(frame: Frame, first_row: int) -> Heads:
-    """The groups of some rows, before which the dataset has `first_row` rows."""
-    if "prompt_id" not in frame.column_names:
-        return Heads(np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
-    starts_G = Groups.of_column(prompt_ids).starts_G
-    hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
-    return Heads(hashes_G, frame.source_rows[starts_G] + first_row)
-
-
-def check_groups(parts: Sequence[Heads]) -> None:
-    """Every prompt must be one run of rows; a second run would be a second, smaller group.
-
-    Raises:
-        DataError: a prompt comes up again; the message names both rows.
-    """
-    hashes = np.concatenate([part.hashes_G for part in parts])
-    order = np.argsort(hashes, kind="stable")
-    again = np.flatnonzero(np.diff(hashes[order]) == 0)
-    if len(again):
-        rows = np.concatenate([part.rows_G for part in parts])[order]
-        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
-        raise DataError(
-            f"rows {first} and {second} have the same prompt but are not next to each other",
-            "sort the rows by prompt; of a folder, dj-process reads the files in any order",
-        )
 
 
 def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -145,59 +92,24 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     try:
         if is_ray_mode():
             from .data_juicer_ray import run
-
-            out, dropped = run(place.step, dataset, place.is_first_with_groups)
         else:
-            out, dropped = _run_table(place.step, dataset, place.is_first_with_groups)
+            from .data_juicer_table import run
+        out, dropped = run(place.step, dataset, place.is_first_with_groups)
         place.keep(dropped)
     except RejuiceError as error:
         _stop(error.at(f"step {place.step.number} {place.step.name}"))
     return out
 
 
-def _run_table(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
-    from data_juicer.core.data import NestedDataset
-    from datasets import Dataset, DatasetInfo, Features
-    from datasets.fingerprint import Hasher
-    from datasets.table import InMemoryTable
-
-    frame = _frame(dataset)
-    if new_groups:
-        check_groups([heads(frame, 0)])
-    change = change_of(step.operator, frame)
-    table = frame.after(change).table()
-    features = Features.from_arrow_schema(table.schema)
-    for name, feature in dataset.features.items():
-        if name in features and name not in change.columns:
-            features[name] = feature  # An image or a class label is more than its Arrow type.
-    # Made from what was done: Hugging Face would hash all rows, and caches the next steps by it.
-    kind = type(step.operator)
-    made_of = [dataset._fingerprint, config_json(step.operator), code_version(kind)]
-    out = Dataset(
-        InMemoryTable(table.cast(features.arrow_schema)),
-        info=DatasetInfo(features=features),
-        fingerprint=Hasher.hash(made_of),
-    )
-    return NestedDataset(out), decisions(frame, change, step.name)
-
-
-def _frame(dataset: Any) -> Frame:
-    frame = Frame.of(plain(dataset.data.table.replace_schema_metadata(None)))
-    if dataset._indices is None:
-        return frame
-    # Rows that were filtered out before are still in the table. Hugging Face would gather the
-    # others one by one; a frame gathers the columns that are read.
-    rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
-    return frame.after(Change(parents=rows))
-
-
 class _Place:
     """Where in the recipe a step is, and where its books are kept."""
 
-    def __init__(self, step: Step, before: Sequence[str], export_path: str | None) -> None:
+    def __init__(
+        self, step: Step, before: Sequence[str], resumed: bool, export_path: str | None
+    ) -> None:
         self.step, self.export_path = step, export_path
         ours = [get(name) for name in before if name in installed()]
-        self.is_first = not ours
+        self.is_first = not ours and not resumed
         grouped = step.operator.scope is not Scope.ROW
         self.is_first_with_groups = grouped and all(kind.scope is Scope.ROW for kind in ours)
 
@@ -217,7 +129,9 @@ class _Place:
         if at is not None:
             step = Step(at + 1, step_names(kinds)[at], juicer.operator)
         path = getattr(exporter, "export_path", None) or settings.get("export_path")
-        return cls(step, kinds[:at] if at else [], path)
+        # A run that goes on from a checkpoint is told the steps that are left, and no more.
+        resumed = bool(settings.get("use_checkpoint"))
+        return cls(step, kinds[:at] if at else [], resumed, path)
 
     def keep(self, dropped: pa.Table) -> None:
         if self.export_path is None or "://" in self.export_path:

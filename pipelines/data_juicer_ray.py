@@ -6,8 +6,7 @@ shuffled and none leaves its order; the driver sees how blocks begin and end, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import ray
 from ..operators import Change, Groups, Operator, RejuiceError, Scope
 from .apply import change_of, decide, digest
 from .books import DECISIONS, decisions
-from .data_juicer import Heads, check_groups, heads, plain
+from .data_juicer_table import Heads, check_groups, heads, plain, shares
 from .frame import Frame
 from .recipe import Step
 
@@ -126,7 +125,7 @@ def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, pa.
         whole = decide(
             operator, pa.concat_tables(digests, promote_options="permissive"), starts[-1]
         )
-        changes = list(_shares(whole, starts))
+        changes = list(shares(whole, starts))
     after = ray.remote(num_returns=2)(_change)
     pairs = [
         after.remote(operator, step.name, block, start, change)
@@ -135,23 +134,6 @@ def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, pa.
     dropped = _get([books for _, books in pairs])
     out = ray.data.from_arrow_refs([block for block, _ in pairs])
     return out, pa.concat_tables([DECISIONS.empty_table(), *dropped])
-
-
-def _shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
-    """The part of a change that is about each block."""
-    for start, stop in pairwise(starts):
-        reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
-        begin, end, parents = start, stop, None
-        if change.parents is not None:
-            begin, end = (int(at) for at in np.searchsorted(change.parents, [start, stop]))
-            parents = change.parents[begin:end] - start
-        columns = {name: _copy(column, begin, end) for name, column in change.columns.items()}
-        yield Change(columns, reasons, parents, change.without)
-
-
-def _copy(column: Any, start: int, stop: int) -> pa.Array:
-    # A slice would take the whole column with it to every worker.
-    return column.take(pa.array(np.arange(start, stop)))
 
 
 def _get(refs: list[Any]) -> list[Any]:

@@ -9,24 +9,17 @@ A killed run leaves whole commits behind; the next run computes what is not ther
 from __future__ import annotations
 
 import errno
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from loky import ProcessPoolExecutor
 
 from ..operators import Change, DataError, Groups, RejuiceError
 from ..operators.groups import Array, hash_each
-from ..operators.registry import load_file
 from .apply import decide, digest, view
 from .books import write_books
 from .commit import Commit, load, read_arrow, save, write_arrow
@@ -38,6 +31,7 @@ from .recipe import Recipe, Step
 from .report import Report
 from .source import peek_schema, prepare
 from .summary import summarise
+from .workers import Workers
 
 CHUNK_ROWS = 65_536
 _SECONDS = b"seconds"
@@ -82,89 +76,29 @@ def run(
         plan = Plan.of(recipe, source, cache)
         check_export_path(head.export_path, plan.keys[-1], overwrite)
         cached = {step.name: plan.is_done(step) for step in plan.steps}
-        with _workers(recipe, len(source.rows)) as submit:
+        with Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
-                _run_stage(recipe, plan, stage, submit, progress)
+                _run_stage(recipe, plan, stage, workers, progress)
         return write_books(recipe, plan, cached, progress)
     except OSError as error:
         raise _full_disk(error, cache) or error from error
 
 
-Submit = Callable[[Callable[[int], _Done], int], "Future[_Done]"]
-
-
-class _workers:  # noqa: N801 (used as a function)
-    """A process pool, or this process where one worker or one chunk is enough."""
-
-    def __init__(self, recipe: Recipe, chunks: int) -> None:
-        self._pool: ProcessPoolExecutor | None = None
-        if recipe.head.np > 1 and chunks > 1:
-            # loky, because its workers do not import the user's __main__ once more.
-            self._pool = ProcessPoolExecutor(
-                min(recipe.head.np, chunks),
-                initializer=_start_worker,
-                initargs=(os.getpid(), recipe.head.custom_operator_paths),
-            )
-
-    def __enter__(self) -> Submit:
-        return self._pool.submit if self._pool else _at_once
-
-    def __exit__(self, *exception: object) -> None:
-        if self._pool:
-            self._pool.shutdown(wait=True, kill_workers=exception[0] is not None)
-
-
-def _start_worker(parent: int, paths: Sequence[Path]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-    # Unpickling an operator of a custom file needs the file to be loaded under the same name.
-    for path in paths:
-        load_file(path)
-
-
-def _die_with(parent: int) -> None:
-    # A parent that is killed cannot tell its workers, which would wait for work for ever.
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-def _at_once(work: Callable[[int], _Done], chunk: int) -> Future[_Done]:
-    future: Future[_Done] = Future()
-    future.set_result(work(chunk))
-    return future
-
-
 def _run_stage(
-    recipe: Recipe, plan: Plan, stage: Stage, submit: Submit, progress: Progress
+    recipe: Recipe, plan: Plan, stage: Stage, workers: Workers, progress: Progress
 ) -> None:
     work = partial(_run_chunk, recipe, plan, stage)
-    names = [step.name for step in (*stage.steps, stage.barrier) if step]
+    steps = [step for step in (*stage.steps, stage.barrier) if step]
+    names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     done: dict[int, _Done] = {}
     with progress.task(title, sum(plan.source.rows)) as advance:
-        for chunk, result in _bounded(submit, work, len(plan.source.rows), 2 * recipe.head.np):
+        for chunk, result in workers.map(steps, work, len(plan.source.rows)):
             done[chunk] = result
             advance(plan.source.rows[chunk])
     _check_groups(recipe, plan, [done[chunk] for chunk in sorted(done)])
     if stage.barrier and not plan.is_done(stage.barrier):
         _cross(recipe, plan, stage.barrier)
-
-
-def _bounded(
-    submit: Submit, work: Callable[[int], _Done], chunks: int, most: int
-) -> Iterator[tuple[int, _Done]]:
-    """Results as they come, with at most `most` chunks handed out at a time."""
-    todo = iter(range(chunks))
-    running: dict[Future[_Done], int] = {}
-    while True:
-        for chunk in islice(todo, most - len(running)):
-            running[submit(work, chunk)] = chunk
-        if not running:
-            return
-        finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            yield running.pop(future), future.result()
 
 
 def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> _Done:

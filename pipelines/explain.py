@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..operators import DataError
+from ..operators.groups import Array
 from .commit import Commit
-from .frame import Frame
+from .frame import Frame, surviving_rows
 from .plan import Plan, group_columns
 from .recipe import Recipe
 from .source import peek_schema, prepare
 
-_WIDEST = 100
+_WIDEST = 160
+_MOST_STORIES = 20
+_IDS = ("response_id", "prompt_id")
 
 
 def explain_recipe(recipe: Recipe) -> str:
@@ -37,13 +41,11 @@ def explain_recipe(recipe: Recipe) -> str:
 
 
 def explain_row(recipe: Recipe, row: str, *, chunk_rows: int, cache: Path | None) -> str:
-    """What each step wrote for a row, or why it dropped it, from the commits of a run.
+    """The story of a row, from the dataset to its end, out of the commits of a run.
 
     Args:
-        recipe: the recipe that was run.
-        row: a response_id or prompt_id, or how one begins.
-        chunk_rows: as in the run.
-        cache: as in the run.
+        recipe, chunk_rows, cache: as in the run.
+        row: an id as in `decisions`: a response_id or prompt_id (or how one begins), or `row N`.
 
     Raises:
         DataError: the recipe has not been run, or no row has that id.
@@ -54,42 +56,79 @@ def explain_row(recipe: Recipe, row: str, *, chunk_rows: int, cache: Path | None
     plan = Plan.of(recipe, source, cache)
     if not all(plan.is_done(step) for step in plan.steps):
         raise DataError("this recipe has not been run", f"`rejuice run {recipe.path}` first")
-    lines: list[str] = []
-    for chunk in range(len(source.rows)):
-        for step, (frame, commit) in zip(plan.steps, plan.replay(chunk, plan.steps), strict=True):
-            told = _told(frame, commit, row)
-            lines += [f"{step.number}. {step.name}", *told] if told else []
-    if not lines:
-        raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
-    return "\n".join(lines) + "\n"
+    for name in (*_IDS, "row"):
+        stories = list(islice(_stories(recipe, plan, name, row), _MOST_STORIES + 1))
+        if len(stories) > _MOST_STORIES:
+            stories[-1] = "... and more rows whose id begins like this.\n"
+        if stories:
+            return "\n".join(stories)
+    raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
 
 
-def _told(frame: Frame, commit: Commit, row: str) -> list[str]:
-    change = commit.change
-    lines = []
-    if change.reasons is not None:
-        for at in _matching(frame, row):
-            if (reason := change.reasons[at].as_py()) is not None:
-                lines.append(f"   dropped: {reason}")
-    after = frame.after(change)
-    written = after.select([name for name in change.columns if name in after.column_names])
-    for at in _matching(after, row):
-        lines += [f"   {name} = {_short(written[name][at])}" for name in written.column_names]
-    return lines
+def _stories(recipe: Recipe, plan: Plan, name: str, row: str) -> Iterator[str]:
+    first_row = 0
+    for chunk, rows in enumerate(plan.source.rows):
+        before, commits = zip(*plan.replay(chunk, plan.steps), strict=True)
+        frames = (*before, before[-1].after(commits[-1].change))
+        for at, frame in enumerate(frames):
+            ends_N = _matching(frame, name, row, first_row)
+            if at < len(commits):  # A row ends before the export only where a step drops it.
+                reasons = commits[at].change.reasons
+                ends_N &= False if reasons is None else np.asarray(reasons.is_valid())
+            for end in np.flatnonzero(ends_N):
+                yield _story(recipe, frames[: at + 1], commits, int(end), first_row)
+        first_row += rows
 
 
-def _matching(frame: Frame, row: str) -> list[int]:
-    """Rows by response_id; where none matches, by prompt_id."""
-    for name in ("response_id", "prompt_id"):
-        if name in frame.column_names:
-            mask = pc.starts_with(frame.select([name])[name], row)
-            found = np.flatnonzero(np.asarray(pc.fill_null(mask, False)))
-            if len(found):
-                return [int(at) for at in found]
-    return []
+def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
+    if name == "row":
+        numbers_N = np.where(frame.source_rows < 0, 0, frame.source_rows + first_row + 1)
+        return np.asarray([f"row {number}" == row for number in numbers_N], bool)
+    if name not in frame.column_names:
+        return np.zeros(frame.num_rows, bool)
+    return np.array(pc.fill_null(pc.starts_with(frame.select([name])[name], row), False), bool)
 
 
-def _short(value: pa.Scalar) -> str:
-    shown: Any = value.as_py()
-    text = json.dumps(shown, ensure_ascii=False)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+def _story(
+    recipe: Recipe, frames: Sequence[Frame], commits: Sequence[Commit], end: int, first_row: int
+) -> str:
+    """What became of row `end` of the last frame, which is where it ends."""
+    path = [end]
+    for commit in reversed(commits[: len(frames) - 1]):
+        rows = surviving_rows(commit.change, commit.rows_in)
+        path.insert(0, path[0] if rows is None or path[0] < 0 else int(rows[path[0]]))
+    ids = [name for name in _IDS if name in frames[-1].column_names]
+    lines = [f"{name} {_value(frames[-1], name, end)}" for name in ids]
+    if path[0] >= 0:
+        lines.append(f"{recipe.head.dataset_path}, row {first_row + path[0] + 1}")
+        lines += _values(frames[0], path[0], set(frames[0].column_names))
+    for step, commit, frame, row in zip(recipe.steps, commits, frames[1:], path[1:], strict=False):
+        if row >= 0:
+            written = _values(frame, row, set(commit.change.columns))
+            lines += [f"{step.number}. {step.name}{'' if written else ': kept'}", *written]
+    if len(frames) > len(commits):
+        return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
+    step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons
+    slug = "" if reasons is None else reasons[end].as_py()
+    why = f"{slug} ({step.operator.reasons.get(slug, 'not explained')})"
+    return "\n".join([*lines, f"{step.number}. {step.name}: dropped, {why}", ""])
+
+
+def _values(frame: Frame, row: int, names: set[str]) -> list[str]:
+    shown = []
+    for name in frame.column_names:
+        if name in names and name not in _IDS:
+            value = _value(frame, name, row)
+            # Of a component's two columns one says something: the number, or why there is none.
+            if not (value == "null" and {f"{name}_missing", name[: -len("_missing")]} & names):
+                shown.append(f"   {name} = {value}")
+    return shown
+
+
+def _value(frame: Frame, name: str, row: int) -> str:
+    value: Any = frame.select([name])[name][row].as_py()
+    if name == "prompt" and isinstance(value, list):
+        value = " / ".join(f"{message['role']}: {message['content']}" for message in value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}… ({len(text):,} characters)"

@@ -126,12 +126,15 @@ def _change(table: pa.Table, out: pa.Table, slug: str) -> Change:
     gone[rows] = False
     names = [name for name in out.column_names if name != _ROW]
     kept = [n for n in names if n in table.column_names or not n.startswith(_HELPER)]
-    written = ((name, _written(table, out[name], name, rows)) for name in kept)
+    several = len(np.unique(rows)) < len(rows)
+    # To filter goes chunk by chunk; what is taken is gathered in one array, of 2 GB at most.
+    before = table.take(pa.array(rows)) if several else table.filter(pa.array(~gone))
+    written = ((name, _written(before, out[name], name)) for name in kept)
     columns = {name: column for name, column in written if column is not None}
     without = tuple(name for name in table.column_names if name not in names)
     reasons = pa.array([slug], pa.string()).take(pa.array(np.zeros(len(gone), int), mask=~gone))
     reasons = reasons if gone.any() else None
-    if len(np.unique(rows)) < len(rows):
+    if several:
         return Change(columns, reasons, parents=rows, without=without)
     # Without parents a column has a value for every input row; dropped ones get a null.
     at = np.zeros(table.num_rows, np.int64)
@@ -141,17 +144,17 @@ def _change(table: pa.Table, out: pa.Table, slug: str) -> Change:
     return Change(columns, reasons, without=without)
 
 
-def _written(table: pa.Table, new: pa.ChunkedArray, name: str, rows: Any) -> pa.ChunkedArray | None:
+def _written(before: pa.Table, new: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
     """A column as it has to be written, or None where it is still what it was."""
-    if name not in table.column_names:
+    if name not in before.column_names:
         return new
-    old = table[name]
+    old = before[name]
     if _same_family(new.type, old.type):
         try:
             new = new.cast(old.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return new  # It holds what the old type cannot: a wider one is right.
-    return None if _is_same(new, old.take(pa.array(rows))) else new
+    return None if _is_same(new, old) else new
 
 
 def _is_same(new: pa.ChunkedArray, old: pa.ChunkedArray) -> bool:
@@ -204,7 +207,14 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         raise OperatorError(
             "Data-Juicer's operator lost track of its rows", "run this recipe with dj-process"
         )
-    return out.with_format("arrow")[:].replace_schema_metadata(None)
+    from .data_juicer_table import rows_of
+
+    whole, rows = rows_of(out)
+    if len(rows) == whole.num_rows:
+        return whole
+    mask = np.zeros(whole.num_rows, bool)
+    mask[rows] = True
+    return whole.filter(pa.array(mask))
 
 
 _instances: dict[str, Any] = {}

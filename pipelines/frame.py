@@ -30,7 +30,7 @@ class _Layer(NamedTuple):
 
     def take(self, rows: Index) -> _Layer:
         if self.rows is not None:
-            rows = np.where(rows < 0, -1, self.rows[rows])
+            rows = np.append(self.rows, -1)[rows]  # -1 stays -1, with no rows here too.
         return _Layer(self.columns, rows)
 
     def column(self, name: str) -> pa.ChunkedArray:

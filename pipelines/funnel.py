@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from .export import run_folder
 from .report import Report, StepReport
@@ -17,25 +18,26 @@ def show_funnel(report: Report, console: Console) -> None:
     """Print how many rows came to each step, how many were left, and why the others went."""
     if not console.is_terminal:
         console.width = _LOG_WIDTH
-    table = Table(title=report.project_name, title_justify="left", box=None, pad_edge=False)
+    # Names and values are the user's: in a `Text`, brackets are not rich's markup.
+    table = Table(title=Text(report.project_name), title_justify="left", box=None, pad_edge=False)
     table.add_column("step", no_wrap=True)
     for heading in ("rows in", "added", "dropped", "rows out", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("why, and what was found", overflow="fold")
     for step in report.steps:
         table.add_row(
-            step.step,
+            Text(step.step),
             f"{step.rows_in:,}",
             f"{step.added:,}" if step.added else "",
             f"{sum(step.dropped.values()):,}" if step.dropped else "",
             f"{step.rows_out:,}",
             "cached" if step.cached else f"{step.seconds:.2f}",
-            _findings(step),
+            Text(_findings(step)),
         )
     console.print(table)
-    console.print(f"{report.rows_out:,} rows in {report.export_path}", highlight=False)
     folder = run_folder(Path(report.export_path))
-    console.print(f"decisions and report.json in {folder}", highlight=False)
+    console.print(Text(f"{report.rows_out:,} rows in {report.export_path}"), soft_wrap=True)
+    console.print(Text(f"decisions and report.json in {folder}"), soft_wrap=True)
 
 
 def _findings(step: StepReport) -> str:

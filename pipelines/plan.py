@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..operators import ALL, RecipeError, Scope, installed
+from ..operators import ALL, DataError, RecipeError, Scope, installed
 from ..operators.registry import code_version, config_json, get
 from .commit import Commit, load
 from .frame import Frame
@@ -114,7 +114,12 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
 
     Raises:
         RecipeError: a step reads a column that neither the dataset nor an earlier step has.
+        DataError: an id is not a text.
     """
+    for name in ("prompt_id", "response_id"):
+        if name in schema.names and not _may_be_text(schema.field(name).type):
+            found = f"column '{name}' is {schema.field(name).type}"
+            raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
     there = set(schema.names)
     for step in recipe.steps:
         operator = step.operator
@@ -128,6 +133,11 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
                 )
         there.difference_update(operator.removes())
         there.update(operator.writes())
+
+
+def _may_be_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind))
 
 
 def _who_writes(column: str, there: set[str]) -> str:

@@ -146,6 +146,9 @@ def _read(path: Path) -> dict[str, Any]:
         mark = error.problem_mark
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise RecipeError(*_yaml_problem(error), where=where) from None
+    except yaml.YAMLError as error:
+        found = str(error).splitlines()[0]
+        raise RecipeError(f"not YAML ({found})", "mend the line", where=str(path)) from None
     if not isinstance(document, dict):
         kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
         found = kinds.get(type(document).__name__, "a number")
@@ -189,7 +192,12 @@ def _override(
     document: dict[str, Any], fields: Mapping[str, dict[str, Any]], overrides: Mapping[str, str]
 ) -> None:
     for key, text in overrides.items():
-        value = yaml.load(text, _Loader) if text else text
+        try:
+            value = yaml.load(text, _Loader) if text else text
+        except yaml.YAMLError:
+            raise RecipeError(
+                f"{text!r} is not YAML", "quote the value", where=f"--{key}"
+            ) from None
         step, dot, field = key.partition(".")
         if not dot:
             document[key] = value
@@ -203,7 +211,7 @@ def _override(
 def _head(path: Path, document: Mapping[str, Any]) -> Head:
     ours = {key: value for key, value in document.items() if key not in DATA_JUICER_ONLY}
     try:
-        return Head(**ours)
+        return Head.model_validate(ours)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0])
@@ -224,6 +232,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     seen: set[Hashable] = set()
     for key_node, _ in node.value:
         key: Hashable = loader.construct_object(key_node)
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key is a list or a mapping", key_node.start_mark
+            )
         if key in seen:
             raise yaml.constructor.ConstructorError(
                 None, None, f"key '{key}' is given twice", key_node.start_mark

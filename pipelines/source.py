@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,12 +71,11 @@ def dataset_files(path: Path) -> list[Path]:
 
 def peek_schema(path: Path) -> pa.Schema:
     """The schema of a dataset, from its first file's head: enough to check a recipe against."""
-    file = dataset_files(path)[0]
-    if file.suffix == ".parquet":
-        return pq.read_schema(file)
-    for table in _batches(file, block=1 << 20):
-        return table.schema
-    raise DataError(f"{file} is empty", "a dataset needs at least one row")
+    files = dataset_files(path)
+    for file in files:
+        for table in _batches(file, block=1 << 20, rows=1):
+            return table.schema
+    raise _empty(files)
 
 
 def fingerprint(files: Sequence[Path]) -> str:
@@ -117,12 +117,15 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with the columns and types of `schema`; what it lacks is null."""
     if table.schema.equals(schema):
         return table
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            # Where one file has whole numbers and another has not, large ones are rounded, as
+            # Arrow does within a file.
+            rounds = pa.types.is_floating(field.type)
+            columns.append(table[field.name].cast(field.type, safe=not rounds))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
     return pa.table(columns, schema=schema)
 
 
@@ -136,8 +139,7 @@ def _read_into(
         write_arrow(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
     if not rows:
-        names = ", ".join(str(file) for file in files)
-        raise DataError(f"{names} is empty", "a dataset needs at least one row")
+        raise _empty(files)
     # The manifest comes last: a folder without one is not finished. A schema can only be kept
     # exactly as an Arrow file's own, so the manifest is an Arrow file too.
     fields = [pa.field("__rows__", pa.int64()), *schema]
@@ -160,15 +162,43 @@ def _all_batches(files: Sequence[Path]) -> Iterator[pa.Table]:
             yield table
 
 
-def _batches(file: Path, block: int = _BLOCK) -> Iterator[pa.Table]:
-    if file.suffix == ".parquet":
-        with pq.ParquetFile(file) as parquet:
-            for batch in parquet.iter_batches(batch_size=65_536):
-                yield pa.Table.from_batches([batch])
-    elif file.suffix == ".arrow":
-        yield from _arrow_batches(file)
-    else:
+def _empty(files: Sequence[Path]) -> DataError:
+    names = ", ".join(str(file) for file in files)
+    return DataError(f"{names} is empty", "a dataset needs at least one row")
+
+
+def _batches(file: Path, *, block: int = _BLOCK, rows: int = 65_536) -> Iterator[pa.Table]:
+    if file.suffix not in (".parquet", ".arrow"):
         yield from _json_batches(file, block)
+        return
+    try:
+        is_parquet = file.suffix == ".parquet"
+        for table in _parquet_batches(file, rows) if is_parquet else _arrow_batches(file):
+            yield _plain(file, table)
+    except pa.ArrowInvalid as error:
+        found = f"{file} is not {file.suffix[1:].title()}: {error}"
+        raise DataError(" ".join(found.split()), "write it again") from None
+
+
+def _plain(file: Path, table: pa.Table) -> pa.Table:
+    """The table without encodings that are only about storage: all chunks share one file each."""
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in columns:
+            raise DataError(f"{file} has two columns '{name}'", "rename one")
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif pa.types.is_string_view(kind):
+            column = column.cast(pa.string())
+        columns[name] = column
+    return pa.table(columns) if columns else table
+
+
+def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
+    with pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(batch_size=rows):
+            yield pa.Table.from_batches([batch])
 
 
 def _arrow_batches(file: Path) -> Iterator[pa.Table]:
@@ -182,7 +212,7 @@ def _arrow_batches(file: Path) -> Iterator[pa.Table]:
         else:
             batches = iter(pa.ipc.open_stream(source))
         for batch in batches:
-            yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            yield pa.Table.from_batches([batch])
 
 
 def _json_batches(file: Path, size: int) -> Iterator[pa.Table]:
@@ -198,19 +228,39 @@ def _json_batches(file: Path, size: int) -> Iterator[pa.Table]:
 def _parse_json(file: Path, block: bytes, first_line: int) -> pa.Table:
     options = pj.ReadOptions(block_size=len(block))
     try:
+        block.decode()  # Arrow does not look whether texts are UTF-8.
         table = pj.read_json(io.BytesIO(block), read_options=options)
         # Arrow takes a text such as "2020-01-01" for a point in time. JSON has none: it is text.
-        dates = [f.with_type(pa.string()) for f in table.schema if pa.types.is_timestamp(f.type)]
-        if not dates:
+        schema = pa.schema([field.with_type(_timeless(field.type)) for field in table.schema])
+        if schema.equals(table.schema):
             return table
-        texts = pj.ParseOptions(explicit_schema=pa.schema(dates))
+        texts = pj.ParseOptions(explicit_schema=schema)
         return pj.read_json(io.BytesIO(block), read_options=options, parse_options=texts).select(
             table.column_names
         )
-    except pa.ArrowInvalid as error:
-        raise _broken_line(file, block, first_line) or DataError(
-            f"{file} is not JSON lines: {error}", "give one object per line"
-        ) from None
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        broken = _broken_line(file, block, first_line)
+        raise broken or _refused(file, block, first_line, error) from None
+
+
+def _refused(file: Path, block: bytes, first_line: int, error: Exception) -> DataError:
+    """What Arrow does not take although each line by itself is JSON."""
+    found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
+    if found is None:
+        return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
+    lines = [n for n, raw in enumerate(block.split(b"\n"), first_line) if raw.strip()]
+    where = f"{file}, line {lines[min(int(found[2]), len(lines) - 1)]}"
+    return DataError(found[1][0].lower() + found[1][1:], "mend or remove the line", where=where)
+
+
+def _timeless(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_timeless(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_timeless(field.type)) for field in kind])
+    return kind
 
 
 def _broken_line(file: Path, block: bytes, first_line: int) -> DataError | None:
@@ -280,7 +330,8 @@ def _cut(
     for batch in batches:
         table = batch
         if rest is not None:
-            table = pa.concat_tables([rest, batch], promote_options="permissive")
+            schema = _unify([rest.schema, batch.schema])
+            table = pa.concat_tables([conform(rest, schema), conform(batch, schema)])
         begin = 0
         for at in _cuts(table, chunk_rows, group_by):
             yield table.slice(begin, at - begin)

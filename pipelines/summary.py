@@ -22,7 +22,7 @@ def summarise(columns: Mapping[str, pa.Array]) -> Summary:
     for name, column in columns.items():
         if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
             figures[name] = _moments(column)
-        elif name in _COUNTED or name.endswith("_missing"):
+        elif _is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()
             pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
             figures[name] = {"counts": dict(Counter(pairs).most_common(_MOST_VALUES))}
@@ -38,20 +38,20 @@ def merge(summaries: Iterable[Summary]) -> Summary:
     return {name: _shown(part) for name, part in total.items()}
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def _moments(column: pa.Array) -> dict[str, Any]:
-    valid = column.drop_null()
-    if not len(valid):
-        return {"n": 0, "null": len(column)}
-    values = valid.cast(pa.float64())
+    values = column.drop_null().cast(pa.float64(), safe=False)
+    values = values.filter(pc.is_finite(values))  # JSON has no nan; it counts as null here.
+    null = len(column) - len(values)
+    if not len(values):
+        return {"n": 0, "null": null}
+    mean, variance = pc.mean(values).as_py(), pc.variance(values).as_py()
     low, high = pc.min_max(values).as_py().values()
-    return {
-        "n": len(values),
-        "null": len(column) - len(values),
-        "sum": pc.sum(values).as_py(),
-        "squares": pc.sum(pc.multiply(values, values)).as_py(),
-        "min": low,
-        "max": high,
-    }
+    spread = variance * len(values)
+    return {"n": len(values), "null": null, "mean": mean, "m2": spread, "min": low, "max": high}
 
 
 def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
@@ -62,9 +62,13 @@ def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
     null = one["null"] + other["null"]
     if not one["n"] or not other["n"]:
         return {**(one if one["n"] else other), "null": null}
+    # Chan, Golub, LeVeque: sums of squares would cancel where the mean is far from 0.
+    n, apart = one["n"] + other["n"], other["mean"] - one["mean"]
     return {
-        **{key: one[key] + other[key] for key in ("n", "sum", "squares")},
+        "n": n,
         "null": null,
+        "mean": one["mean"] + apart * other["n"] / n,
+        "m2": one["m2"] + other["m2"] + apart**2 * one["n"] * other["n"] / n,
         "min": min(one["min"], other["min"]),
         "max": max(one["max"], other["max"]),
     }
@@ -73,8 +77,7 @@ def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
 def _shown(part: dict[str, Any]) -> dict[str, Any]:
     if not part.get("n"):
         return part
-    mean = part["sum"] / part["n"]
-    variance = max(0.0, part["squares"] / part["n"] - mean * mean)
-    figures = {"mean": mean, "std": math.sqrt(variance), "min": part["min"], "max": part["max"]}
+    std = math.sqrt(part["m2"] / part["n"])
+    figures = {"mean": part["mean"], "std": std, "min": part["min"], "max": part["max"]}
     rounded = {key: round(value, 6) for key, value in figures.items()}
     return {"n": part["n"], "null": part["null"], **rounded}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 
@@ -83,7 +85,9 @@ _DIGIT[ord("0") : ord("9") + 1] = True
 _NUMBER_VALUES = mix(np.arange(1, 257, dtype=np.uint64) << np.uint64(8))
 
 
+@cache
 def _number_words() -> Array:
+    # Not at import: the first array makes Arrow import pandas, which `rejuice check` can spare.
     spellings = [*_NUMBER_WORDS.split(), *_NUMBER_WORDS.title().split()]
     text = next(blocks(pa.array(spellings, pa.large_string())))
     return np.unique(tokens_of(text, lowercase=False).hashes_T)
@@ -93,13 +97,11 @@ def _numbers(text: Text, tokens: Tokens) -> Array:
     """Hash of the sequence of numbers of each text: those in digits, and those in words."""
     starts, hashes = _numerals(text.bytes_B)
     digits_N = _sequence(hashes, np.searchsorted(starts, text.offsets_N1))
-    known = _WORDS[np.minimum(np.searchsorted(_WORDS, tokens.hashes_T), len(_WORDS) - 1)]
+    words = _number_words()
+    known = words[np.minimum(np.searchsorted(words, tokens.hashes_T), len(words) - 1)]
     spelled = np.flatnonzero(known == tokens.hashes_T)
     words_N = _sequence(tokens.hashes_T[spelled], np.searchsorted(spelled, tokens.offsets_N1))
     return mix(digits_N + np.uint64(3) * words_N)
-
-
-_WORDS = _number_words()
 
 
 def _numerals(bytes_B: Array) -> tuple[Array, Array]:

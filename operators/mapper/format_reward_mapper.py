@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,8 @@ class FormatRewardMapper(Mapper):
     """Reward of a response that has the form."""
     wrong: FiniteFloat = -0.1
     """Reward of a response that does not."""
+
+    gil_bound: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _tags_fit(self) -> Self:

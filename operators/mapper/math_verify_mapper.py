@@ -36,6 +36,7 @@ class MathVerifyMapper(Mapper):
     wrong: float = Field(0.0, allow_inf_nan=False)
     """Accuracy of a wrong response, and of one without an answer."""
 
+    gil_bound: ClassVar[bool] = True
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_reference": "the reference is null",

@@ -50,6 +50,7 @@ class PromptTemplateMapper(Operator):
     on_bad_row: Literal["fail", "drop_row"] = "fail"
     """What to do about a row without a question or a reference."""
 
+    gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
         "no_question": "the question is null or empty",
         "no_reference": "the reference is null or empty, or `reference_pattern` does not match",

@@ -46,6 +46,7 @@ class RecordedRolloutMapper(Operator):
 
     # Ids hold the index within the group, so the group must be whole.
     scope: ClassVar[Scope] = Scope.GROUP
+    gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
         "no_responses": "the list of responses is null or empty",
     }

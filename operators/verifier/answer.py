@@ -56,6 +56,18 @@ _RELATION_START = re.compile(
 _HEDGED = re.compile(
     r"(?:\b(?:not|never|isn't|than)|[\d$.,]+\*{0,2} or)(?: maybe| perhaps)?\s*[*$]{0,2}$"
 )
+# A bound is no value: "at least 3" as the whole answer, not "he needs at least 3 buses".
+_BOUND = re.compile(
+    r"\W*(?:strictly |just |slightly |a (?:little|bit) |not |no |anything |any number )*"
+    r"(?:at (?:least|most)|(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger|other) than"
+    r"|under|over|above|below|up to|a (?:minimum|maximum) of|(?:minimum|maximum)(?: of)?|between"
+    r"|from|beyond|within|exceeding|exceeds|almost|nearly|close to|before|after|until|not)\b",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$", re.IGNORECASE
+)
+_INLINE = re.compile(r"[^$]*[\\^][^$]*")
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
 _TRAILING = re.compile(r"[\s.*]+$")
@@ -91,6 +103,8 @@ def extract_answer(response: str) -> str | None:
     text = text.strip()
     if not text:
         return None
+    if "\n" not in text[:_TAIL] and len(text) < _BARE and _BOUND.match(text) and not _is_sentence(text):
+        return text
     if is_bare(text) or (tagged and "\n" not in text and not _KEYWORD.search(text[:_TAIL])):
         return text
     return _from_prose(text[-_TAIL:])
@@ -190,6 +204,7 @@ def is_bare(text: str) -> bool:
     if len(text) > _TAIL:  # one token without end: refused later, by its length
         return " " not in text
     bare = re.sub(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{([^{}]*)\}", r" \1 ", text)
+    bare = re.sub(r"\bof (?:the|his|her|its|their) ", "of ", bare) if "of " in bare else bare
     words = [w.lower() for w in _WORD.findall(bare)]
     prose = [w for w in words if w not in _MATH_WORDS]
     if any(w in _SENTENCE_WORDS for w in words) or len(prose) > 5:
@@ -224,6 +239,8 @@ def _clause(text: str) -> str | None:
     if not clause:
         return None
     short = _ASIDE.sub("", clause).strip()
+    if _BOUND.match(clause):
+        return short or clause
     if short and is_bare(short):
         return short
     if is_bare(clause):

@@ -188,6 +188,8 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
             break
     if not tail:
         return number
+    if number.measure and number.measure.known and tail.startswith("per "):
+        tail, number = f"{number.measure.known.dimension} {tail}", number._replace(measure=None)
     unit = read_unit(tail, attached=attached)
     if unit is None or (number.measure and unit.known and not agree(number.measure, unit)):
         return None

@@ -12,8 +12,6 @@ import unicodedata
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("−–—‐‑‒﹣－", "-"),
-        **{s: f"^{{{unicodedata.digit(s)}}}" for s in "⁰¹²³⁴⁵⁶⁷⁸⁹"},
-        **{s: f"_{{{unicodedata.digit(s)}}}" for s in "₀₁₂₃₄₅₆₇₈₉"},
         **{"×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/"},
         **{"√": r"\sqrt ", "π": r"\pi ", "∞": r"\infty ", "±": r"\pm ", "∓": r"\mp "},
         **{"≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne "},
@@ -24,6 +22,7 @@ _CHARACTERS = str.maketrans(
     }
 )
 _VULGAR = re.compile("[¼½¾⅐-⅞]")
+_RAISED, _LOWERED = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _FONT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|cal|frak)|bm|boldsymbol|mbox"
     r"|hbox|operatorname\*?|emph|underline|boxed|fbox|displaystyle|mathop)\s*\{([^{}]*)\}"
@@ -56,6 +55,9 @@ _SYNONYMS = [
         (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
         (r"\\(?:pounds|textsterling)(?![a-zA-Z])", "£"),
         (r"\\(?:euro|texteuro)(?![a-zA-Z])", "€"),
+        (r"(?<=\d) x (?=\d)", r" \\times "),
+        (r"^\s*([a-zA-Z]) in (?=[(\[\\])", r"\1 \\in "),
+        (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
         (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
     )
 ]
@@ -92,7 +94,8 @@ def _characters(span: str) -> str:
     text = _VULGAR.sub(
         lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), span
     )
-    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
+    text = _RAISED.sub(r"^{\g<0>}", _LOWERED.sub(r"_{\g<0>}", text))
+    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).replace("−", "-")
 
 
 def _delimiters(text: str) -> str:

@@ -29,6 +29,7 @@ _NAME = re.compile(
     rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
 )
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
+_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\\{[^|:]*$)")
 _SUM = re.compile(r"[+-]")
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 _NOTHING = frozenset(
@@ -75,8 +76,8 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
 
 
 def unwrap(text: str) -> str:
-    """The span without redundant round brackets, and without the name of a point."""
-    text = text.strip()
+    """The span without redundant round brackets, and without the name of a point or member."""
+    text = _MEMBER.sub("", text.strip(), count=1) if "\\in" in text else text.strip()
     if (named := _POINT_NAME.match(text)) and (names := re.findall("[a-z]", named[1])) == sorted(
         names
     ):

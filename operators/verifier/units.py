@@ -62,7 +62,8 @@ _NOT_A_UNIT = frozenset(
         "trillion thousandth thousandths millionths sixths sevenths eighths ninths "
         "dozen percent percentage than point to through between mod modulo choose "
         "maybe perhaps but if when where is are equals if root pi infinity infinite divided "
-        "multiplied remainder with base possibly either nor sin cos tan log ln sqrt "
+        "multiplied remainder with base possibly either nor least most minimum maximum above "
+        "below sin cos tan log ln sqrt "
         "jan feb mar apr may jun jul aug sep oct nov dec january february march april june july "
         "august september october november december"
     )
@@ -88,6 +89,8 @@ def read_unit(tail: str, *, attached: bool) -> Measure | None:
     """
     tail = _TEMPERATURE.sub(lambda m: {"c": "celsius", "f": "fahrenheit"}[m[1].lower()], tail)
     tail = re.sub(r"\^\s*\\circ", r"\\circ", tail)
+    if not attached:  # "17 (apples)", "2/3 of the cake"
+        tail = re.sub(r"^\(([A-Za-z ]+)\)$|^of (?=[A-Za-z ]+$)", r"\1", tail)
     of = re.match(r"([A-Za-z]{3,}) of [0-9]+$", tail)  # "5 boxes of 12" counts boxes
     if of and of[1].lower() not in _NOT_A_UNIT:
         return Measure(None, frozenset({_stem(of[1])}))

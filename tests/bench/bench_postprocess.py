@@ -18,6 +18,7 @@ import yaml
 from measure import cost
 
 HERE = Path(__file__).resolve().parent
+BIN = Path(sys.executable).parent
 GROUP = 8
 PROCESS = [
     {"pass_rate_filter": {"min": 0.01, "max": 0.99}},
@@ -79,48 +80,66 @@ def show(name, rows, spent, kept=""):
     )
 
 
+def run_all(folder, data, rows, label=""):
+    """The work by rejuice and by polars; their costs by name."""
+    runs = {}
+    for workers in (1, 2):
+        name = f"rejuice run, {workers} worker{'s' * (workers > 1)}"
+        path = recipe(folder, data, f"rejuice-{workers}{label}", PROCESS, np=workers)
+        runs[name] = cost(str(BIN / "rejuice"), "run", path, "-q", "--overwrite")
+        exported = folder / f"rejuice-{workers}{label}" / "curated.parquet"
+        show(name, rows, runs[name], f"{pq.read_metadata(exported).num_rows:,} kept")
+    out = folder / f"polars{label}.parquet"
+    script = str(HERE / "peers" / "postprocess_polars.py")
+    runs["polars, by hand"] = cost(sys.executable, script, str(data), str(out))
+    kept = pq.read_metadata(out).num_rows
+    show("polars, by hand", rows, runs["polars, by hand"], f"{kept:,} kept")
+    return runs
+
+
+def run_data_juicer(folder, rows):
+    """The work by Data-Juicer's default executor."""
+    data = folder / "data-juicer.parquet"
+    write_rollouts(data, rows)
+    path = recipe(
+        folder, data, "data-juicer", yaml.safe_load((HERE / "peers" / "process.yaml").read_text()),
+        np=2, text_keys="response", skip_op_error=False,
+        custom_operator_paths=[str(HERE / "peers" / "postprocess_data_juicer.py")],
+    )  # fmt: skip
+    # Two settings of its own: never to install packages while it runs.
+    spent = cost(str(BIN / "dj-process"), "--config", path, UV_OFFLINE="1", PIP_NO_INDEX="1")
+    kept = pq.read_metadata(folder / "data-juicer" / "curated.parquet").num_rows
+    show("dj-process, default executor", rows, spent, f"{kept:,} kept")
+    return spent
+
+
 def main(rows=1_000_000, rows_dj=50_000, rows_memory=10_000_000):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        few = folder / "few.parquet"
+        write_rollouts(few, 80)
+        print("Start-up: 80 rows")
+        start = run_all(folder, few, 80, "-start")
+        print(f"{rows:,} rows")
         data = folder / "rollouts.parquet"
         write_rollouts(data, rows)
-        rejuice = str(Path(sys.executable).parent / "rejuice")
-        runs = {}
-        for workers in (1, 2):
-            label = f"rejuice run, {workers} worker{'s' * (workers > 1)}"
-            path = recipe(folder, data, f"rejuice-{workers}", PROCESS, np=workers)
-            runs[label] = cost(rejuice, "run", path, "-q")
-            exported = folder / f"rejuice-{workers}" / "curated.parquet"
-            show(label, rows, runs[label], f"{pq.read_metadata(exported).num_rows:,} kept")
-        polars = [sys.executable, str(HERE / "peers" / "postprocess_polars.py")]
-        runs["polars"] = cost(*polars, str(data), str(folder / "polars.parquet"))
-        kept = pq.read_metadata(folder / "polars.parquet").num_rows
-        show("polars, by hand", rows, runs["polars"], f"{kept:,} kept")
-        small = folder / "small.parquet"
-        write_rollouts(small, rows_dj)
-        path = recipe(
-            folder, small, "data-juicer", yaml.safe_load((HERE / "peers/process.yaml").read_text()),
-            np=2, text_keys="response", skip_op_error=False,
-            custom_operator_paths=[str(HERE / "peers" / "postprocess_data_juicer.py")],
-        )  # fmt: skip
-        dj = cost(
-            str(Path(sys.executable).parent / "dj-process"), "--config", path,
-            UV_OFFLINE="1", PIP_NO_INDEX="1",
-        )  # fmt: skip
-        kept = pq.read_metadata(folder / "data-juicer" / "curated.parquet").num_rows
-        show("dj-process, default executor", rows_dj, dj, f"{kept:,} kept")
-        for label in ("rejuice run, 1 worker", "rejuice run, 2 workers"):
-            ours = runs[label]
+        runs = run_all(folder, data, rows)
+        dj = run_data_juicer(folder, rows_dj)
+        peer = runs.pop("polars, by hand")
+        net = peer.cpu - start["polars, by hand"].cpu
+        for label, ours in runs.items():
             print(
-                f"{label}: {(rows / ours.cpu) / (rows_dj / dj.cpu):.1f} times dj-process per "
-                f"CPU-second, {(rows / ours.wall) / (rows_dj / dj.wall):.1f} times by the wall; "
-                f"{ours.cpu / runs['polars'].cpu:.2f} times polars' CPU, "
-                f"{ours.wall / runs['polars'].wall:.2f} times its wall time"
+                f"{label}: {(rows / ours.cpu) / (rows_dj / dj.cpu):.0f} times dj-process's rows "
+                f"per CPU-second, {(rows / ours.wall) / (rows_dj / dj.wall):.0f} times by the "
+                f"wall; {ours.cpu / peer.cpu:.2f} times polars' CPU "
+                f"({(ours.cpu - start[label].cpu) / net:.2f} without start-up), "
+                f"{ours.wall / peer.wall:.2f} times its wall time"
             )
         if rows_memory:
             write_rollouts(data, rows_memory)
             path = recipe(folder, data, "memory", PROCESS, np=2)
-            show("rejuice run, streaming", rows_memory, cost(rejuice, "run", path, "-q"))
+            spent = cost(str(BIN / "rejuice"), "run", path, "-q")
+            show("rejuice run, streaming", rows_memory, spent)
 
 
 if __name__ == "__main__":

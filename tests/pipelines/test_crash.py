@@ -28,6 +28,7 @@ import os, pathlib, signal, time
 from rejuice.operators import Filter, drop
 
 class SlowFilter(Filter):
+    gil_bound = True
     def reads(self): return ("response",)
     def decide(self, table):
         time.sleep(float(os.environ.get("SLEEP", "0")))

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, Optional
 
 import pyarrow as pa
@@ -24,13 +25,28 @@ from rejuice.pipelines.commit import read_arrow
 
 pytest.importorskip("data_juicer")
 from data_juicer.core.data import NestedDataset
-from data_juicer.core.preflight import PipelineConfigError, pre_instantiation_check
+from data_juicer.core.preflight import (
+    PipelineConfigError,
+    PipelineRuntimeError,
+    post_instantiation_check,
+    pre_instantiation_check,
+)
 from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
-from rejuice.pipelines import data_juicer
+from rejuice.pipelines import data_juicer, data_juicer_table
 
 OPERATORS: Registry = data_juicer.OPERATORS
+
+
+OFFLINE = {"RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
+OURS = [
+    {"pass_rate_filter": {"min": 0.01}},
+    {"grpo_advantage_mapper": {}},
+    {"self_verification_mapper": {}},
+    {"label_balance_selector": {"max_per_prompt": 2}},
+    {"exact_deduplicator": {}},
+]
 
 
 def rollouts(groups: int = 60) -> pa.Table:
@@ -156,6 +172,13 @@ def test_preflight_knows_the_fields(fields, message):
         pre_instantiation_check([{"pass_rate_filter": fields}])
 
 
+def test_preflight_refuses_the_executor_that_tears_groups_apart():
+    operator = OPERATORS.modules["pass_rate_filter"]()
+    post_instantiation_check([operator], None, SimpleNamespace(executor_type="ray"))
+    with pytest.raises(PipelineRuntimeError, match="does not support executor mode"):
+        post_instantiation_check([operator], None, SimpleNamespace(executor_type="ray_partitioned"))
+
+
 def test_preflight_knows_the_names():
     with pytest.raises(PipelineConfigError, match="did you mean: pass_rate_filter"):
         pre_instantiation_check([{"pas_rate_filter": {}}])
@@ -210,6 +233,28 @@ def test_rows_that_were_filtered_before_stay_away():
     assert 0 < len(out) < len(before) < table.num_rows
 
 
+@pytest.mark.parametrize("rows_of_a_piece", [1, 7, 50])
+@pytest.mark.parametrize("name", [next(iter(step)) for step in OURS])
+def test_pieces_do_not_show(monkeypatch, name, rows_of_a_piece):
+    monkeypatch.setattr(data_juicer_table, "PIECE_ROWS", rows_of_a_piece)
+    table = rollouts()
+    before = dataset(table).filter(lambda row: row["response"] != "three")
+    kept = table.filter(pa.compute.not_equal(table["response"], "three"))
+    frames = [piece.frame for piece in data_juicer_table.pieces(before)]
+    assert sum(frame.num_rows for frame in frames) == kept.num_rows
+    assert len(frames) > kept.num_rows / (rows_of_a_piece + 7)
+    out = run(name, before)
+    assert out.to_list() == run_in_memory([get(name)()], kept).to_pylist()
+
+
+def test_rows_that_were_sorted_before_come_in_that_order():
+    table = rollouts().slice(0, 20)
+    before = dataset(table).select(list(reversed(range(20))))
+    out = run("grpo_advantage_mapper", before)
+    expected = run_in_memory([get("grpo_advantage_mapper")()], table.take(list(range(19, -1, -1))))
+    assert out.to_list() == expected.to_pylist()
+
+
 def test_large_types_come_in_plain_and_go_out_as_they_were():
     large = pa.table(
         {
@@ -218,7 +263,9 @@ def test_large_types_come_in_plain_and_go_out_as_they_were():
             "kept": pa.array([["x"], []], pa.large_list(pa.large_string())),
         }
     )
-    assert data_juicer.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
+    assert data_juicer_table.plain(large).schema.types == [pa.string()] * 2 + [
+        pa.list_(pa.string())
+    ]
     out = run("pass_rate_filter", dataset(large))
     assert out.features == dataset(large).features
     assert out.to_list() == large.to_pylist()
@@ -259,16 +306,8 @@ def test_a_prompt_that_comes_up_again_is_an_error():
 
 # dj-process itself
 
-OURS = [
-    {"pass_rate_filter": {"min": 0.01}},
-    {"grpo_advantage_mapper": {}},
-    {"self_verification_mapper": {}},
-    {"label_balance_selector": {"max_per_prompt": 2}},
-    {"exact_deduplicator": {}},
-]
 
-
-def dj_process(folder, process, *overrides, table=None, executor="default"):
+def dj_process(folder, process, *overrides, table=None, executor="default", **head):
     # Under Ray in several files, cut within groups. The default executor reads files in no order.
     files = 3 if executor == "ray" else 1
     data = folder / "data"
@@ -285,12 +324,13 @@ def dj_process(folder, process, *overrides, table=None, executor="default"):
         "executor_type": executor,
         "ray_address": "local",
         "ds_cache_dir": str(folder / "cache"),
+        **head,
         "process": process,
     }
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1"}
+    environment = {**os.environ, **OFFLINE}
     ran = subprocess.run(
         [*command, *overrides], cwd=folder, env=environment, capture_output=True, text=True
     )
@@ -375,6 +415,19 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_says(tmp_path, executor)
 
 
 @pytest.mark.slow
+def test_ray_goes_on_when_no_row_is_left(tmp_path):
+    process = [
+        {"length_filter": {"min": 10_000}},
+        {"text_length_filter": {"text_key": "response"}},
+        {"grpo_advantage_mapper": {}},
+        {"exact_deduplicator": {}},
+    ]
+    ran, _, table = dj_process(tmp_path, process, executor="ray")
+    assert ran.returncode == 0, ran.stderr
+    assert [part.num_rows for part in books(tmp_path).values()] == [table.num_rows, 0, 0]
+
+
+@pytest.mark.slow
 def test_ray_says_it_too_when_a_prompt_comes_up_again(tmp_path):
     table = rollouts()
     torn = pa.concat_tables([table.slice(1), table.slice(0, 1)])
@@ -383,6 +436,35 @@ def test_ray_says_it_too_when_a_prompt_comes_up_again(tmp_path):
     assert ran.returncode == 1
     line = f"rows 1 and {table.num_rows} have the same prompt but are not next to each other"
     assert line in ran.stdout + ran.stderr
+
+
+CUSTOM = """
+import sys
+import pyarrow.compute as pc
+from rejuice.operators import Filter, drop
+
+class ShortAnswerFilter(Filter):
+    most: int
+    def reads(self):
+        return ("response",)
+    def decide(self, table):
+        return drop({"too_long": pc.greater(pc.utf8_length(table["response"]), self.most)})
+
+if "data_juicer" in sys.modules:
+    from rejuice.pipelines.data_juicer import register
+    register(ShortAnswerFilter)
+"""
+
+
+@pytest.mark.slow
+def test_an_operator_on_disk_can_register_itself(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(CUSTOM)
+    process = [{"short_answer_filter": {"most": 5}}]
+    ran, path, table = dj_process(tmp_path, process, custom_operator_paths=[str(file)])
+    assert ran.returncode == 0, ran.stderr
+    check_same(tmp_path, path, table)
+    assert exported(tmp_path).num_rows < table.num_rows
 
 
 @pytest.mark.slow

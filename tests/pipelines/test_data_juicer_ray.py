@@ -14,6 +14,7 @@ from rejuice.pipelines.frame import Frame
 pytest.importorskip("ray")
 pytest.importorskip("data_juicer")
 from rejuice.pipelines import data_juicer_ray as on_ray
+from rejuice.pipelines.data_juicer_table import shares
 
 ends_of = on_ray._ends
 
@@ -65,9 +66,9 @@ def test_shares_of_a_change_are_the_change(expands):
     else:
         change = Change({"new": pa.array(range(6))}, drop, without=("a",))
     starts = [0, 2, 2, 5, 6]
-    shares = on_ray._shares(change, starts)
+    parts = shares(change, starts)
     out = [
         Frame.of(rows.slice(start, stop - start)).after(share).table()
-        for share, start, stop in zip(shares, starts, starts[1:], strict=False)
+        for share, start, stop in zip(parts, starts, starts[1:], strict=False)
     ]
     assert pa.concat_tables(out).to_pylist() == Frame.of(rows).after(change).table().to_pylist()

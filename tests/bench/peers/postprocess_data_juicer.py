@@ -43,16 +43,19 @@ class BenchResponseDeduplicator(Deduplicator):
 
 @OPERATORS.register_module("bench_length_filter")
 class BenchLengthFilter(Filter):
+    _batched_op = True
+
     def __init__(self, min_len: int = 40, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.min_len = min_len
 
-    def compute_stats_single(self, sample, context=False):
-        sample[Fields.stats]["text_len"] = len(sample["response"])
-        return sample
+    def compute_stats_batched(self, samples, context=False):
+        for i, stat in enumerate(samples[Fields.stats]):
+            stat["text_len"] = len(samples["response"][i])
+        return samples
 
-    def process_single(self, sample):
-        return sample[Fields.stats]["text_len"] >= self.min_len
+    def process_batched(self, samples):
+        return (stat["text_len"] >= self.min_len for stat in samples[Fields.stats])
 
 
 @OPERATORS.register_module("bench_balance_selector")

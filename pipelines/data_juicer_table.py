@@ -1,0 +1,192 @@
+"""Our operators on an Arrow table, as `dj-process` runs them with its default executor.
+
+Rows are worked on in pieces of whole groups, as in our engine: Arrow gathers at most 2 GB of text
+at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..operators import Change, DataError, Groups, Operator, Scope
+from ..operators.groups import Array, hash_each
+from ..operators.registry import code_version, config_json
+from .apply import change_of, decide, digest
+from .books import DECISIONS, decisions
+from .frame import Frame
+from .recipe import Step
+
+PIECE_ROWS = 65_536
+
+
+class Piece(NamedTuple):
+    """Some rows of a dataset, and how many rows the table behind it has before them."""
+
+    frame: Frame
+    first_row: int
+
+
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
+    """The dataset after one step, and the decisions that step made.
+
+    Args:
+        step: the step.
+        dataset: Data-Juicer's dataset before it.
+        new_groups: no step has looked at groups yet: check that no prompt comes up twice.
+
+    Raises:
+        RejuiceError: what the operator raised.
+    """
+    made = pieces(dataset)
+    if new_groups:
+        check_groups([heads(piece.frame, piece.first_row) for piece in made])
+    written: set[str] = set()
+    tables, dropped = [], [DECISIONS.empty_table()]
+    for piece, change in zip(made, _changes(step.operator, made), strict=True):
+        tables.append(piece.frame.after(change).table())
+        dropped.append(decisions(piece.frame, change, step.name, piece.first_row))
+        written.update(change.columns)
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return _wrapped(step.operator, dataset, table, written), pa.concat_tables(dropped)
+
+
+def pieces(dataset: Any) -> list[Piece]:
+    """The rows of a Hugging Face dataset, in pieces of whole groups."""
+    table, rows = rows_of(dataset)
+    frames = []
+    for start, stop in pairwise(_cuts(table, rows)):
+        part = rows[start:stop]
+        low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
+        frame = Frame.of(plain(table.slice(low, high - low)))
+        if len(part) < high - low:
+            frame = frame.after(Change(parents=part - low))
+        frames.append(Piece(frame, low))
+    return frames
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """The table with every large or view string and list as the plain one that operators know."""
+    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    return kind
+
+
+class Heads(NamedTuple):
+    """Where groups begin: a hash of each group's `prompt_id`, and its row in the dataset."""
+
+    hashes_G: Array
+    rows_G: Array
+
+
+def heads(frame: Frame, first_row: int) -> Heads:
+    """The groups of some rows, before which the dataset has `first_row` rows."""
+    if "prompt_id" not in frame.column_names:
+        return Heads(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
+    starts_G = Groups.of_column(prompt_ids).starts_G
+    hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
+    return Heads(hashes_G, frame.source_rows[starts_G] + first_row)
+
+
+def check_groups(parts: Sequence[Heads]) -> None:
+    """Every prompt must be one run of rows; a second run would be a second, smaller group.
+
+    Raises:
+        DataError: a prompt comes up again; the message names both rows.
+    """
+    hashes = np.concatenate([part.hashes_G for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    again = np.flatnonzero(np.diff(hashes[order]) == 0)
+    if len(again):
+        rows = np.concatenate([part.rows_G for part in parts])[order]
+        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
+        raise DataError(
+            f"rows {first} and {second} have the same prompt but are not next to each other",
+            "sort the rows by prompt; of a folder, dj-process reads the files in any order",
+        )
+
+
+def shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
+    """The part of a change that is about each piece of the rows.
+
+    Args:
+        change: what is done to all rows.
+        starts: where pieces begin, and where the last one ends.
+    """
+    for start, stop in pairwise(starts):
+        reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
+        begin, end, parents = start, stop, None
+        if change.parents is not None:
+            begin, end = (int(at) for at in np.searchsorted(change.parents, [start, stop]))
+            parents = change.parents[begin:end] - start
+        columns = {name: _copy(column, begin, end) for name, column in change.columns.items()}
+        yield Change(columns, reasons, parents, change.without)
+
+
+def _copy(column: Any, start: int, stop: int) -> pa.Array:
+    # A slice would take the whole column with it to every worker.
+    return column.take(pa.array(np.arange(start, stop)))
+
+
+def _changes(operator: Operator, made: Sequence[Piece]) -> Iterator[Change]:
+    if operator.scope is not Scope.DATASET:
+        return (change_of(operator, piece.frame) for piece in made)
+    digests = [digest(operator, piece.frame) for piece in made]
+    starts = [int(at) for at in np.cumsum([0, *(piece.frame.num_rows for piece in made)])]
+    return shares(decide(operator, pa.concat_tables(digests), starts[-1]), starts)
+
+
+def rows_of(dataset: Any) -> tuple[pa.Table, Array]:
+    """The table behind a Hugging Face dataset, and the ascending rows of it that it has."""
+    if dataset._indices is not None:
+        # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
+        rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
+        if (np.diff(rows) > 0).all():
+            return dataset.data.table.replace_schema_metadata(None), rows
+        dataset = dataset.flatten_indices()
+    table = dataset.data.table.replace_schema_metadata(None)
+    return table, np.arange(table.num_rows)
+
+
+def _cuts(table: pa.Table, rows: Array) -> list[int]:
+    starts = np.arange(len(rows))
+    if "prompt_id" in table.column_names:
+        starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
+    at = np.searchsorted(starts, np.arange(PIECE_ROWS, len(rows), PIECE_ROWS))
+    cuts = [int(start) for start in np.unique(starts[at[at < len(starts)]])]
+    return [0, *cuts, len(rows)]
+
+
+def _wrapped(operator: Operator, before: Any, table: pa.Table, written: set[str]) -> Any:
+    from data_juicer.core.data import NestedDataset
+    from datasets import Dataset, DatasetInfo, Features
+    from datasets.fingerprint import Hasher
+    from datasets.table import InMemoryTable
+
+    features = Features.from_arrow_schema(table.schema)
+    for name, feature in before.features.items():
+        if name in features and name not in written:
+            features[name] = feature  # An image or a class label is more than its Arrow type.
+    # Made from what was done: Hugging Face would hash all rows, and caches the next steps by it.
+    made_of = [before._fingerprint, config_json(operator), code_version(type(operator))]
+    return NestedDataset(
+        Dataset(
+            InMemoryTable(table.cast(features.arrow_schema)),
+            info=DatasetInfo(features=features),
+            fingerprint=Hasher.hash(made_of),
+        )
+    )

@@ -1,0 +1,90 @@
+"""The recipe over 2,640 real, labelled model responses: what it says is true and repeatable."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rejuice.pipelines import engine
+from rejuice.pipelines.recipe import load
+
+RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_solutions.yaml"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def dataset(shared_data):
+    return str(shared_data / "gsm8k" / "model_solutions.jsonl")
+
+
+def run(dataset, folder, chunk_rows=65_536, **overrides):
+    export = folder / "curated.parquet"
+    overrides = {"dataset_path": dataset, "export_path": str(export), **overrides}
+    report = engine.run(load(RECIPE, overrides), chunk_rows=chunk_rows)
+    return report, pq.read_table(export)
+
+
+@pytest.fixture(scope="module")
+def curated(dataset, tmp_path_factory):
+    return run(dataset, tmp_path_factory.mktemp("curated"))
+
+
+def test_accuracy_is_the_published_label_on_every_response(dataset, tmp_path):
+    recipe = load(RECIPE, {"dataset_path": dataset, "export_path": str(tmp_path / "all.parquet")})
+    report = engine.run(recipe._replace(steps=recipe.steps[:3]))
+    rows = pq.read_table(tmp_path / "all.parquet")
+    assert report.rows_out == rows.num_rows == 2640
+    assert rows["reward_accuracy_missing"].null_count == 2640
+    published = [float(label) for label in rows["published_is_correct"].to_pylist()]
+    assert rows["reward_accuracy"].to_pylist() == published
+
+
+def test_rows_in_are_rows_out_and_rows_dropped(curated):
+    report, rows = curated
+    before = 660
+    for step in report.steps:
+        assert step.rows_in == before
+        assert step.rows_in + step.added == step.rows_out + sum(step.dropped.values())
+        before = step.rows_out
+    assert before == rows.num_rows == report.rows_out
+    assert 660 + report.added == report.rows_out + report.dropped
+
+
+def test_verification_prompts_are_balanced_and_their_labels_are_the_published_ones(curated):
+    _, rows = curated
+    rows = rows.to_pylist()
+    label = {row["response_id"]: row["published_is_correct"] for row in rows}
+    verify = [row for row in rows if row["task"] == "verify"]
+    assert [row["label"] for row in verify].count("Yes") * 2 == len(verify) > 600
+    assert len({row["prompt_id"] for row in verify}) == len(verify)
+    for row in verify:
+        assert row["label"] == ("Yes" if label[row["judged_response_id"]] else "No")
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 100])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_workers_and_chunks_change_nothing(curated, dataset, tmp_path, chunk_rows, workers):
+    if (chunk_rows, workers) == (1, "2"):
+        pytest.skip("660 chunks through processes take long and show nothing new")
+    _, rows = run(dataset, tmp_path, chunk_rows, np=workers)
+    assert rows.equals(curated[1])
+
+
+@pytest.mark.parametrize("executor", ["default", "ray"])
+def test_dj_process_exports_the_same_rows_values_and_order(curated, dataset, tmp_path, executor):
+    export = tmp_path / "curated.parquet"
+    command = [
+        str(Path(sys.executable).parent / "dj-process"),
+        *("--config", str(RECIPE)),
+        *("--dataset_path", dataset, "--export_path", str(export)),
+        *("--executor_type", executor),
+    ]
+    if executor == "ray":
+        command += ["--ray_address", "local"]
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    rows = pq.read_table(export)
+    assert rows.select(curated[1].column_names).to_pylist() == curated[1].to_pylist()

@@ -1,0 +1,76 @@
+"""Rules of the house that no linter knows."""
+
+import ast
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rejuice.operators import Filter, Mapper, get, installed
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("operators", "pipelines", "recipes", "trainer")
+SOURCES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.fixture(scope="module")
+def setup_cfg():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_every_folder_with_code_is_a_package_that_is_shipped(setup_cfg):
+    listed = setup_cfg["options"]["packages"].split()
+    found = {f"rejuice.{'.'.join(file.parent.relative_to(ROOT).parts)}" for file in SOURCES}
+    assert listed == sorted(found)
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_folders_are_imported_relatively(file):
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            modules = [node.module]
+        for module in modules:
+            assert module.split(".")[0] not in (*FOLDERS, "rejuice")
+
+
+@pytest.mark.parametrize("name", installed())
+def test_a_built_in_operator_is_documented_whole(name):
+    kind = get(name)
+    assert kind.__doc__
+    assert kind.__module__ == f"rejuice.operators.{name.rsplit('_', 1)[1]}.{name}"
+    for field, info in kind.model_fields.items():
+        assert info.description, f"{name}.{field} has no docstring"
+    drops = issubclass(kind, Filter)
+    assert kind.reasons or not drops
+    assert issubclass(kind, Filter | Mapper) or "apply" in vars(kind)
+    assert (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/")).with_name(
+        f"test_{name}.py"
+    ).exists()
+
+
+def test_the_entry_points_are_sorted_by_kind_and_name(setup_cfg):
+    lines = setup_cfg["options.entry_points"]["rejuice.operators"].split("\n")
+    names = [line.split(" =")[0] for line in lines if line]
+    kinds = ["mapper", "filter", "deduplicator", "selector"]
+    assert names == sorted(names, key=lambda n: (kinds.index(n.rsplit("_", 1)[1]), n))
+
+
+def test_the_command_and_check_load_nothing_heavy():
+    heavy = "torch ray vllm verl data_juicer datasets sentence_transformers sympy pandas"
+    code = (
+        "import sys; sys.argv = ['rejuice', 'check', 'recipes/quickstart.yaml']\n"
+        "from rejuice.pipelines.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as done: assert not done.code, done.code\n"
+        f"print([name for name in {heavy.split()} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
