@@ -28,6 +28,7 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/rejuice ops --markdown > docs/operators.md
 	$(BIN)/rejuice schema > docs/recipe.schema.json
+	$(BIN)/python tests/golden.py
 
 clean:
 	rm -rf .venv .types outputs

@@ -30,6 +30,7 @@ from .progress import Progress
 from .recipe import Recipe
 from .report import Report, Tally
 from .source import conform
+from .summary import summarise
 
 DECISIONS = pa.schema([("row_id", pa.string()), ("step", pa.string()), ("reason", pa.string())])
 
@@ -49,6 +50,24 @@ def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa
     row_id = pc.coalesce(*ids, pc.binary_join_element_wise("row", numbers, " "))
     steps = pa.array([step] * len(dropped), pa.string())
     return pa.table([row_id, steps, change.reasons.take(dropped)], schema=DECISIONS)
+
+
+class Ledger:
+    """The books of one step over parts of a dataset: its figures and its decisions."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.decisions: list[pa.Table] = [DECISIONS.empty_table()]
+
+    def add(self, step: str, frame: Frame, change: Change, first_row: int) -> None:
+        """Book what a step does to a part, before which the dataset has `first_row` rows."""
+        self.tally.add(frame.num_rows, change, 0.0, summarise(change.columns))
+        self.decisions.append(decisions(frame, change, step, first_row))
+
+    def merge(self, other: Ledger) -> None:
+        """Take over the books of another part."""
+        self.tally.merge(other.tally)
+        self.decisions += other.decisions
 
 
 def write_books(

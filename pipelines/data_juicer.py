@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
@@ -29,9 +30,11 @@ from ..operators import (
     get,
     installed,
 )
+from .books import Ledger
 from .commit import write_arrow
 from .export import run_folder
 from .recipe import Step, step_names
+from .report import Report, StepReport
 
 
 def register(kind: type[Operator]) -> type[Any]:
@@ -94,8 +97,10 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
             from .data_juicer_ray import run
         else:
             from .data_juicer_table import run
-        out, dropped = run(place.step, dataset, place.is_first_with_groups)
-        place.keep(dropped)
+        start = time.perf_counter()
+        out, ledger = run(place.step, dataset, place.is_first_with_groups)
+        ledger.tally.seconds = time.perf_counter() - start
+        place.keep(ledger)
     except RejuiceError as error:
         _stop(error.at(f"step {place.step.number} {place.step.name}"))
     return out
@@ -105,9 +110,14 @@ class _Place:
     """Where in the recipe a step is, and where its books are kept."""
 
     def __init__(
-        self, step: Step, before: Sequence[str], resumed: bool, export_path: str | None
+        self,
+        step: Step,
+        before: Sequence[str],
+        resumed: bool,
+        export_path: str | None,
+        head: dict[str, str],
     ) -> None:
-        self.step, self.export_path = step, export_path
+        self.step, self.export_path, self.head = step, export_path, head
         ours = [get(name) for name in before if name in installed()]
         self.is_first = not ours and not resumed
         grouped = step.operator.scope is not Scope.ROW
@@ -131,16 +141,38 @@ class _Place:
         path = getattr(exporter, "export_path", None) or settings.get("export_path")
         # A run that goes on from a checkpoint is told the steps that are left, and no more.
         resumed = bool(settings.get("use_checkpoint"))
-        return cls(step, kinds[:at] if at else [], resumed, path)
+        head = {
+            "project_name": str(settings.get("project_name")),
+            "recipe": ", ".join(map(str, settings.get("config") or [])),
+            "dataset_path": str(settings.get("dataset_path")),
+            "export_path": str(path),
+        }
+        return cls(step, kinds[:at] if at else [], resumed, path, head)
 
-    def keep(self, dropped: pa.Table) -> None:
+    def keep(self, ledger: Ledger) -> None:
         if self.export_path is None or "://" in self.export_path:
             return  # Run from Python without an export, or into a store: no folder is beside it.
-        folder = run_folder(Path(self.export_path))
+        export_path = Path(self.export_path)
+        folder = run_folder(export_path)
         if self.is_first:
             # What is there tells of the rows that are about to be replaced.
             shutil.rmtree(folder, ignore_errors=True)
-        write_arrow(folder / self.step.label / "decisions.arrow", dropped)
+        write_arrow(
+            folder / self.step.label / "decisions.arrow", pa.concat_tables(ledger.decisions)
+        )
+        line = ledger.tally.report(self.step.name)
+        done = () if self.is_first else Report.read(export_path).steps
+        Report.of([*done, *_between(done, line), line], key="dj-process", **self.head).write(folder)
+
+
+def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:
+    """What Data-Juicer's own operators did since our last step, as one line of the funnel."""
+    change = line.rows_in - done[-1].rows_out if done else 0
+    if change:
+        dropped = {"data_juicer": -change} if change < 0 else {}
+        before = done[-1].rows_out
+        added = max(change, 0)
+        yield StepReport("data_juicer", before, line.rows_in, added, dropped, 0.0, False, {}, {})
 
 
 def _stop(error: RejuiceError) -> NoReturn:

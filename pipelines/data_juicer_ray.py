@@ -15,9 +15,10 @@ import ray
 
 from ..operators import Change, Groups, Operator, RejuiceError, Scope
 from .apply import change_of, decide, digest
-from .books import DECISIONS, decisions
-from .data_juicer_table import Heads, check_groups, heads, plain, shares
+from .books import Ledger
+from .data_juicer_table import APART, plain
 from .frame import Frame
+from .parts import Heads, check_groups, heads, shares
 from .recipe import Step
 
 _GROUP = "prompt_id"
@@ -47,8 +48,8 @@ class Slice(NamedTuple):
     stop: int
 
 
-def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
-    """The dataset after one step, and the decisions that step made.
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
+    """The dataset after one step, and that step's books.
 
     Args:
         step: the step.
@@ -63,18 +64,19 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
         context.execution_options.preserve_order = True
     blocks = dataset.to_arrow_refs()
     look = ray.remote(_ends)
-    found = zip(blocks, _get([look.remote(block) for block in blocks]), strict=True)
+    pairs = zip(blocks, _get([look.remote(block) for block in blocks]), strict=True)
     # A block without rows may have lost its columns too, on the way through Data-Juicer's steps.
-    full = [(block, end) for block, end in found if end.rows]
+    full = [(block, end) for block, end in pairs if end.rows]
     if not full:
-        return dataset, DECISIONS.empty_table()
+        return dataset, Ledger()
     blocks, ends = [block for block, _ in full], [end for _, end in full]
     if step.operator.scope is not Scope.ROW:
         blocks, ends = _aligned(blocks, ends)
     starts = [int(start) for start in np.cumsum([0, *(end.rows for end in ends)])]
     if new_groups:
         begin = ray.remote(_heads)
-        check_groups(_get([begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]))
+        found = [begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]
+        check_groups(_get(found), APART)
     return _applied(step, blocks, starts)
 
 
@@ -116,7 +118,7 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
     return [block for block, _ in out], [end for _, end in out]
 
 
-def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, pa.Table]:
+def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Ledger]:
     operator = step.operator
     changes: list[Any] = [None] * len(blocks)
     if operator.scope is Scope.DATASET:
@@ -131,9 +133,10 @@ def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, pa.
         after.remote(operator, step.name, block, start, change)
         for block, start, change in zip(blocks, starts, changes, strict=False)
     ]
-    dropped = _get([books for _, books in pairs])
-    out = ray.data.from_arrow_refs([block for block, _ in pairs])
-    return out, pa.concat_tables([DECISIONS.empty_table(), *dropped])
+    ledger = Ledger()
+    for part in _get([books for _, books in pairs]):
+        ledger.merge(part)
+    return ray.data.from_arrow_refs([block for block, _ in pairs]), ledger
 
 
 def _get(refs: list[Any]) -> list[Any]:
@@ -172,10 +175,12 @@ def _digest(operator: Operator, block: pa.Table) -> pa.Table | RejuiceError:
 
 def _change(
     operator: Operator, step: str, block: pa.Table, first_row: int, change: Change | None
-) -> tuple[pa.Table | None, pa.Table | RejuiceError]:
+) -> tuple[pa.Table | None, Ledger | RejuiceError]:
     frame = Frame.of(plain(block))
     try:
         change = change_of(operator, frame) if change is None else change
     except RejuiceError as error:
         return None, error
-    return frame.after(change).table(), decisions(frame, change, step, first_row)
+    ledger = Ledger()
+    ledger.add(step, frame, change, first_row)
+    return frame.after(change).table(), ledger

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..operators import Change, DataError, Groups, Operator, Scope
-from ..operators.groups import Array, hash_each
+from ..operators import Change, Groups, Operator, Scope
+from ..operators.groups import Array
 from ..operators.registry import code_version, config_json
 from .apply import change_of, decide, digest
-from .books import DECISIONS, decisions
+from .books import Ledger
 from .frame import Frame
+from .parts import check_groups, heads, shares
 from .recipe import Step
 
 PIECE_ROWS = 65_536
@@ -31,8 +32,11 @@ class Piece(NamedTuple):
     first_row: int
 
 
-def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
-    """The dataset after one step, and the decisions that step made.
+APART = "sort the rows by prompt; of a folder, dj-process reads the files in any order"
+
+
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
+    """The dataset after one step, and that step's books.
 
     Args:
         step: the step.
@@ -44,15 +48,15 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, pa.Table]:
     """
     made = pieces(dataset)
     if new_groups:
-        check_groups([heads(piece.frame, piece.first_row) for piece in made])
+        check_groups([heads(piece.frame, piece.first_row) for piece in made], APART)
     written: set[str] = set()
-    tables, dropped = [], [DECISIONS.empty_table()]
+    tables, ledger = [], Ledger()
     for piece, change in zip(made, _changes(step.operator, made), strict=True):
         tables.append(piece.frame.after(change).table())
-        dropped.append(decisions(piece.frame, change, step.name, piece.first_row))
+        ledger.add(step.name, piece.frame, change, piece.first_row)
         written.update(change.columns)
     table = pa.concat_tables(tables, promote_options="permissive")
-    return _wrapped(step.operator, dataset, table, written), pa.concat_tables(dropped)
+    return _wrapped(step.operator, dataset, table, written), ledger
 
 
 def pieces(dataset: Any) -> list[Piece]:
@@ -83,63 +87,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain(field.type)) for field in kind])
     return kind
-
-
-class Heads(NamedTuple):
-    """Where groups begin: a hash of each group's `prompt_id`, and its row in the dataset."""
-
-    hashes_G: Array
-    rows_G: Array
-
-
-def heads(frame: Frame, first_row: int) -> Heads:
-    """The groups of some rows, before which the dataset has `first_row` rows."""
-    if "prompt_id" not in frame.column_names:
-        return Heads(np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
-    starts_G = Groups.of_column(prompt_ids).starts_G
-    hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
-    return Heads(hashes_G, frame.source_rows[starts_G] + first_row)
-
-
-def check_groups(parts: Sequence[Heads]) -> None:
-    """Every prompt must be one run of rows; a second run would be a second, smaller group.
-
-    Raises:
-        DataError: a prompt comes up again; the message names both rows.
-    """
-    hashes = np.concatenate([part.hashes_G for part in parts])
-    order = np.argsort(hashes, kind="stable")
-    again = np.flatnonzero(np.diff(hashes[order]) == 0)
-    if len(again):
-        rows = np.concatenate([part.rows_G for part in parts])[order]
-        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
-        raise DataError(
-            f"rows {first} and {second} have the same prompt but are not next to each other",
-            "sort the rows by prompt; of a folder, dj-process reads the files in any order",
-        )
-
-
-def shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
-    """The part of a change that is about each piece of the rows.
-
-    Args:
-        change: what is done to all rows.
-        starts: where pieces begin, and where the last one ends.
-    """
-    for start, stop in pairwise(starts):
-        reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
-        begin, end, parents = start, stop, None
-        if change.parents is not None:
-            begin, end = (int(at) for at in np.searchsorted(change.parents, [start, stop]))
-            parents = change.parents[begin:end] - start
-        columns = {name: _copy(column, begin, end) for name, column in change.columns.items()}
-        yield Change(columns, reasons, parents, change.without)
-
-
-def _copy(column: Any, start: int, stop: int) -> pa.Array:
-    # A slice would take the whole column with it to every worker.
-    return column.take(pa.array(np.arange(start, stop)))
 
 
 def _changes(operator: Operator, made: Sequence[Piece]) -> Iterator[Change]:

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from ..operators import Change, DataError, Groups, RejuiceError
-from ..operators.groups import Array, hash_each
+from ..operators import DataError, RejuiceError
 from .apply import decide, digest, view
 from .books import write_books
 from .commit import Commit, load, read_arrow, save, write_arrow
 from .export import check_export_path
 from .frame import Frame
+from .parts import NO_HEADS, Heads, check_groups, heads, shares
 from .plan import Plan, Stage, check_columns, group_columns
 from .progress import Progress
 from .recipe import Recipe, Step
@@ -37,11 +35,9 @@ CHUNK_ROWS = 65_536
 _SECONDS = b"seconds"
 
 
-class _Done(NamedTuple):
-    """What a worker reports of a chunk: its prompts, for the check that groups are whole."""
-
-    heads_G: Array
-    source_rows_G: Array
+_APART = (
+    "sort the rows by prompt, or begin with exact_deduplicator: {column: question, within: all}"
+)
 
 
 def run(
@@ -91,35 +87,51 @@ def _run_stage(
     steps = [step for step in (*stage.steps, stage.barrier) if step]
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    done: dict[int, _Done] = {}
+    found: dict[int, Heads] = {}
     with progress.task(title, sum(plan.source.rows)) as advance:
         for chunk, result in workers.map(steps, work, len(plan.source.rows)):
-            done[chunk] = result
+            found[chunk] = result
             advance(plan.source.rows[chunk])
-    _check_groups(recipe, plan, [done[chunk] for chunk in sorted(done)])
+    try:
+        check_groups([found[chunk] for chunk in sorted(found)], _APART)
+    except DataError as error:
+        raise error.at(str(recipe.head.dataset_path)) from None
     if stage.barrier and not plan.is_done(stage.barrier):
         _cross(recipe, plan, stage.barrier)
 
 
-def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> _Done:
-    """Run the steps of a stage on one chunk, and digest it for the step behind them."""
+def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> Heads:
+    """Run the steps of a stage on one chunk, and digest it for the step behind them.
+
+    Returns:
+        The groups of the chunk, once: in the stage in which they come to be.
+    """
     last = stage.barrier or stage.steps[-1]
     first = stage.steps[0] if stage.steps else last
     frame = plan.frame_before(chunk, first)
-    done = _prompts(plan, frame, chunk) if first.number == 1 else None
+    offset = sum(plan.source.rows[:chunk])
+    groups = NO_HEADS
+    if first.number == 1:  # Groups of a later stage's frame were looked at in the stage before.
+        groups = heads(frame, offset)
     for step in stage.steps:
-        before, frame = frame, _commit(recipe, plan, step, frame, chunk)
-        if done is None and "prompt_id" not in before.column_names:
-            done = _prompts(plan, frame, chunk)
+        had_groups = "prompt_id" in frame.column_names
+        frame = _commit(recipe, plan, step, frame, chunk)
+        if not had_groups:
+            groups = heads(frame, offset)
     if stage.barrier and not plan.path(stage.barrier, chunk).exists():
-        path = plan.digest_path(stage.barrier, chunk)
-        if not path.exists():
-            start = time.perf_counter()
-            with _at(recipe, stage.barrier):
-                table = digest(stage.barrier.operator, frame)
-            seconds = f"{time.perf_counter() - start}".encode()
-            write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
-    return done or _Done(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+        _digest(recipe, plan, stage.barrier, frame, chunk)
+    return groups
+
+
+def _digest(recipe: Recipe, plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
+    path = plan.digest_path(step, chunk)
+    if path.exists():
+        return
+    start = time.perf_counter()
+    with _at(recipe, step):
+        table = digest(step.operator, frame)
+    seconds = f"{time.perf_counter() - start}".encode()
+    write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
 
 
 def _commit(recipe: Recipe, plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
@@ -144,53 +156,12 @@ def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
         whole = decide(step.operator, pa.concat_tables(digests), sum(sizes))
     seconds = time.perf_counter() - start
     seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    begin = 0
-    for chunk, size in zip(chunks, sizes, strict=True):
-        part = _part(whole, begin, size)
-        # What belongs to the whole is told once, with the first chunk.
-        notes = whole.notes if chunk == 0 else {}
-        commit = Commit(part._replace(notes=notes), size, seconds if chunk == 0 else 0.0, {})
-        save(plan.path(step, chunk), commit._replace(summary=summarise(part.columns)))
-        begin += size
+    parts = shares(whole, [0, *accumulate(sizes)])
+    for chunk, size, part in zip(chunks, sizes, parts, strict=True):
+        commit = Commit(part, size, seconds if chunk == 0 else 0.0, summarise(part.columns))
+        save(plan.path(step, chunk), commit)
     for chunk in chunks:
         plan.digest_path(step, chunk).unlink()
-
-
-def _part(whole: Change, begin: int, size: int) -> Change:
-    """What a change to all rows does to the rows from `begin`."""
-    reasons = None if whole.reasons is None else whole.reasons.slice(begin, size)
-    if whole.parents is None:
-        columns = {name: column.slice(begin, size) for name, column in whole.columns.items()}
-        return Change(columns, reasons, None, whole.without)
-    low, high = np.searchsorted(whole.parents, [begin, begin + size])
-    columns = {name: column.slice(low, high - low) for name, column in whole.columns.items()}
-    return Change(columns, reasons, whole.parents[low:high] - begin, whole.without)
-
-
-def _prompts(plan: Plan, frame: Frame, chunk: int) -> _Done | None:
-    if "prompt_id" not in frame.column_names:
-        return None
-    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
-    starts_G = Groups.of_column(prompt_ids).starts_G
-    offset = sum(plan.source.rows[:chunk])
-    heads_G = hash_each(prompt_ids.take(pa.array(starts_G)))
-    return _Done(heads_G, frame.source_rows[starts_G] + offset)
-
-
-def _check_groups(recipe: Recipe, plan: Plan, done: Sequence[_Done]) -> None:
-    """Every prompt must be one run of rows; a second run would be a second, smaller group."""
-    heads = np.concatenate([part.heads_G for part in done])
-    order = np.argsort(heads, kind="stable")
-    again = np.flatnonzero(np.diff(heads[order]) == 0)
-    if len(again):
-        rows = np.concatenate([part.source_rows_G for part in done])[order]
-        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
-        raise DataError(
-            f"rows {first} and {second} have the same prompt but are not next to each other",
-            "sort the rows by prompt, or begin with "
-            "exact_deduplicator: {column: question, within: all}",
-            where=str(recipe.head.dataset_path),
-        )
 
 
 class _at:  # noqa: N801 (used as a function)

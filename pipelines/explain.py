@@ -102,27 +102,24 @@ def _story(
     if path[0] >= 0:
         lines.append(f"{recipe.head.dataset_path}, row {first_row + path[0] + 1}")
         lines += _values(frames[0], path[0], set(frames[0].column_names))
-    for step, commit, frame, row in zip(recipe.steps, commits, frames[1:], path[1:], strict=False):
-        if row >= 0:
-            written = _values(frame, row, set(commit.change.columns))
-            lines += [f"{step.number}. {step.name}{'' if written else ': kept'}", *written]
+    for at in range(len(frames) - 1):
+        if path[at + 1] >= 0:
+            lines.append(f"{recipe.steps[at].label}: {'kept' if path[at] >= 0 else 'added'}")
+            lines += _values(frames[at + 1], path[at + 1], set(commits[at].change.columns))
     if len(frames) > len(commits):
         return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
     step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons
     slug = "" if reasons is None else reasons[end].as_py()
-    why = f"{slug} ({step.operator.reasons.get(slug, 'not explained')})"
-    return "\n".join([*lines, f"{step.number}. {step.name}: dropped, {why}", ""])
+    why = step.operator.reasons.get(slug, "not explained")
+    return "\n".join([*lines, f"{step.label}: dropped, {slug} ({why})", ""])
 
 
 def _values(frame: Frame, row: int, names: set[str]) -> list[str]:
-    shown = []
-    for name in frame.column_names:
-        if name in names and name not in _IDS:
-            value = _value(frame, name, row)
-            # Of a component's two columns one says something: the number, or why there is none.
-            if not (value == "null" and {f"{name}_missing", name[: -len("_missing")]} & names):
-                shown.append(f"   {name} = {value}")
-    return shown
+    values = {n: _value(frame, n, row) for n in frame.column_names if n in names and n not in _IDS}
+    # Of a component's two columns one says something: the number, or why there is none.
+    twins = {n for n in names if f"{n}_missing" in names}
+    silent = {n for n in (*twins, *(f"{n}_missing" for n in twins)) if values.get(n) == "null"}
+    return [f"   {name} = {value}" for name, value in values.items() if name not in silent]
 
 
 def _value(frame: Frame, name: str, row: int) -> str:

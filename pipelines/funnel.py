@@ -46,6 +46,6 @@ def _findings(step: StepReport) -> str:
         if counts := figures.get("counts"):
             parts += [f"{value} {count:,}" for value, count in counts.items()]
         elif "mean" in figures:
-            parts.append(f"{name} {figures['mean']:.3f} ± {figures['std']:.3f}")
-    parts += [f"{note} {value:g}" for note, value in step.notes.items()]
+            parts.append(f"{name} {round(figures['mean'], 3) + 0.0:.3f} ± {figures['std']:.3f}")
+    parts += [f"{note} {value:g}" for note, value in step.notes.items() if value]
     return ", ".join(parts)

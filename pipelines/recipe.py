@@ -231,6 +231,8 @@ class _Loader(yaml.SafeLoader):
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     seen: set[Hashable] = set()
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue  # `<<: *anchor`: its keys may be given again.
         key: Hashable = loader.construct_object(key_node)
         if not isinstance(key_node, yaml.ScalarNode):
             raise yaml.constructor.ConstructorError(

@@ -104,6 +104,16 @@ class Tally:
         self.seconds += seconds
         self.summaries.append(summary)
 
+    def merge(self, other: Tally) -> None:
+        """Count what another tally counted."""
+        self.rows_in += other.rows_in
+        self.rows_out += other.rows_out
+        self.added += other.added
+        self.dropped.update(other.dropped)
+        self.notes.update(other.notes)
+        self.seconds += other.seconds
+        self.summaries += other.summaries
+
     def report(self, step: str, *, cached: bool = False) -> StepReport:
         """The line of the funnel."""
         return StepReport(

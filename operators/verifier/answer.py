@@ -16,11 +16,12 @@ _TAIL = 4_000  # prose rules look at this many characters at most, from the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
 
 _BOX_PARTS = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_MINUS = re.compile(r"(?:=|(?<!\\)\$|\\[(\[])\s*[-−]\s*$")
 _LIST_GLUE = re.compile(
     r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
 _KEYWORD = re.compile(
-    r"\b(?:answer|solution|root)s?\b[\s*_]{0,4}"
+    r"\b(?:(?:answer|solution|root)s?|correct (?:option|choice))\b[\s*_]{0,4}"
     r"(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
     r"[\s*_]{0,4}(?:(?:therefore|thus|simply|then|just|approximately|about)\b)?\s?[:=]?",
     re.IGNORECASE,
@@ -58,16 +59,21 @@ _HEDGED = re.compile(
 )
 # A bound is no value: "at least 3" as the whole answer, not "he needs at least 3 buses".
 _BOUND = re.compile(
-    r"\W*(?:strictly |just |slightly |a (?:little|bit) |not |no |anything |any number )*"
+    r"\W*(?:[a-z] (?:is|must be|should be|can be) )?"
+    r"(?:(?:strictly|just|slightly|a|little|bit|not|no|anything|(?:any|a) number|somewhere) )*"
     r"(?:at (?:least|most)|(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger|other) than"
-    r"|under|over|above|below|up to|a (?:minimum|maximum) of|(?:minimum|maximum)(?: of)?|between"
-    r"|from|beyond|within|exceeding|exceeds|almost|nearly|close to|before|after|until|not)\b",
+    r"|under|over|above|below|up to|(?:minimum|maximum)(?: of|(?= [\d$\\]))|between|beyond|within"
+    r"|(?:max|min)\.?(?= ?\d)|from(?= \S+ to )|(?:(?:does|must|can) not |cannot )?exceeds?"
+    r"|almost|nearly|close to)(?:\b|(?= ))",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(
     r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$", re.IGNORECASE
 )
-_INLINE = re.compile(r"[^$]*[\\^][^$]*")
+_FORMULA = re.compile(
+    r"(?<!\\)\$([^$]*[\\^][^$]*?)(?<!\\)\$|\\\((.*?)\\\)"
+    r"|([-–−]?\s?(?:\d+\s?)?\\(?:[dtc]?frac\s*(?:\{[^{}]*\}|\d)|sqrt)\s*(?:\{[^{}]*\}|\d))"
+)
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
 _TRAILING = re.compile(r"[\s.*]+$")
@@ -103,8 +109,6 @@ def extract_answer(response: str) -> str | None:
     text = text.strip()
     if not text:
         return None
-    if "\n" not in text[:_TAIL] and len(text) < _BARE and _BOUND.match(text) and not _is_sentence(text):
-        return text
     if is_bare(text) or (tagged and "\n" not in text and not _KEYWORD.search(text[:_TAIL])):
         return text
     return _from_prose(text[-_TAIL:])
@@ -137,6 +141,8 @@ def _boxed(text: str) -> str | None:
     if not spans:
         return None
     contents = [_peel(text[spans[-1][1] : spans[-1][2]])]
+    if _MINUS.search(text, max(0, spans[-1][0] - 10), spans[-1][0]) and contents[0]:
+        return f"-({contents[0]})"
     # Outermost boxes only, backwards, for as long as they make up one list.
     following = spans[-1][0]
     for start, inner, end in reversed(spans[:-1]):
@@ -179,7 +185,7 @@ def _marked_line(text: str) -> str | None:
     mark = text.rfind("####")
     if mark >= 0 and (mark == 0 or text[mark - 1] in "\n "):
         line = text[mark + 4 :].lstrip().split("\n", 1)[0].strip()
-        if line and is_bare(line):
+        if line and (is_bare(line) or _is_bound(line)):
             return _ANSWER_LABEL.sub("", line)
     mark = text.rfind("\nA:")
     mark = 0 if mark < 0 and text.startswith("A:") else mark + 1
@@ -215,6 +221,14 @@ def is_bare(text: str) -> bool:
     return bool(_RELATION_START.match(start) or _MONTHS.match(start))
 
 
+def _is_bound(text: str) -> bool:
+    """Whether a text is a bound and nothing else, such as `at most 3 km`."""
+    if len(text) > _BARE or not (bound := _BOUND.match(text)):
+        return False
+    words = [w.lower() for w in _WORD.findall(text, bound.end())]
+    return len(words) <= 5 and not _SENTENCE_WORDS.intersection(words) and "=" not in text
+
+
 def _from_prose(text: str) -> str | None:
     keywords = list(_KEYWORD.finditer(text))
     if keywords and (found := _clause(text[keywords[-1].end() :])):
@@ -222,9 +236,13 @@ def _from_prose(text: str) -> str | None:
     named = list(_IS_THE_ANSWER.finditer(text))
     if named:
         sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
+        if _is_bound(sentence):
+            return sentence.strip()
         if found := _trailing_math(sentence) or last_number(sentence):
             return found
     line = text.rstrip().rsplit("\n", 1)[-1]
+    if _is_bound(line):
+        return line.strip()
     return _trailing_math(line) or last_number(text)
 
 
@@ -239,12 +257,9 @@ def _clause(text: str) -> str | None:
     if not clause:
         return None
     short = _ASIDE.sub("", clause).strip()
-    if _BOUND.match(clause):
-        return short or clause
-    if short and is_bare(short):
-        return short
-    if is_bare(clause):
-        return clause
+    for candidate in (short, clause):
+        if candidate and (is_bare(candidate) or _is_bound(candidate)):
+            return candidate
     return _trailing_math(short) or last_number(short)
 
 
@@ -272,7 +287,20 @@ def last_number(text: str) -> str | None:
     found = deque(_NUMBER.finditer(text), maxlen=1)
     if not found:
         return None
-    before = text[max(0, found[0].start() - 60) : found[0].start()]
+    start, number = found[0].start(), found[0][0].strip().rstrip(",")
+    before = text[max(0, start - 60) : start]
     if hedge := _HEDGED.search(before):
-        return hedge[0].lstrip() + found[0][0].strip()
-    return found[0][0].strip().rstrip(",")
+        return hedge[0].lstrip() + number
+    if _NEGATED.search(before):
+        return "-" + number
+    return _mathematics_around(text, found[0]) or number
+
+
+def _mathematics_around(text: str, number: re.Match[str]) -> str | None:
+    r"""The `$\frac{2}{3}$` or `\frac{2}{3}` that a number is a part of."""
+    line = text.rfind("\n", 0, number.start()) + 1
+    end = text.find("\n", number.end())
+    for span in _FORMULA.finditer(text, line, end if end >= 0 else len(text)):
+        if span.start() <= number.start() and number.end() <= span.end():
+            return next(body for body in span.groups() if body).strip()
+    return None

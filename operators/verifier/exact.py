@@ -83,7 +83,8 @@ def read_plain(text: str) -> Number | None:
     """`read_number` of a span that is already in plain notation."""
     if twice := _TWICE.match(text):  # "five (5)" says one number twice
         first, second = read_plain(twice[1]), read_plain(twice[2])
-        return first if first and second and first.value == second.value else None
+        if first and second:
+            return first if first.value == second.value else None
     sign, text, currency = _signs(text)
     if not text:
         return None

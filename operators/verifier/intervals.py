@@ -18,12 +18,13 @@ INFINITY = re.compile(r"([+-]?)\s*(?:\\infty|\binfinity\b|\binf\b)$", re.IGNOREC
 
 
 class Interval(NamedTuple):
-    """Closed or open at either end; None is infinity."""
+    """Closed or open at either end; None is infinity. `variable` is empty for brackets."""
 
     low: str | None
     low_closed: bool
     high: str | None
     high_closed: bool
+    variable: str = ""
 
 
 def read_intervals(text: str) -> list[Interval] | None:
@@ -80,9 +81,11 @@ def _ordered(text: str) -> Interval | None:
         if not variable.match(terms[1]):
             return None
         low, high = (None if INFINITY.match(t) else t for t in (terms[0], terms[2]))
-        return Interval(low, closed[0] and low is not None, high, closed[1] and high is not None)
+        return Interval(
+            low, closed[0] and low is not None, high, closed[1] and high is not None, terms[1]
+        )
     if variable.match(terms[0]) and terms[0] not in NOT_NAMES and not variable.match(terms[1]):
-        return Interval(None, False, terms[1], closed[0])
+        return Interval(None, False, terms[1], closed[0], terms[0])
     if variable.match(terms[1]) and terms[1] not in NOT_NAMES and not variable.match(terms[0]):
-        return Interval(terms[0], closed[0], None, False)
+        return Interval(terms[0], closed[0], None, False, terms[1])
     return None

@@ -56,7 +56,7 @@ _SYNONYMS = [
         (r"\\(?:pounds|textsterling)(?![a-zA-Z])", "£"),
         (r"\\(?:euro|texteuro)(?![a-zA-Z])", "€"),
         (r"(?<=\d) x (?=\d)", r" \\times "),
-        (r"^\s*([a-zA-Z]) in (?=[(\[\\])", r"\1 \\in "),
+        (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
         (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
         (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
     )
@@ -126,11 +126,10 @@ def _ends(text: str) -> str:
     """Without end marks, markdown and redundant outer braces."""
     while True:
         before = text
-        text = text.strip()
+        text = re.sub(r"(?:\\\\|[.,;:\s])+$", "", text.strip())
         for mark in ("**", "__", "*", "_", "`", '"', "'"):
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
                 text = text[len(mark) : -len(mark)]
-        text = re.sub(r"(?:\\\\|[.,;:\s])+$", "", text)
         text = re.sub(r"^(?:=|\\approx\b|[:,;]|\*\*)\s*", "", text)
         if text.startswith("{") and closes_at(text, 0) == len(text) - 1:
             text = text[1:-1]

@@ -24,7 +24,19 @@ from .verdict import Slug
 from .worker import receive, send
 
 STARTUP_SECONDS = 120.0  # importing sympy on a busy machine takes a while
+LEAST_SECONDS = 0.5  # a pair has these from a ready worker on, however long that took to start
+SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for each other
 _GRACE = 0.2  # seconds that a reply already on its way may take
+# The nursery runs this package alone, under a name of its own: the packages around it import
+# numpy and pyarrow, which would double the time to the first answer.
+_NURSERY = """
+import sys, types
+package = types.ModuleType("_verifier")
+package.__path__ = [sys.argv[1]]
+sys.modules["_verifier"] = package
+from _verifier.worker import main
+main(int(sys.argv[2]))
+"""
 
 
 class Outcome(NamedTuple):
@@ -50,12 +62,16 @@ class WorkerPoolError(RuntimeError):
 
 
 class Pool:
-    """Up to `size` workers, started when first needed. Safe to share between threads."""
+    """Up to `size` workers, started when first needed. Safe to share between threads.
 
-    def __init__(self, size: int) -> None:
+    Up to `spare` more are started for callers that would have none, and end after one pair.
+    """
+
+    def __init__(self, size: int, *, spare: int = 0) -> None:
         if size < 1:
             raise ValueError(f"a pool needs at least one worker, got {size}")
         self._size = size
+        self._spare = spare
         self._idle = list[_Worker]()
         self._started = 0
         self._waiting = 0
@@ -75,8 +91,9 @@ class Pool:
     ) -> list[Outcome]:
         """Outcomes of (answer, reference) pairs, in order.
 
-        `timeout` is the seconds each pair may take once a worker has it; `workers` how many
-        this call may use at a time.
+        `timeout` is the seconds each pair may take, the start of its worker included, but
+        never less than `LEAST_SECONDS` (or `timeout`) of work; `workers` how many this call
+        may use at a time.
 
         Raises:
             WorkerPoolError: no process could be started.
@@ -88,10 +105,12 @@ class Pool:
         try:
             while jobs or unsent is not None:
                 while unsent is not None and len(jobs) < workers:
+                    asked = time.monotonic()
                     worker = self._take(block=not jobs)
                     if worker is None:
                         break
-                    job = _Job(worker, unsent, time.monotonic() + timeout)
+                    least = time.monotonic() + min(timeout, LEAST_SECONDS)
+                    job = _Job(worker, unsent, max(asked + timeout, least))
                     unsent = next(remaining, None)
                     if self._submit(job, pairs[job.row]):
                         jobs[worker.link] = job
@@ -182,7 +201,7 @@ class Pool:
                     raise WorkerPoolError("the pool is closed")
                 if self._idle:
                     return self._idle.pop()
-                if self._started < self._size:
+                if self._started < self._size + (self._spare if block else 0):
                     self._started += 1
                     break
                 if not block:
@@ -198,13 +217,14 @@ class Pool:
 
     def _give_back(self, worker: _Worker) -> None:
         with self._free:
-            if self._closed:
-                worker.link.close()
-                return
-            self._idle.append(worker)
-            self._free.notify()
+            surplus = self._closed or self._started > self._size
+            if not surplus:
+                self._idle.append(worker)
+                self._free.notify()
             waiting = self._waiting
-        if waiting:
+        if surplus:
+            self._discard(worker)
+        elif waiting:
             time.sleep(0)  # let a waiting thread have it before this one asks again
 
     def _discard(self, worker: _Worker) -> None:
@@ -255,13 +275,13 @@ class Pool:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "rejuice.operators.verifier.worker", str(theirs.fileno())],
+                [sys.executable, "-c", _NURSERY, os.path.dirname(__file__), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 # A notebook or a pipe may have closed what it inherits; errors still show.
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": _python_path()},
-                cwd="/",  # `-m` puts it on the path: nothing of the user's may shadow a module
+                cwd="/",  # `-c` puts it on the path: nothing of the user's may shadow a module
                 start_new_session=True,  # Ctrl-C in the terminal is the parent's to handle
             )
         self._nursery = (process, ours)
@@ -306,7 +326,7 @@ def shared_pool(size: int) -> Pool:
     global _shared
     with _shared_lock:
         if _shared is None:
-            _shared = Pool(size)
+            _shared = Pool(size, spare=SPARE_WORKERS)
             atexit.register(close_shared_pool)
         _shared.grow(size)
         return _shared

@@ -29,7 +29,8 @@ _NAME = re.compile(
     rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
 )
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
-_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\\{[^|:]*$)")
+_IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
+_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
 _SUM = re.compile(r"[+-]")
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 _NOTHING = frozenset(
@@ -223,6 +224,8 @@ def _same_intervals(a: list[Interval], b: list[Interval], leaf: SameLeaf) -> boo
 def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
     if (a.low_closed, a.high_closed) != (b.low_closed, b.high_closed):
         return False
+    if a.variable and b.variable and a.variable != b.variable:
+        return False
     ends = ((a.low, b.low), (a.high, b.high))
     if any((p is None) != (q is None) for p, q in ends):
         return False
@@ -304,8 +307,8 @@ def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
 
 
 def _words(text: str) -> str:
-    # One letter is a name: x and X differ.
-    text = text if len(text) == 1 else text.lower()
+    # Letters of mathematics are names: x and X differ.
+    text = text.lower() if _IN_WORDS.match(text) or is_prose(text) else text
     text = re.sub(r"(?<=[a-z])[.,](?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
     text = " ".join(text.split())
     return _ALIASES.get(text, text)

@@ -90,7 +90,7 @@ def read_unit(tail: str, *, attached: bool) -> Measure | None:
     tail = _TEMPERATURE.sub(lambda m: {"c": "celsius", "f": "fahrenheit"}[m[1].lower()], tail)
     tail = re.sub(r"\^\s*\\circ", r"\\circ", tail)
     if not attached:  # "17 (apples)", "2/3 of the cake"
-        tail = re.sub(r"^\(([A-Za-z ]+)\)$|^of (?=[A-Za-z ]+$)", r"\1", tail)
+        tail = re.sub(r"^[(\[]([A-Za-z ]+)[)\]]$|^of (?=[A-Za-z ]+$)", r"\1", tail)
     of = re.match(r"([A-Za-z]{3,}) of [0-9]+$", tail)  # "5 boxes of 12" counts boxes
     if of and of[1].lower() not in _NOT_A_UNIT:
         return Measure(None, frozenset({_stem(of[1])}))

@@ -1,4 +1,4 @@
-"""The processes behind the pool, run as `python -m rejuice.operators.verifier.worker FD`.
+"""The processes behind the pool.
 
 One *nursery* per pool imports math-verify once and never reads an answer. On request it
 forks a worker, which inherits the imports (a few milliseconds instead of a second) and
@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -19,6 +20,7 @@ import sys
 from typing import Any
 
 MEMORY = 2 << 30  # bytes of address space per worker
+_REAP_SECONDS = 0.05  # between looks at what was killed, until it is gone
 _LENGTH = struct.Struct("!I")
 
 
@@ -84,21 +86,26 @@ def nursery(control: socket.socket) -> None:
     symbolic.equivalent(
         r"\frac{x}{\sqrt{2}}+1", r"1+\frac{\sqrt{2}x}{2}"
     )  # warm the parser's tables
-    alive = set[int]()
+    alive, killed = set[int](), set[int]()
     send(control, os.getpid())
     try:
         while True:
+            asked, _, _ = select.select([control], [], [], _REAP_SECONDS if killed else None)
+            gone = {pid for pid in alive if os.waitpid(pid, os.WNOHANG)[0]}
+            alive, killed = alive - gone, killed - gone
+            if not asked:
+                continue
             request, descriptors, _, _ = socket.recv_fds(control, 8, 1)
             if not request:
                 return
             number = int.from_bytes(request, "big")
-            alive -= {pid for pid in alive if os.waitpid(pid, os.WNOHANG)[0]}
             if descriptors:
                 with socket.socket(fileno=descriptors[0]) as link:
                     alive.add(_fork(link, control))
             elif number in alive:
                 # Only a child not yet waited for: its id cannot belong to anyone else.
                 os.kill(number, signal.SIGKILL)
+                killed.add(number)
     finally:
         for pid in alive:
             os.kill(pid, signal.SIGKILL)
@@ -117,7 +124,8 @@ def _fork(link: socket.socket, control: socket.socket) -> int:
         os._exit(status)  # never back into the nursery's loop
 
 
-if __name__ == "__main__":
+def main(descriptor: int) -> None:
+    """Be the nursery at the other end of this socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    with socket.socket(fileno=int(sys.argv[1])) as parent:
+    with socket.socket(fileno=descriptor) as parent:
         nursery(parent)

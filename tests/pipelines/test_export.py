@@ -103,7 +103,7 @@ def test_only_the_run_that_made_an_export_may_replace_it(tmp_path):
     check_export_path(path, "mine", overwrite=False)
     check_export_path(path, "other", overwrite=True)
     check_export_path(tmp_path / "new.parquet", "other", overwrite=False)
-    with pytest.raises(RecipeError, match="exists; give another --export_path, or --overwrite$"):
+    with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
         check_export_path(path, "other", overwrite=False)
 
 

@@ -1,7 +1,7 @@
 """Every row of every kind of file arrives once, in order, in chunks of whole groups."""
 
 import json
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,7 +96,7 @@ def test_chunks_end_only_where_groups_end(tmp_path_factory, sizes, chunk_rows, k
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()
     heads = [head for chunk in chunks for head, _ in groupby(row["prompt_id"] for row in chunk)]
     assert heads == [f"p{g}" for g in range(len(sizes))], "no group is in two chunks"
-    for chunk, after in zip(chunks, chunks[1:], strict=False):
+    for chunk, after in pairwise(chunks):
         assert len(chunk) <= chunk_rows or len({row["prompt_id"] for row in chunk}) == 1
         group = sum(row["prompt_id"] == after[0]["prompt_id"] for row in after)
         assert len(chunk) + group > chunk_rows, "a chunk takes all the groups that fit"

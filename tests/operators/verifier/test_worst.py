@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import multiprocessing
+import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
 from rejuice.operators.verifier import check_reference, verify, verify_batch
-from rejuice.operators.verifier.pool import shared_pool
+from rejuice.operators.verifier.pool import Pool, shared_pool, usable_cores
 
 GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"
 needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
 TIMEOUT = 1.0
+EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")
+HUNGRY = "+".join(rf"(x+y+z+{i})^{{300}}" for i in range(30))
 MONSTERS = {
     "tower": r"9^{9^{9^9}}",
     "factorial": "1000000!",
@@ -89,6 +97,132 @@ def test_the_pool_is_whole_afterwards() -> None:
     for worker in psutil.Process(nursery[0].pid).children():
         if worker.status() != psutil.STATUS_ZOMBIE:
             assert worker.memory_info().rss < 1 << 30
+
+
+# --- every caller ---------------------------------------------------------------------
+
+SOON = 0.5
+PAIRS = [pair for m in MONSTERS.values() for pair in ((m, "42"), ("42", m))]
+
+
+def complaint(pair: tuple[str, str]) -> str | None:
+    """What is wrong with the verdict on a monster, None where it is right and in time."""
+    start = time.monotonic()
+    slug = verify(*pair, timeout=SOON).verdict
+    seconds = time.monotonic() - start
+    if slug != "correct" and seconds < SOON + 1:
+        return None
+    return f"{slug} after {seconds:.2f} s: {pair[0][:40]!r} against {pair[1][:40]!r}"
+
+
+def damage() -> list[str]:
+    """What is wrong with the pool of this process."""
+    found = list[str]()
+    if (slug := verify(r"\frac{\sqrt{8}}{2}", r"\sqrt{2}").verdict) != "correct":
+        found.append(f"an ordinary pair is {slug}")
+    nursery = shared_pool(1)._nursery
+    assert nursery is not None
+    deadline = time.monotonic() + 2  # what was killed takes a moment to go
+    while time.monotonic() < deadline:
+        workers = psutil.Process(nursery[0].pid).children()
+        zombies = [p.pid for p in workers if p.status() == psutil.STATUS_ZOMBIE]
+        if len(workers) <= usable_cores() and not zombies:
+            return found
+        time.sleep(0.05)
+    return [*found, f"{len(workers)} workers, of these {len(zombies)} zombies"]
+
+
+def grade_monsters() -> list[str]:
+    return [c for c in map(complaint, PAIRS) if c] + damage()
+
+
+def in_a_thread() -> list[str]:
+    found = ["the thread died"]
+    thread = threading.Thread(target=lambda: found.__setitem__(slice(None), grade_monsters()))
+    thread.start()
+    thread.join()
+    return found
+
+
+def in_an_asyncio_task() -> list[str]:
+    async def task() -> list[str]:
+        return grade_monsters()
+
+    async def main() -> list[str]:
+        return await asyncio.create_task(task())
+
+    return asyncio.run(main())
+
+
+def in_eight_threads() -> list[str]:
+    with ThreadPoolExecutor(8) as executor:
+        return [c for c in executor.map(complaint, PAIRS) if c] + damage()
+
+
+def _in_child(queue: multiprocessing.Queue) -> None:
+    found = grade_monsters()
+    nursery = shared_pool(1)._nursery
+    assert nursery is not None
+    queue.put((found, nursery[0].pid))
+
+
+def in_a_child(method: str) -> list[str]:
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=_in_child, args=(queue,), daemon=True)
+    process.start()
+    found, nursery = queue.get(timeout=120)
+    process.join(10)
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(nursery) and psutil.Process(nursery).status() != "zombie":
+        if time.monotonic() > deadline:
+            return [*found, "the child left its processes behind"]
+        time.sleep(0.05)
+    return found + damage()
+
+
+def in_a_forked_child() -> list[str]:
+    return in_a_child("fork")
+
+
+def in_a_spawned_child() -> list[str]:
+    return in_a_child("spawn")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "caller",
+    [in_a_thread, in_an_asyncio_task, in_eight_threads, in_a_forked_child, in_a_spawned_child],
+)
+def test_every_monster_from_every_caller(caller: Callable[[], list[str]]) -> None:
+    assert caller() == []
+
+
+@pytest.mark.slow
+def test_every_monster_from_a_ray_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        assert ray.get(ray.remote(grade_monsters).remote(), timeout=120) == []
+    finally:
+        ray.shutdown()
+
+
+def test_a_worker_at_its_memory_limit_is_an_error_and_replaced() -> None:
+    pool = Pool(1)
+    try:
+        assert [o.slug for o in pool.run([EASY], timeout=30, workers=1)] == ["correct"]
+        assert pool._nursery is not None
+        (worker,) = psutil.Process(pool._nursery[0].pid).children()
+        worker.rlimit(psutil.RLIMIT_AS, (1 << 20, 1 << 20))  # any growth is over it
+        outcomes = pool.run([(HUNGRY, "42"), EASY], timeout=30, workers=1)
+        assert [o.slug for o in outcomes] == ["verifier_error", "correct"]
+        assert "MemoryError" in outcomes[0].reason
+    finally:
+        pool.close()
 
 
 @pytest.mark.parametrize(

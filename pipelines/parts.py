@@ -1,0 +1,83 @@
+"""A dataset in parts: each part's share of a change, and prompts that must be in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..operators import Change, DataError, Groups
+from ..operators.groups import Array, hash_each
+from .frame import Frame
+
+
+def shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
+    """The part of a change that is about each part of the rows.
+
+    Args:
+        change: what is done to all rows.
+        starts: where parts begin, and where the last one ends.
+    """
+    for start, stop in pairwise(starts):
+        reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
+        begin, end, parents = start, stop, None
+        if change.parents is not None:
+            begin, end = (int(at) for at in np.searchsorted(change.parents, [start, stop]))
+            parents = change.parents[begin:end] - start
+        columns = {name: _copy(column, begin, end) for name, column in change.columns.items()}
+        # Notes are about the whole: they are told once, with the first part.
+        yield Change(columns, reasons, parents, change.without, change.notes if not start else {})
+
+
+def _copy(column: pa.Array, start: int, stop: int) -> pa.Array:
+    # A slice would take the whole column with it, to every worker or file.
+    return column.take(pa.array(np.arange(start, stop)))
+
+
+class Heads(NamedTuple):
+    """Where the groups of a part begin.
+
+    Attributes:
+        hashes_G: uint64, a hash of each group's `prompt_id`.
+        rows_G: int64, its first row in the dataset, from 0.
+    """
+
+    hashes_G: Array
+    rows_G: Array
+
+
+NO_HEADS = Heads(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+
+def heads(frame: Frame, first_row: int) -> Heads:
+    """The groups of a part, before which the dataset has `first_row` rows."""
+    if "prompt_id" not in frame.column_names:
+        return NO_HEADS
+    prompt_ids = frame.select(["prompt_id"])["prompt_id"]
+    starts_G = Groups.of_column(prompt_ids).starts_G
+    hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
+    return Heads(hashes_G, frame.source_rows[starts_G] + first_row)
+
+
+def check_groups(parts: Sequence[Heads], right: str) -> None:
+    """Every prompt must be one run of rows; a second run would be a second, smaller group.
+
+    Args:
+        parts: the groups of all parts, in order.
+        right: what the user can do about it.
+
+    Raises:
+        DataError: a prompt comes up again; the message names both rows, from 1.
+    """
+    hashes = np.concatenate([part.hashes_G for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    again = np.flatnonzero(np.diff(hashes[order]) == 0)
+    if len(again):
+        rows = np.concatenate([part.rows_G for part in parts])[order]
+        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
+        raise DataError(
+            f"rows {first} and {second} have the same prompt but are not next to each other", right
+        )

@@ -1,0 +1,299 @@
+"""The `rejuice` command, word by word."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from rejuice.operators import __version__, installed
+from rejuice.pipelines import cli, opdocs
+
+HEAVY = (
+    "torch", "ray", "vllm", "verl", "data_juicer", "datasets", "sentence_transformers", "sympy",
+    "math_verify", "transformers", "scipy", "pandas", "loky",
+)  # fmt: skip
+COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data")
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    """Run the command; gives exit status, stdout and stderr."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["rejuice", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        folder = f"{tmp_path}/"
+        return end.value.code or 0, out.replace(folder, ""), err.replace(folder, "")
+
+    return command
+
+
+@pytest.fixture
+def recipe(recipe_file, rollouts):
+    return recipe_file(
+        [{"pass_rate_filter": {"max": 0.9}}, {"length_filter": {"min": 3}}],
+        rollouts(10).to_pylist(),
+        project_name="try",
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(rejuice, command):
+    code, out, _ = rejuice(command, "--help")
+    assert code == 0
+    assert f"rejuice {command}" in out
+
+
+def test_help_lists_every_command(rejuice):
+    code, out, _ = rejuice("--help")
+    assert code == 0
+    assert all(f" {command} " in out for command in COMMANDS)
+    assert {info.callback.__name__ for info in cli.app.registered_commands} == set(COMMANDS)
+
+
+def test_version(rejuice):
+    assert rejuice("--version") == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [["no_such"], ["run"], ["check", "a", "b"], ["schema", "x"]])
+def test_wrong_words_exit_with_2(rejuice, words):
+    code, out, err = rejuice(*words)
+    assert (code, out) == (2, "")
+    assert "Usage" in err
+
+
+# run
+
+
+def test_run_twice(rejuice, recipe, tmp_path):
+    code, out, _ = rejuice("run", recipe)
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == ["try"]
+    rows = pq.read_table(tmp_path / "out" / "curated.parquet").num_rows
+    assert lines[-2] == [f"{rows}", "rows", "in", "out/curated.parquet"]
+    assert out.endswith("\ndecisions and report.json in out/curated.run\n")
+    assert lines[2][:4] == ["pass_rate_filter", "30", "1", "29"]
+    code, again, _ = rejuice("run", recipe)
+    assert code == 0
+    assert again.count("cached") == 2
+    assert rejuice("report", tmp_path / "out" / "curated.parquet") == (0, again, "")
+
+
+def test_quiet_says_nothing(rejuice, recipe):
+    assert rejuice("run", recipe, "-q") == (0, "", "")
+    assert rejuice("run", recipe, "--quiet") == (0, "", "")
+
+
+def test_another_run_does_not_replace_an_export(rejuice, recipe):
+    rejuice("run", recipe)
+    code, out, err = rejuice("run", recipe, "--length_filter.min", "5")
+    assert (code, out) == (2, "")
+    assert err == (
+        "rejuice: export_path out/curated.parquet exists; "
+        "give another --export_path, or --overwrite\n"
+    )
+    assert rejuice("run", recipe, "-q", "--length_filter.min", "5", "--overwrite")[0] == 0
+
+
+def test_options_of_run(rejuice, recipe, tmp_path):
+    (tmp_path / "data.jsonl").rename(tmp_path / "moved.jsonl")
+    code, _, err = rejuice(
+        "run", recipe, "--dataset_path", tmp_path / "moved.jsonl", "--export_path",
+        tmp_path / "new" / "x.jsonl", "--np", "1", "--chunk_rows", "7", "--cache_dir",
+        tmp_path / "cache", "--project_name", "'[/other]'", "--text_keys", "[a, b]",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    report = json.loads((tmp_path / "new" / "x.run" / "report.json").read_text())
+    assert report["project_name"] == "[/other]"
+    resolved = yaml.safe_load((tmp_path / "new" / "x.run" / "recipe.yaml").read_text())
+    assert resolved["text_keys"] == ["a", "b"]
+    assert (tmp_path / "cache").is_dir()
+    assert not (tmp_path / "new" / ".rejuice").exists()
+
+
+@pytest.mark.parametrize("np", ["0", "x"])
+def test_a_wrong_option(rejuice, recipe, np):
+    code, _, err = rejuice("run", recipe, "--np", np)
+    assert code == 2
+    assert "--np" in err
+
+
+# --STEP.FIELD
+
+
+def length_filter(tmp_path):
+    text = (tmp_path / "out" / "curated.run" / "recipe.yaml").read_text()
+    return yaml.safe_load(text)["process"][1]["length_filter"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--length_filter.max", "50"], {"min": 3, "max": 50}),
+        (["--length_filter.max=50"], {"min": 3, "max": 50}),
+        (["--length_filter.min=null", "--length_filter.max=60"], {"min": None, "max": 60}),
+        (["--length_filter.max", "50", "--length_filter.max", "70"], {"min": 3, "max": 70}),
+        (["--length_filter.column=response_id"], {"column": "response_id"}),
+        (["--length_filter.column", "response_id", "--length_filter.min", "1"], {"min": 1}),
+    ],
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_fields_of_steps(rejuice, recipe, tmp_path, words, found, before):
+    order = [*words, recipe] if before else [recipe, *words]
+    code, _, err = rejuice("run", *order, "-q")
+    assert (code, err) == (0, "")
+    assert {**length_filter(tmp_path), **found} == length_filter(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--length_filter.max"], "--length_filter.max has no value; write --length_filter.max VALUE"),
+        (["--length_filter.max="], "recipe.yaml, step 2 length_filter: field 'max' is ''; input should be a valid integer, unable to parse string as an integer"),
+        (["--length_filter.max", "-1"], "recipe.yaml, step 2 length_filter: field 'max' is -1; input should be greater than or equal to 0"),
+        (["--length_filter.max", "[1]"], "recipe.yaml, step 2 length_filter: field 'max' is [1]; input should be a valid integer"),
+        (["--length_filter.max", "["], "--length_filter.max: '[' is not YAML; quote the value"),
+        (["--lenght_filter.max", "1"], "--lenght_filter.max: no step 'lenght_filter' in the recipe; did you mean 'length_filter'?"),
+        (["--owerwrite", "1"], "recipe.yaml: unknown key 'owerwrite'"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["run", "check", "explain"])
+def test_wrong_fields_of_steps(rejuice, recipe, command, words, line):
+    assert rejuice(command, recipe, *words) == (2, "", f"rejuice: {line}\n")
+
+
+# check, ops, schema, report, data
+
+
+def test_check(rejuice, recipe, tmp_path):
+    right = "recipe.yaml: 2 steps, all fields and columns right.\n"
+    assert rejuice("check", recipe) == (0, right, "")
+    assert not (tmp_path / "out").exists(), "a check leaves nothing behind"
+    code, out, _ = rejuice("check", recipe, "--dataset_path", tmp_path / "later.jsonl")
+    assert code == 0
+    assert out == (
+        "recipe.yaml: 2 steps, all fields right.\n"
+        "later.jsonl is not there yet, so columns were not followed.\n"
+    )
+
+
+def test_ops(rejuice):
+    assert rejuice("ops") == (0, opdocs.listing(), "")
+    assert rejuice("ops", "--markdown") == (0, opdocs.page(), "")
+    for name in installed():
+        assert rejuice("ops", name) == (0, opdocs.entry(name), "")
+    code, out, err = rejuice("ops", "pas_rate_filter")
+    assert (code, out) == (2, "")
+    assert err == (
+        "rejuice: unknown operator 'pas_rate_filter'; did you mean 'pass_rate_filter'?\n"
+    )
+
+
+def test_schema(rejuice):
+    code, out, err = rejuice("schema")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["title"] == "rejuice recipe"
+
+
+def test_a_report_of_nothing(rejuice, tmp_path):
+    assert rejuice("report", tmp_path / "x.parquet") == (
+        2,
+        "",
+        "rejuice: x.run/report.json does not exist; give the export_path of a finished run\n",
+    )
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".arrow"])
+def test_data(rejuice, tmp_path, suffix):
+    path = tmp_path / "deep" / f"rollouts{suffix}"
+    said = f"deep/rollouts{suffix}: 3 problems, 2 responses each, seed 1.\n"
+    words = ("data", path, "--prompts", 3, "--responses", 2, "--seed", 1)
+    assert rejuice(*words) == (0, said, "")
+    first = path.read_bytes()
+    rejuice(*words)
+    assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["x.csv"], "rejuice: x.csv has no known format; end it in .jsonl, .parquet, .arrow\n"),
+        (["x.jsonl", "--levels", "x"], "rejuice: levels are 'x'; write them like 1,2,3\n"),
+    ],
+)
+def test_wrong_data(rejuice, tmp_path, words, line):
+    assert rejuice("data", tmp_path / words[0], *words[1:]) == (2, "", line)
+
+
+# The process
+
+
+def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
+    path = recipe_file(
+        [
+            {"math_verify_mapper": {}},
+            {"diversity_reward_mapper": {}},
+            {"exact_deduplicator": {"within": "all"}},
+            {"minhash_deduplicator": {}},
+            {"text_length_filter": {}},
+        ],
+        [{**row, "reference": "1"} for row in rollouts(3).to_pylist()],
+    )
+    code = (
+        "import sys\n"
+        "from rejuice.pipelines import cli\n"
+        "for words in (['--help'], ['check', sys.argv[1]], ['explain', sys.argv[1]], ['ops']):\n"
+        "    sys.argv[1:], rest = words, sys.argv[1:]\n"
+        "    try: cli.main()\n"
+        "    except SystemExit as end: assert not end.code, end.code\n"
+        "    sys.argv[1:] = rest\n"
+        f"print('loaded:', [name for name in {HEAVY} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import time, pathlib\n"
+        "from rejuice.operators import Filter, drop\n"
+        "class SlowFilter(Filter):\n"
+        "    def reads(self): return ('response',)\n"
+        "    def decide(self, table):\n"
+        f"        pathlib.Path({str(tmp_path / 'started')!r}).touch()\n"
+        "        time.sleep(30)\n"
+    )
+    path = recipe_file(
+        ["slow_filter"], rollouts(3).to_pylist(), custom_operator_paths=[str(tmp_path / "mine.py")]
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "rejuice.pipelines", "run", str(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert err == "rejuice: stopped; run again to go on from the finished chunks\n"
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = f"{sys.executable} -m rejuice.pipelines schema | head -c 10"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout == '{\n  "$schem'[:10]
+    assert "Traceback" not in done.stderr
