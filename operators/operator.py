@@ -69,6 +69,8 @@ class Operator(BaseModel, ABC):
     scope: ClassVar[Scope] = Scope.ROW
     gil_bound: ClassVar[bool] = False
     """Whether the work is a loop in Python: then several workers have to be processes."""
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    """Distributions whose version decides the result, such as `math-verify`."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
 

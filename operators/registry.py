@@ -12,8 +12,9 @@ import inspect
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -91,7 +92,8 @@ def load_file(path: Path) -> dict[str, type[Operator]]:
 
 @cache
 def code_version(kind: type[Operator]) -> str:
-    """A digest of the code behind an operator: every file of its top folder, or its own file.
+    """A digest of the code behind an operator: every file of its top folder, or its own file,
+    and the versions of what it depends on.
 
     It is part of the key under which results are kept, so that edited code is never answered
     with old results.
@@ -101,6 +103,9 @@ def code_version(kind: type[Operator]) -> str:
     folders = [Path(path) for path in getattr(package, "__path__", ())]
     files = sorted({file for folder in folders for file in folder.rglob("*.py")})
     digest = hashlib.sha256(__version__.encode())
+    for name in kind.depends_on:
+        with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
+            digest.update(f"{name}=={version(name)}".encode())
     for file in files or ([Path(own)] if own else []):
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..operators import Change
+from ..operators import Change, DataError
 from .summary import Summary
 
 _PARENT = "__parent__"
@@ -94,9 +94,16 @@ def write_arrow(path: Path, table: pa.Table) -> None:
 
 
 def read_arrow(path: Path) -> pa.Table:
-    """An Arrow file as a table over mapped memory."""
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
+    """An Arrow file as a table over mapped memory.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    try:
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()
+    except pa.ArrowInvalid:
+        raise DataError(f"{path} is damaged", "remove it and run again") from None
 
 
 def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarray[Any, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from .recipe import Recipe
 from .source import peek_schema, prepare
 
 _WIDEST = 160
-_MOST_STORIES = 20
+_MOST = 20
 _IDS = ("response_id", "prompt_id")
 
 
@@ -50,24 +50,23 @@ def explain_row(recipe: Recipe, row: str, *, chunk_rows: int, cache: Path | None
     Raises:
         DataError: the recipe has not been run, or no row has that id.
     """
-    cache = cache or recipe.head.export_path.parent / ".rejuice"
-    grouping = group_columns(recipe, peek_schema(recipe.head.dataset_path))
-    source = prepare(recipe.head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
+    head, cache = recipe.head, cache or recipe.head.export_path.parent / ".rejuice"
+    grouping = group_columns(recipe, peek_schema(head.dataset_path))
+    source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
     plan = Plan.of(recipe, source, cache)
     if not all(plan.is_done(step) for step in plan.steps):
         raise DataError("this recipe has not been run", f"`rejuice run {recipe.path}` first")
     for name in (*_IDS, "row"):
-        stories = list(islice(_stories(recipe, plan, name, row), _MOST_STORIES + 1))
-        if len(stories) > _MOST_STORIES:
-            stories[-1] = "... and more rows whose id begins like this.\n"
+        stories = list(islice(_stories(recipe, plan, name, row), _MOST + 1))
+        stories[_MOST:] = ["... and more rows with such an id.\n"] if stories[_MOST:] else []
         if stories:
             return "\n".join(stories)
     raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
 
 
 def _stories(recipe: Recipe, plan: Plan, name: str, row: str) -> Iterator[str]:
-    first_row = 0
-    for chunk, rows in enumerate(plan.source.rows):
+    for chunk in range(len(plan.source.rows)):
+        first_row = sum(plan.source.rows[:chunk])
         before, commits = zip(*plan.replay(chunk, plan.steps), strict=True)
         frames = (*before, before[-1].after(commits[-1].change))
         for at, frame in enumerate(frames):
@@ -77,13 +76,12 @@ def _stories(recipe: Recipe, plan: Plan, name: str, row: str) -> Iterator[str]:
                 ends_N &= False if reasons is None else np.asarray(reasons.is_valid())
             for end in np.flatnonzero(ends_N):
                 yield _story(recipe, frames[: at + 1], commits, int(end), first_row)
-        first_row += rows
 
 
 def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
     if name == "row":
-        numbers_N = np.where(frame.source_rows < 0, 0, frame.source_rows + first_row + 1)
-        return np.asarray([f"row {number}" == row for number in numbers_N], bool)
+        number = int(row[4:]) if row.startswith("row ") and row[4:].isdecimal() else 0
+        return np.array((frame.source_rows >= 0) & (frame.source_rows + first_row + 1 == number))
     if name not in frame.column_names:
         return np.zeros(frame.num_rows, bool)
     return np.array(pc.fill_null(pc.starts_with(frame.select([name])[name], row), False), bool)
@@ -97,15 +95,17 @@ def _story(
     for commit in reversed(commits[: len(frames) - 1]):
         rows = surviving_rows(commit.change, commit.rows_in)
         path.insert(0, path[0] if rows is None or path[0] < 0 else int(rows[path[0]]))
-    ids = [name for name in _IDS if name in frames[-1].column_names]
-    lines = [f"{name} {_value(frames[-1], name, end)}" for name in ids]
+    last = frames[-1]
+    lines = [f"{name} {_value(last, name, end)}" for name in _IDS if name in last.column_names]
     if path[0] >= 0:
         lines.append(f"{recipe.head.dataset_path}, row {first_row + path[0] + 1}")
-        lines += _values(frames[0], path[0], set(frames[0].column_names))
+        lines += _values(frames[0], path[0], frames[0].column_names)
     for at in range(len(frames) - 1):
         if path[at + 1] >= 0:
             lines.append(f"{recipe.steps[at].label}: {'kept' if path[at] >= 0 else 'added'}")
-            lines += _values(frames[at + 1], path[at + 1], set(commits[at].change.columns))
+            names = list(commits[at].change.columns)
+            was = _values(frames[at], path[at], names) if path[at] >= 0 else []
+            lines += [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
     if len(frames) > len(commits):
         return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
     step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons
@@ -114,12 +114,11 @@ def _story(
     return "\n".join([*lines, f"{step.label}: dropped, {slug} ({why})", ""])
 
 
-def _values(frame: Frame, row: int, names: set[str]) -> list[str]:
-    values = {n: _value(frame, n, row) for n in frame.column_names if n in names and n not in _IDS}
-    # Of a component's two columns one says something: the number, or why there is none.
-    twins = {n for n in names if f"{n}_missing" in names}
-    silent = {n for n in (*twins, *(f"{n}_missing" for n in twins)) if values.get(n) == "null"}
-    return [f"   {name} = {value}" for name, value in values.items() if name not in silent]
+def _values(frame: Frame, row: int, names: Iterable[str]) -> list[str]:
+    # A null says nothing: where a reward is missing, the column beside it says why.
+    there = [name for name in names if name in frame.column_names and name not in _IDS]
+    values = [(name, _value(frame, name, row)) for name in there]
+    return [f"   {name} = {value}" for name, value in values if value != "null"]
 
 
 def _value(frame: Frame, name: str, row: int) -> str:

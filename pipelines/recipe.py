@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..operators import Operator, RecipeError, installed
 from ..operators.errors import suggest
 from ..operators.registry import build, find, load_file
-from . import foreign
+from .data_juicer import catalogue, steps
 
 DATA_JUICER_ONLY = (
     "auto_install", "debug", "ds_cache_dir", "export_in_parallel", "export_shard_size",
@@ -127,9 +127,9 @@ def _build(
     operator = find(kind, custom)
     if operator is not None:
         return build(operator, fields)
-    if foreign.exists(kind):
-        return foreign.step(kind, fields, text_key=head.text_key)
-    near = suggest(kind, [*installed(), *custom, *foreign.names()])
+    if catalogue.exists(kind):
+        return steps.step(kind, fields, text_key=head.text_key)
+    near = suggest(kind, [*installed(), *custom, *catalogue.names()])
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..operators import get, installed
-from . import foreign
+from .data_juicer import catalogue
 from .recipe import DATA_JUICER_ONLY, Head
 
 
@@ -19,8 +19,8 @@ def recipe_schema() -> dict[str, Any]:
         definitions |= fields.pop("$defs", {})
         definitions[name] = fields
         steps.append(_step(name, {"$ref": f"#/$defs/{name}"}))
-    steps += [_step(name, {"type": "object"}) for name in foreign.names()]
-    named = {"enum": [*installed(), *foreign.names()]}
+    steps += [_step(name, {"type": "object"}) for name in catalogue.names()]
+    named = {"enum": [*installed(), *catalogue.names()]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **head,

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from rejuice.operators import Filter, Mapper, get, installed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,9 +50,11 @@ def test_a_built_in_operator_is_documented_whole(name):
     drops = issubclass(kind, Filter)
     assert kind.reasons or not drops
     assert issubclass(kind, Filter | Mapper) or "apply" in vars(kind)
-    assert (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/")).with_name(
-        f"test_{name}.py"
-    ).exists()
+    assert (
+        (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/"))
+        .with_name(f"test_{name}.py")
+        .exists()
+    )
 
 
 def test_the_entry_points_are_sorted_by_kind_and_name(setup_cfg):

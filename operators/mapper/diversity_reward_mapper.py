@@ -58,6 +58,7 @@ class DiversityRewardMapper(Mapper):
     """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
 
     scope: ClassVar[Scope] = Scope.GROUP
+    depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch")
     reasons: ClassVar[Mapping[str, str]] = {
         "empty_response": "the response is null or blank",
         "group_too_small": "fewer than two responses of the group have a text",

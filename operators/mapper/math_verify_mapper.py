@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,8 @@ class MathVerifyMapper(Mapper):
     Accuracy is `right` for `correct`, `wrong` for `wrong_answer` and `no_answer`. It is missing
     where nothing is known of the response:
 
-    - `timeout`, `verifier_error`: what the verifier says of itself.
+    - `timeout`, `verifier_error`: what the verifier says of itself. With `on_timeout: wrong` a
+      timeout is `wrong` instead.
     - `no_reference`, `bad_reference`: the reference is null, or cannot be graded against; the
       verdict is `verifier_error`.
     - `no_response`: the response is null, as that of a prompt that is not sampled yet; the verdict
@@ -35,7 +36,13 @@ class MathVerifyMapper(Mapper):
     """Accuracy of a correct response."""
     wrong: float = Field(0.0, allow_inf_nan=False)
     """Accuracy of a wrong response, and of one without an answer."""
+    on_timeout: Literal["missing", "wrong"] = "missing"
+    """Accuracy of a response whose verification timed out.
 
+    A policy may learn to escape `wrong` with answers that no check finishes. Choose `wrong` where
+    references are plain numbers: what times out beside one is hardly ever right."""
+
+    depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "sympy")
     gil_bound: ClassVar[bool] = True
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
@@ -66,7 +73,8 @@ class MathVerifyMapper(Mapper):
             some["response"].to_pylist(), some["reference"].to_pylist(), timeout=self.timeout
         )
         slugs = _scatter([verdict.verdict for verdict in verdicts], graded, table.num_rows)
-        failed = pc.is_in(slugs, pa.array(["timeout", "verifier_error"]))
+        failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]
+        failed = pc.is_in(slugs, pa.array(failures))
         no_verdict = pc.if_else(failed, slugs, pa.scalar(None, pa.string()))
         unknown = pc.fill_null(pc.equal(unfit, "no_response"), True)
         correct_N = np.asarray(pc.fill_null(pc.equal(slugs, "correct"), False))

@@ -42,6 +42,7 @@ class DiverseResponseSelector(Filter):
     """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
 
     scope: ClassVar[Scope] = Scope.GROUP
+    depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch")
     reasons: ClassVar[Mapping[str, str]] = {
         "less_diverse": "k other responses of the prompt differ more from each other",
     }

@@ -61,14 +61,15 @@ _HEDGED = re.compile(
 _BOUND = re.compile(
     r"\W*(?:[a-z] (?:is|must be|should be|can be) )?"
     r"(?:(?:strictly|just|slightly|a|little|bit|not|no|anything|(?:any|a) number|somewhere) )*"
-    r"(?:at (?:least|most)|(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger|other) than"
-    r"|under|over|above|below|up to|(?:minimum|maximum)(?: of|(?= [\d$\\]))|between|beyond|within"
-    r"|(?:max|min)\.?(?= ?\d)|from(?= \S+ to )|(?:(?:does|must|can) not |cannot )?exceeds?"
+    r"(?:at (?:least|most)|(?:more|less|fewer|greater|larger|smaller|higher|lower|other) than|under"
+    r"|over|above|below|up to|(?:minimum|maximum)(?: of|(?= [\d$\\]))|between|beyond|within"
+    r"|(?:max|min)\.?(?= ?[\d$\\])|from(?= \S+ to )|(?:(?:does|must|can) not |cannot )?exceeds?"
     r"|almost|nearly|close to)(?:\b|(?= ))",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(
-    r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$", re.IGNORECASE
+    r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$",
+    re.IGNORECASE,
 )
 _FORMULA = re.compile(
     r"(?<!\\)\$([^$]*[\\^][^$]*?)(?<!\\)\$|\\\((.*?)\\\)"

@@ -24,7 +24,7 @@ from .verdict import Slug
 from .worker import receive, send
 
 STARTUP_SECONDS = 120.0  # importing sympy on a busy machine takes a while
-LEAST_SECONDS = 0.5  # a pair has these from a ready worker on, however long that took to start
+LEAST_SECONDS = 0.3  # a pair has these from a ready worker on, however long that took to start
 SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for each other
 _GRACE = 0.2  # seconds that a reply already on its way may take
 # The nursery runs this package alone, under a name of its own: the packages around it import

@@ -31,7 +31,25 @@ PROCESS = [
 def write_rollouts(path, rows):
     """Groups of 8 graded responses of some 30 to 260 characters, one in twenty a repetition."""
     rng = np.random.default_rng(0)
-    words = np.array("so we add the apples and then take away what was sold to get that".split())
+    words = np.array(
+        [
+            "so",
+            "we",
+            "add",
+            "the",
+            "apples",
+            "and",
+            "then",
+            "take",
+            "away",
+            "what",
+            "was",
+            "sold",
+            "to",
+            "get",
+            "that",
+        ]
+    )
     with pq.ParquetWriter(path, schema()) as writer:
         for begin in range(0, rows, 80_000):
             n = min(80_000, rows - begin)

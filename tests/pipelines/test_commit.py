@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import Change
+from rejuice.operators import Change, DataError
 from rejuice.pipelines.commit import Commit, load, read_arrow, save, write_arrow
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -124,3 +124,13 @@ def test_memory_read_outlives_the_file(tmp_path):
     table = read_arrow(path)
     path.unlink()
     assert table["a"].to_pylist() == ["x"] * 1000
+
+
+@pytest.mark.parametrize("left", [0, 100, -10])
+def test_a_damaged_file_is_named(tmp_path, left):
+    path = tmp_path / "c.arrow"
+    save(path, Commit(Change({"a": pa.array([1])}), 1, 0.0, {}))
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(DataError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path} is damaged; remove it and run again"

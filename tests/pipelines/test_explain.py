@@ -81,8 +81,8 @@ def test_the_story_of_a_row_that_was_kept(ran):
         "02_recorded_rollout_mapper: kept\n"
         "   response = It is 7.\n"
         "03_math_verify_mapper: kept\n"
-        "   answer = 7\n"
         "   verdict = correct\n"
+        "   answer = 7\n"
         "   reward_accuracy = 1.0\n"
         "04_pass_rate_filter: kept\n"
         "05_length_filter: kept\n"
@@ -185,7 +185,6 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
         "   reward_a_missing = judge_failed",
         "02_add_mapper: kept",
         "03_grade_mapper_2: kept",
-        "   reward_a_missing = judge_failed",
         f"kept: it is in {tmp_path}/out/curated.parquet",
     ]
     assert told["new"].splitlines() == [
@@ -195,6 +194,15 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
         "   reward_a = 0.5",
         f"kept: it is in {tmp_path}/out/curated.parquet",
     ]
+
+
+def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
+    engine.run(load(path), chunk_rows=5)
+    stories = explain_row(load(path), "a", chunk_rows=5, cache=None).split("\n\n")
+    assert len(stories) == 21
+    assert [text.splitlines()[0] for text in stories[:20]] == [f"response_id a{n:02d}" for n in range(20)]  # fmt: skip
+    assert stories[20] == "... and more rows with such an id.\n"
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
 from rejuice.pipelines import engine
 from rejuice.pipelines.recipe import load
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rejuice.operators import tokens as tokens_module
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators import tokens as tokens_module
 from rejuice.operators.deduplicator.minhash_deduplicator import MinhashDeduplicator, near_repeats
 from rejuice.operators.deduplicator.signatures import jaccard, signatures
 from rejuice.operators.tokens import blocks, tokens_of

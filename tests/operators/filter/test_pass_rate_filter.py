@@ -1,10 +1,10 @@
 import pyarrow as pa
 import pytest
 
+from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 from rejuice.operators.registry import build
-from rejuice.operators import RecipeError
 
 
 def table(**verdicts_of_group):

@@ -53,6 +53,16 @@ def test_right_answers_are_worth_one_and_wrong_ones_nothing():
     assert columns["reward_accuracy_missing"] == [None] * 4
 
 
+def test_a_timeout_is_wrong_where_the_recipe_says_so(slug_verifier):
+    columns = written(
+        MathVerifyMapper(on_timeout="wrong", wrong=-1.0),
+        table(("timeout", "1"), ("verifier_error", "1"), ("correct", "1")),
+    )
+    assert columns["verdict"] == ["timeout", "verifier_error", "correct"]
+    assert columns["reward_accuracy"] == [-1.0, None, 1.0]
+    assert columns["reward_accuracy_missing"] == [None, "verifier_error", None]
+
+
 def test_a_failure_of_the_verifier_is_never_a_zero(slug_verifier):
     columns = written(
         MathVerifyMapper(), table(("timeout", "1"), ("verifier_error", "1"), ("correct", "1"))

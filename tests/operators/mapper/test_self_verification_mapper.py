@@ -1,7 +1,6 @@
 import collections
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.json
 import pytest
@@ -278,7 +277,10 @@ def test_all_candidates_can_be_balanced_over_the_dataset():
             {"template": "{question}{answer}{response}"},
             "template contains {response}, which mode: answer has not",
         ),
-        ({"carry": ["verdict"]}, "carry must not name 'verdict', which is a verification row's own"),
+        (
+            {"carry": ["verdict"]},
+            "carry must not name 'verdict', which is a verification row's own",
+        ),
         ({"max_per_label": 0}, "field 'max_per_label' is 0; input should be greater than 0"),
     ],
 )

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
 from rejuice.operators.verifier import Verdict, verify, verify_batch
-from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool
+from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool, usable_cores
 
 # Within every textual limit, and without end: only the deadline stops them.
 ENDLESS = r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx"
@@ -242,6 +243,45 @@ def test_the_import_is_light() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+FIRST = """
+import time
+from rejuice.operators.verifier import verify
+for answer, reference in ({first!r}, {easy!r}):
+    start = time.monotonic()
+    print(verify(answer, reference, timeout=1.0).verdict, time.monotonic() - start)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "slug"), [((ENDLESS, "3"), "timeout"), (EASY, "correct")], ids=["endless", "easy"]
+)
+def test_the_first_call_of_a_process_keeps_the_deadline(first: tuple[str, str], slug: str) -> None:
+    script = FIRST.format(first=first, easy=EASY)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    words = done.stdout.split()
+    assert words[::2] == [slug, "correct"]
+    assert float(words[1]) < 2
+
+
+def test_callers_do_not_wait_for_each_other() -> None:
+    assert verify(*EASY).verdict == "correct"
+    before = len(workers_of(shared_pool(1)))
+
+    def timed(_: int) -> tuple[str, bool]:
+        start = time.monotonic()
+        return verify(ENDLESS, "42", timeout=0.5).verdict, time.monotonic() - start < 1.5
+
+    with ThreadPoolExecutor(8) as executor:
+        assert list(executor.map(timed, range(8))) == [("timeout", True)] * 8
+    assert verify(*EASY).verdict == "correct"
+    deadline = time.monotonic() + 2
+    while len(workers_of(shared_pool(1))) > max(before, usable_cores()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_the_shared_pool_grows() -> None:

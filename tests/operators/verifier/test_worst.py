@@ -22,7 +22,7 @@ GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"
 needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
 TIMEOUT = 1.0
 EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")
-HUNGRY = "+".join(rf"(x+y+z+{i})^{{300}}" for i in range(30))
+HUNGRY = r"\sum_{k=1}^{999} (x+y+k)^{999}"
 MONSTERS = {
     "tower": r"9^{9^{9^9}}",
     "factorial": "1000000!",
@@ -101,16 +101,15 @@ def test_the_pool_is_whole_afterwards() -> None:
 
 # --- every caller ---------------------------------------------------------------------
 
-SOON = 0.5
 PAIRS = [pair for m in MONSTERS.values() for pair in ((m, "42"), ("42", m))]
 
 
 def complaint(pair: tuple[str, str]) -> str | None:
     """What is wrong with the verdict on a monster, None where it is right and in time."""
     start = time.monotonic()
-    slug = verify(*pair, timeout=SOON).verdict
+    slug = verify(*pair, timeout=TIMEOUT).verdict
     seconds = time.monotonic() - start
-    if slug != "correct" and seconds < SOON + 1:
+    if slug != "correct" and seconds < TIMEOUT + 1:
         return None
     return f"{slug} after {seconds:.2f} s: {pair[0][:40]!r} against {pair[1][:40]!r}"
 
@@ -202,7 +201,6 @@ def test_every_monster_from_every_caller(caller: Callable[[], list[str]]) -> Non
 def test_every_monster_from_a_ray_task(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -217,7 +215,8 @@ def test_a_worker_at_its_memory_limit_is_an_error_and_replaced() -> None:
         assert [o.slug for o in pool.run([EASY], timeout=30, workers=1)] == ["correct"]
         assert pool._nursery is not None
         (worker,) = psutil.Process(pool._nursery[0].pid).children()
-        worker.rlimit(psutil.RLIMIT_AS, (1 << 20, 1 << 20))  # any growth is over it
+        limit = worker.memory_info().vms + (2 << 20)  # its own of 2 GiB is the machine's to spare
+        worker.rlimit(psutil.RLIMIT_AS, (limit, limit))
         outcomes = pool.run([(HUNGRY, "42"), EASY], timeout=30, workers=1)
         assert [o.slug for o in outcomes] == ["verifier_error", "correct"]
         assert "MemoryError" in outcomes[0].reason

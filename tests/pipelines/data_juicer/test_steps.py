@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import OperatorError, RecipeError, Scope, build
-from rejuice.pipelines import foreign, recipe
+from rejuice.pipelines import recipe
 from rejuice.pipelines.apply import change_of, run_in_memory
+from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.frame import Frame
 
 pytest.importorskip("data_juicer")
@@ -36,7 +37,7 @@ def table(**more):
 
 def change(name, rows=None, **fields):
     rows = table() if rows is None else rows
-    operator = foreign.step(name, fields)
+    operator = steps.step(name, fields)
     return change_of(operator, Frame.of(rows))
 
 
@@ -49,9 +50,9 @@ def reasons(change):
 
 def test_nothing_is_imported_to_check_a_recipe():
     code = (
-        "import sys; from rejuice.pipelines import foreign;"
-        "foreign.exists('no_filter'); foreign.names();"
-        "foreign.step('text_length_filter', {'max_len': 3});"
+        "import sys; from rejuice.pipelines.data_juicer import catalogue, steps;"
+        "catalogue.exists('no_filter'); catalogue.names();"
+        "steps.step('text_length_filter', {'max_len': 3});"
         "print({'data_juicer', 'datasets', 'torch', 'ray'} & set(sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -59,18 +60,18 @@ def test_nothing_is_imported_to_check_a_recipe():
 
 
 def test_a_lookup_is_fast():
-    foreign._find.cache_clear()
-    foreign._module.cache_clear()
+    catalogue.find.cache_clear()
+    catalogue._module.cache_clear()
     start = time.process_time()
-    foreign.step("text_length_filter", {"max_len": 3})
+    steps.step("text_length_filter", {"max_len": 3})
     assert time.process_time() - start < 0.2
 
 
 def test_exists():
-    assert foreign.exists("text_length_filter")
-    assert foreign.exists("key_value_grouper")
+    assert catalogue.exists("text_length_filter")
+    assert catalogue.exists("key_value_grouper")
     for name in ("pass_rate_filter", "dialog_quality_llm_base", "__init__", "../base_op", ""):
-        assert not foreign.exists(name)
+        assert not catalogue.exists(name)
 
 
 @pytest.mark.slow
@@ -78,10 +79,10 @@ def test_fields_are_those_that_data_juicer_checks():
     from data_juicer.core.preflight import _get_valid_params
     from data_juicer.ops import OPERATORS
 
-    assert len(foreign.names()) > 150
-    for name in foreign.names():
+    assert len(catalogue.names()) > 150
+    for name in catalogue.names():
         kind = OPERATORS.modules[name]
-        found = foreign._find(name)
+        found = catalogue.find(name)
         assert set(found.known) == set(_get_valid_params(kind)), name
         free = [
             n
@@ -140,7 +141,7 @@ def test_fields_are_those_that_data_juicer_checks():
 )
 def test_errors_are_one_line(name, fields, message):
     with pytest.raises(RecipeError) as raised:
-        foreign.step(name, fields)
+        steps.step(name, fields)
     assert str(raised.value) == message
 
 
@@ -151,11 +152,11 @@ def test_scopes():
         "document_deduplicator": Scope.DATASET,
         "random_selector": Scope.DATASET,
     }
-    assert {name: foreign.step(name, {}).scope for name in scopes} == scopes
+    assert {name: steps.step(name, {}).scope for name in scopes} == scopes
 
 
 def test_a_step_survives_pickling_and_its_own_config():
-    step = foreign.step("text_length_filter", {"max_len": 10}, text_key="response")
+    step = steps.step("text_length_filter", {"max_len": 10}, text_key="response")
     assert step.name() == "text_length_filter"
     assert step.model_dump(mode="json") == {"max_len": 10, "text_key": "response"}
     assert pickle.loads(pickle.dumps(step)) == step
@@ -219,8 +220,8 @@ def test_a_selector_that_sorts_keeps_the_order_of_the_rows():
 
 def test_columns_of_a_row_that_is_dropped_as_well():
     rows = pa.table({"text": ["dropped dropped", "a  b"]})
-    written = foreign._change(
-        rows, pa.table({"text": ["A"], "new": [7], foreign._ROW: [1], "__dj__stats__": [0]}), "x"
+    written = steps._change(
+        rows, pa.table({"text": ["A"], "new": [7], steps._ROW: [1], "__dj__stats__": [0]}), "x"
     )
     assert {n: c.to_pylist() for n, c in written.columns.items()} == {
         "text": [None, "A"],
@@ -235,8 +236,8 @@ def test_a_column_that_is_gone_and_one_of_another_type():
     rows = pa.table(
         {"a": pa.array([1, 2], pa.int8()), "b": [1, 2], "c": pa.array([1, 2], pa.int8())}
     )
-    out = pa.table({"a": [1, 2], "c": [1, 2000], foreign._ROW: [0, 1]})
-    written = foreign._change(rows, out, "x")
+    out = pa.table({"a": [1, 2], "c": [1, 2000], steps._ROW: [0, 1]})
+    written = steps._change(rows, out, "x")
     assert written.without == ("b",)
     assert list(written.columns) == ["c"]
     assert written.columns["c"].type == pa.int64()
@@ -244,8 +245,8 @@ def test_a_column_that_is_gone_and_one_of_another_type():
 
 def test_rows_come_back_in_their_order():
     rows = pa.table({"a": [10, 20, 30]})
-    out = pa.table({"a": [30, 10, 31], foreign._ROW: [2, 0, 2]})
-    written = foreign._change(rows, out, "x")
+    out = pa.table({"a": [30, 10, 31], steps._ROW: [2, 0, 2]})
+    written = steps._change(rows, out, "x")
     assert written.parents.tolist() == [0, 2, 2]
     assert written.columns["a"].to_pylist() == [10, 30, 31]
     assert reasons(written) == [None, "x", None]
@@ -305,7 +306,7 @@ def test_a_recipe_of_theirs_gives_what_data_juicer_gives():
     theirs = NestedDataset(Dataset(rows)).process(
         load_ops([{name: {**fields, "num_proc": 1}} for name, fields in RECIPE]), open_monitor=False
     )
-    ours = run_in_memory([foreign.step(name, fields) for name, fields in RECIPE], rows)
+    ours = run_in_memory([steps.step(name, fields) for name, fields in RECIPE], rows)
     expected = theirs.remove_columns([n for n in theirs.column_names if n.startswith("__dj__")])
     assert ours.column_names == expected.column_names
     # The selector sorts; our rows keep their order.

@@ -1,4 +1,4 @@
-"""How blocks of Ray are cut anew; `test_data_juicer.py` runs it whole."""
+"""How blocks of Ray are cut anew; `test_plugin.py` runs it whole."""
 
 from itertools import pairwise
 
@@ -13,8 +13,8 @@ from rejuice.pipelines.frame import Frame
 
 pytest.importorskip("ray")
 pytest.importorskip("data_juicer")
-from rejuice.pipelines import data_juicer_ray as on_ray
-from rejuice.pipelines.data_juicer_table import shares
+from rejuice.pipelines.data_juicer import on_ray
+from rejuice.pipelines.parts import shares
 
 ends_of = on_ray._ends
 

@@ -22,7 +22,7 @@ from loguru import logger
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from ..operators import (
+from ...operators import (
     Operator,
     RejuiceError,
     Scope,
@@ -30,11 +30,11 @@ from ..operators import (
     get,
     installed,
 )
-from .books import Ledger
-from .commit import write_arrow
-from .export import run_folder
-from .recipe import Step, step_names
-from .report import Report, StepReport
+from ..books import Ledger
+from ..commit import write_arrow
+from ..export import run_folder
+from ..recipe import Step, step_names
+from ..report import Report, StepReport
 
 
 def register(kind: type[Operator]) -> type[Any]:
@@ -94,9 +94,9 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     place = _Place.of(self, exporter)
     try:
         if is_ray_mode():
-            from .data_juicer_ray import run
+            from .on_ray import run
         else:
-            from .data_juicer_table import run
+            from .on_default import run
         start = time.perf_counter()
         out, ledger = run(place.step, dataset, place.is_first_with_groups)
         ledger.tally.seconds = time.perf_counter() - start

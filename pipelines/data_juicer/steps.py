@@ -1,26 +1,18 @@
-"""Data-Juicer's operators as steps of ours.
-
-A recipe is checked against the text of their files: importing Data-Juicer takes more than a
-second, and `rejuice check` needs none of it. It is imported where a step is first applied.
-"""
+"""Data-Juicer's operators as steps of ours. Data-Juicer is imported where one is first applied."""
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict
 
-from ..operators import (
+from ...operators import (
     ALL,
     Change,
     Columns,
@@ -30,8 +22,9 @@ from ..operators import (
     RejuiceError,
     Scope,
 )
-from ..operators.errors import suggest
-from ..operators.registry import config_json
+from ...operators.errors import suggest
+from ...operators.registry import config_json
+from .catalogue import OTHER_KINDS, Found, find, names
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -39,22 +32,10 @@ _SCOPES = {
     "deduplicator": Scope.DATASET,
     "selector": Scope.DATASET,
 }
-_OTHER_KINDS = ("aggregator", "grouper", "pipeline")
 _OURS_TO_SAY = frozenset({"auto_op_parallelism", "num_proc"})
 """How many processes work: Data-Juicer obeys these fields, `rejuice run` has workers of its own."""
 _ROW = "__rejuice_row__"
 _HELPER = "__dj__"
-
-
-def exists(name: str) -> bool:
-    """Whether Data-Juicer has an operator of that name. Nothing is imported."""
-    return _find(name) is not None
-
-
-def names() -> list[str]:
-    """Operators of Data-Juicer that can stand in a recipe. Nothing is imported."""
-    files = [path for kind in _SCOPES for path in (_root() / kind).glob("*.py")]
-    return sorted(path.stem for path in files if "register_module" in path.read_text("utf-8"))
 
 
 def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
@@ -68,11 +49,11 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     Raises:
         RecipeError: it cannot run here, or a field is unknown or missing.
     """
-    found = _find(name)
+    found = find(name)
     if found is None:
         near = suggest(name, names())
         raise RecipeError(f"Data-Juicer has no operator '{name}'", near)
-    if found.kind in _OTHER_KINDS:
+    if found.kind in OTHER_KINDS:
         raise RecipeError(
             f"it is of Data-Juicer's kind {found.kind}, whose rows come from no one row",
             "run this recipe with dj-process",
@@ -92,6 +73,8 @@ class ForeignOperator(Operator):
     model_config = ConfigDict(extra="allow")
 
     foreign_name: ClassVar[str]
+    gil_bound: ClassVar[bool] = True
+    depends_on: ClassVar[tuple[str, ...]] = ("py-data-juicer",)
 
     @classmethod
     def name(cls) -> str:
@@ -207,7 +190,7 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         raise OperatorError(
             "Data-Juicer's operator lost track of its rows", "run this recipe with dj-process"
         )
-    from .data_juicer_table import rows_of
+    from .on_default import rows_of
 
     whole, rows = rows_of(out)
     if len(rows) == whole.num_rows:
@@ -256,15 +239,7 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
     )
 
 
-class _Found(NamedTuple):
-    """What the file of an operator says of it."""
-
-    kind: str
-    known: tuple[str, ...]
-    required: tuple[str, ...]
-
-
-def _check_fields(found: _Found, fields: Mapping[str, Any]) -> None:
+def _check_fields(found: Found, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if name not in found.known:
             near = suggest(name, found.known) or f"its fields are: {', '.join(found.known)}"
@@ -292,113 +267,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
-
-
-@cache
-def _root() -> Path:
-    # `find_spec` of a package without a dot looks it up and does not import it.
-    spec = importlib.util.find_spec("data_juicer")
-    if spec is None or spec.origin is None:
-        return Path("data_juicer-is-not-installed")
-    return Path(spec.origin).parent / "ops"
-
-
-@cache
-def _find(name: str) -> _Found | None:
-    for kind in (*_SCOPES, *_OTHER_KINDS):
-        file = _root() / kind / f"{name}.py"
-        if name.isidentifier() and file.is_file():
-            node = _registered(_module(file), name)
-            if node is None:
-                return None
-            # As Data-Juicer's own check does: the fields of the class, then those of its bases.
-            known = tuple(dict.fromkeys(_fields(file, node)))
-            return _Found(kind, known, tuple(_own_fields(node, required=True)))
-    return None
-
-
-@cache
-def _module(file: Path) -> ast.Module:
-    with warnings.catch_warnings():
-        # What Python has to say of their source is for them.
-        warnings.simplefilter("ignore")
-        return ast.parse(file.read_text("utf-8"))
-
-
-def _registered(module: ast.Module, name: str) -> ast.ClassDef | None:
-    """The class under `@OPERATORS.register_module(name)`; the name may be a constant's."""
-    constants = {
-        target.id: node.value.value
-        for node in module.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for node in _classes(module.body):
-        for call in node.decorator_list:
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "OPERATORS.register_module":
-                argument = call.args[0]
-                if isinstance(argument, ast.Constant) and argument.value == name:
-                    return node
-                if isinstance(argument, ast.Name) and constants.get(argument.id) == name:
-                    return node
-    return None
-
-
-def _classes(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            yield node
-        elif isinstance(node, ast.With | ast.If | ast.Try):
-            yield from _classes(node.body)
-
-
-def _fields(file: Path, node: ast.ClassDef) -> Iterator[str]:
-    yield from _own_fields(node)
-    for base in node.bases:
-        found = _class(file, base.id) if isinstance(base, ast.Name) else None
-        if found is not None:
-            yield from _fields(*found)
-
-
-def _class(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
-    """Where a class that a file knows by `name` is defined, as far as that is in Data-Juicer."""
-    module = _module(file)
-    for node in _classes(module.body):
-        if node.name == name:
-            return file, node
-    for imported in module.body:
-        if isinstance(imported, ast.ImportFrom) and name in (a.name for a in imported.names):
-            source = _source(file, imported)
-            return None if source is None else _class(source, name)
-    return None
-
-
-def _own_fields(node: ast.ClassDef, *, required: bool = False) -> Iterator[str]:
-    for item in node.body:
-        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            arguments = item.args
-            placed = [*arguments.posonlyargs, *arguments.args][1:]
-            with_default = len(arguments.defaults)
-            free = placed[: len(placed) - with_default] if required else placed
-            named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            yield from (argument.arg for argument in free)
-            yield from (a.arg for a, default in named if not required or default is None)
-        elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Dict) and not required:
-            if ast.unparse(item.targets[0]) != "_BASE_PARAMS":
-                continue
-            keys = (key for key in item.value.keys if isinstance(key, ast.Constant))
-            yield from (str(key.value) for key in keys)
-
-
-def _source(file: Path, node: ast.ImportFrom) -> Path | None:
-    parts = (node.module or "").split(".")
-    if node.level:
-        folder = file.parents[node.level - 1]
-    elif parts[0] == "data_juicer":
-        folder, parts = _root().parent, parts[1:]
-    else:
-        return None
-    path = folder.joinpath(*parts)
-    package = path / "__init__.py"
-    return package if package.is_file() else path.with_suffix(".py")

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..operators import Change, Groups, Operator, Scope
-from ..operators.groups import Array
-from ..operators.registry import code_version, config_json
-from .apply import change_of, decide, digest
-from .books import Ledger
-from .frame import Frame
-from .parts import check_groups, heads, shares
-from .recipe import Step
+from ...operators import Change, Groups, Operator, Scope
+from ...operators.groups import Array
+from ...operators.registry import code_version, config_json
+from ..apply import change_of, decide, digest
+from ..books import Ledger
+from ..frame import Frame
+from ..parts import check_groups, heads, shares
+from ..recipe import Step
 
 PIECE_ROWS = 65_536
 

@@ -34,9 +34,9 @@ from data_juicer.core.preflight import (
 from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
-from rejuice.pipelines import data_juicer, data_juicer_table
+from rejuice.pipelines.data_juicer import on_default, plugin
 
-OPERATORS: Registry = data_juicer.OPERATORS
+OPERATORS: Registry = plugin.OPERATORS
 
 
 OFFLINE = {"RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
@@ -96,16 +96,16 @@ def test_discovery_finds_the_plugin_by_its_entry_point():
 
 def test_a_broken_operator_does_not_take_the_others_with_it(monkeypatch):
     seen = []
-    monkeypatch.setattr(data_juicer, "installed", lambda: {"a": 0, "broken": 0, "z": 0})
-    monkeypatch.setattr(data_juicer, "register", seen.append)
+    monkeypatch.setattr(plugin, "installed", lambda: {"a": 0, "broken": 0, "z": 0})
+    monkeypatch.setattr(plugin, "register", seen.append)
 
     def load(name):
         if name == "broken":
             raise ImportError("no such module")
         return name
 
-    monkeypatch.setattr(data_juicer, "get", load)
-    data_juicer.register_installed()
+    monkeypatch.setattr(plugin, "get", load)
+    plugin.register_installed()
     assert seen == ["a", "z"]
 
 
@@ -126,7 +126,7 @@ class ManyTypesFilter(Filter):
 
 
 def test_signature_is_made_from_the_fields():
-    juicer = data_juicer.register(ManyTypesFilter)
+    juicer = plugin.register(ManyTypesFilter)
     try:
         parameters = inspect.signature(juicer.__init__).parameters
         types = {name: p.annotation for name, p in parameters.items()}
@@ -186,13 +186,13 @@ def test_preflight_knows_the_names():
 
 def lines_of(action):
     lines = []
-    sink = data_juicer.logger.add(lines.append, format="{message}")
+    sink = plugin.logger.add(lines.append, format="{message}")
     try:
         with pytest.raises(SystemExit) as stopped:
             action()
     finally:
-        data_juicer.logger.remove(sink)
-        data_juicer.logger.enable("data_juicer")
+        plugin.logger.remove(sink)
+        plugin.logger.enable("data_juicer")
     assert stopped.value.code == 1
     return lines
 
@@ -203,7 +203,7 @@ def test_a_bad_value_ends_the_process_with_one_line():
 
 
 def test_a_missing_field_is_said():
-    juicer = data_juicer.register(ManyTypesFilter)
+    juicer = plugin.register(ManyTypesFilter)
     try:
         lines = lines_of(lambda: juicer(needed=None, skip_op_error=True))
     finally:
@@ -236,11 +236,11 @@ def test_rows_that_were_filtered_before_stay_away():
 @pytest.mark.parametrize("rows_of_a_piece", [1, 7, 50])
 @pytest.mark.parametrize("name", [next(iter(step)) for step in OURS])
 def test_pieces_do_not_show(monkeypatch, name, rows_of_a_piece):
-    monkeypatch.setattr(data_juicer_table, "PIECE_ROWS", rows_of_a_piece)
+    monkeypatch.setattr(on_default, "PIECE_ROWS", rows_of_a_piece)
     table = rollouts()
     before = dataset(table).filter(lambda row: row["response"] != "three")
     kept = table.filter(pa.compute.not_equal(table["response"], "three"))
-    frames = [piece.frame for piece in data_juicer_table.pieces(before)]
+    frames = [piece.frame for piece in on_default.pieces(before)]
     assert sum(frame.num_rows for frame in frames) == kept.num_rows
     assert len(frames) > kept.num_rows / (rows_of_a_piece + 7)
     out = run(name, before)
@@ -263,9 +263,7 @@ def test_large_types_come_in_plain_and_go_out_as_they_were():
             "kept": pa.array([["x"], []], pa.large_list(pa.large_string())),
         }
     )
-    assert data_juicer_table.plain(large).schema.types == [pa.string()] * 2 + [
-        pa.list_(pa.string())
-    ]
+    assert on_default.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
     out = run("pass_rate_filter", dataset(large))
     assert out.features == dataset(large).features
     assert out.to_list() == large.to_pylist()
@@ -451,7 +449,7 @@ class ShortAnswerFilter(Filter):
         return drop({"too_long": pc.greater(pc.utf8_length(table["response"]), self.most)})
 
 if "data_juicer" in sys.modules:
-    from rejuice.pipelines.data_juicer import register
+    from rejuice.pipelines.data_juicer.plugin import register
     register(ShortAnswerFilter)
 """
 

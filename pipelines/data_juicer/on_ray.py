@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from ..operators import Change, Groups, Operator, RejuiceError, Scope
-from .apply import change_of, decide, digest
-from .books import Ledger
-from .data_juicer_table import APART, plain
-from .frame import Frame
-from .parts import Heads, check_groups, heads, shares
-from .recipe import Step
+from ...operators import Change, Groups, Operator, RejuiceError, Scope
+from ..apply import change_of, decide, digest
+from ..books import Ledger
+from ..frame import Frame
+from ..parts import Heads, check_groups, heads, shares
+from ..recipe import Step
+from .on_default import APART, plain
 
 _GROUP = "prompt_id"
 
