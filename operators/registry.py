@@ -138,8 +138,10 @@ def _import_file(file: Path) -> ModuleType:
     if not file.is_file():
         right = "give a .py file or a folder of them"
         raise RecipeError(f"{file} does not exist", right, where=where)
-    # The name is made from the path, so that workers, which import the file again, agree on it.
-    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:8]
+    # The name is made from path and content, so that workers, which import the file again, agree
+    # on it, and an edited file is another module.
+    identity = str(file.resolve()).encode() + file.read_bytes()
+    digest = hashlib.sha256(identity).hexdigest()[:8]
     name = f"rejuice_custom_{file.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]

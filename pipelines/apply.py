@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,12 +41,20 @@ def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
         RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
     """
     try:
-        return checked(operator, operator.apply(table), num_rows)
+        change = checked(operator, operator.apply(table), num_rows)
     except (RejuiceError, OSError, MemoryError):
         raise
     except Exception as error:
         # An operator's own bug. The type tells its author where to look; the trace is chained.
         raise OperatorError(f"failed with {type(error).__name__}: {error}") from error
+    columns = {name: _plain(column) for name, column in change.columns.items()}
+    return change._replace(columns=columns)
+
+
+def _plain(column: Any) -> Any:
+    # A dictionary is a way of storing; each chunk would have one of its own.
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
 def change_of(operator: Operator, frame: Frame) -> Change:

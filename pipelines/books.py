@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from ..operators import Change
+from ..operators import Change, OperatorError
 from .commit import Commit
-from .export import run_folder, writer
+from .export import half_done, run_folder, writer
 from .frame import Frame
 from .plan import Plan
 from .progress import Progress
@@ -38,16 +38,19 @@ DECISIONS = pa.schema([("row_id", pa.string()), ("step", pa.string()), ("reason"
 def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:
     """A row for each row of `frame` that `change` drops: row_id, step, reason.
 
-    The id is the response's, else the prompt's, else `row N` of the dataset, counted from 1;
+    The id is the response's, else the prompt's, else `row N` of the dataset, counted from 1
+    (`a new row` where an operator made it);
     `first_row` rows of it come before the frame's source.
     """
     if change.reasons is None or change.reasons.null_count == len(change.reasons):
         return DECISIONS.empty_table()
     dropped = pa.array(np.flatnonzero(np.asarray(change.reasons.is_valid())))
     names = [name for name in ("response_id", "prompt_id") if name in frame.column_names]
-    numbers = pa.array(frame.source_rows + first_row + 1).cast(pa.string()).take(dropped)
+    rows = pa.array(frame.source_rows + first_row + 1, mask=frame.source_rows < 0)
+    numbers = rows.cast(pa.string()).take(dropped)
     ids = [frame.select([name])[name].take(dropped).combine_chunks() for name in names]
-    row_id = pc.coalesce(*ids, pc.binary_join_element_wise("row", numbers, " "))
+    numbered = pc.coalesce(pc.binary_join_element_wise("row", numbers, " "), "a new row")
+    row_id = pc.coalesce(*ids, numbered)
     steps = pa.array([step] * len(dropped), pa.string())
     return pa.table([row_id, steps, change.reasons.take(dropped)], schema=DECISIONS)
 
@@ -71,11 +74,11 @@ class Ledger:
 
 
 def write_books(
-    recipe: Recipe, plan: Plan, cached: Mapping[str, bool], progress: Progress
+    recipe: Recipe, plan: Plan, cached: Mapping[str, bool], chunk_rows: int, progress: Progress
 ) -> Report:
     """Replay the commits of every chunk into the export, the decisions and the report."""
     final = run_folder(recipe.head.export_path)
-    folder = final.with_name(f".{final.name}")
+    folder = half_done(recipe.head.export_path)
     shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.
     try:
         export = folder / f"export{recipe.head.export_path.suffix}"
@@ -90,6 +93,8 @@ def write_books(
             dataset_path=str(recipe.head.dataset_path),
             export_path=str(recipe.head.export_path),
             key=plan.keys[-1],
+            cache=str(plan.cache),
+            chunk_rows=chunk_rows,
         )
         (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.resolved(), sort_keys=False))
         report.write(folder)
@@ -113,7 +118,11 @@ def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> l
     tallies = [Tally() for _ in plan.steps]
     chunks = range(len(plan.source.rows))
     schemas = [plan.frame_before(chunk, None).schema for chunk in chunks]
-    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        found = f"a step wrote a column in two types: {error}"
+        raise OperatorError(found, "let it write one type always") from None
     with ExitStack() as stack:
         write = stack.enter_context(writer(export, schema))
         books = [

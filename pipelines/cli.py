@@ -105,16 +105,15 @@ def check(
     export_path: ExportPath = None,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset."""
-    from .plan import check_columns
+    from .plan import checked_schema
     from .recipe import load
-    from .source import peek_schema
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
         typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields right.")
         typer.echo(f"{loaded.head.dataset_path} is not there yet, so columns were not followed.")
         return
-    check_columns(loaded, peek_schema(loaded.head.dataset_path))
+    checked_schema(loaded)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns right.")
 
 
@@ -151,8 +150,6 @@ def explain(
     ] = None,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
-    chunk_rows: ChunkRows = 65_536,
-    cache_dir: CacheDir = None,
 ) -> None:
     """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
     from .explain import explain_recipe, explain_row
@@ -162,7 +159,7 @@ def explain(
     if row is None:
         typer.echo(explain_recipe(loaded), nl=False)
     else:
-        typer.echo(explain_row(loaded, row, chunk_rows=chunk_rows, cache=cache_dir), nl=False)
+        typer.echo(explain_row(loaded, row), nl=False)
 
 
 @app.command()

@@ -18,6 +18,9 @@ import pyarrow as pa
 from ..operators import Change, DataError
 from .summary import Summary
 
+FORMAT = 1
+"""Part of every key: raise it when commits are written differently."""
+
 _PARENT = "__parent__"
 _META = b"rejuice"
 

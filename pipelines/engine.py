@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import errno
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+import xxhash
+from filelock import FileLock, Timeout
 
 from ..operators import DataError, RejuiceError
 from .apply import decide, digest, view
@@ -23,18 +27,16 @@ from .commit import Commit, load, read_arrow, save, write_arrow
 from .export import check_export_path
 from .frame import Frame
 from .parts import NO_HEADS, Heads, check_groups, heads, shares
-from .plan import Plan, Stage, check_columns, group_columns
+from .plan import Plan, Stage, checked_schema, group_columns
 from .progress import Progress
 from .recipe import Recipe, Step
 from .report import Report
-from .source import peek_schema, prepare
+from .source import prepare
 from .summary import summarise
 from .workers import Workers
 
 CHUNK_ROWS = 65_536
 _SECONDS = b"seconds"
-
-
 _APART = (
     "sort the rows by prompt, or begin with exact_deduplicator: {column: question, within: all}"
 )
@@ -63,8 +65,7 @@ def run(
     head = recipe.head
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
-    schema = peek_schema(head.dataset_path)
-    check_columns(recipe, schema)
+    schema = checked_schema(recipe)
     try:
         with progress.task("read", None):
             grouping = group_columns(recipe, schema)
@@ -72,10 +73,10 @@ def run(
         plan = Plan.of(recipe, source, cache)
         check_export_path(head.export_path, plan.keys[-1], overwrite)
         cached = {step.name: plan.is_done(step) for step in plan.steps}
-        with Workers(recipe, len(source.rows)) as workers:
+        with _sole(head.export_path, cache), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
                 _run_stage(recipe, plan, stage, workers, progress)
-        return write_books(recipe, plan, cached, progress)
+            return write_books(recipe, plan, cached, chunk_rows, progress)
     except OSError as error:
         raise _full_disk(error, cache) or error from error
 
@@ -150,10 +151,16 @@ def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
     """Decide a step of dataset scope from all digests, and commit each chunk's part."""
     chunks = range(len(plan.source.rows))
     start = time.perf_counter()
-    digests = [read_arrow(plan.digest_path(step, chunk)) for chunk in chunks]
+    try:
+        digests = [read_arrow(plan.digest_path(step, chunk)) for chunk in chunks]
+    except FileNotFoundError:
+        if plan.is_done(step):
+            return  # Another run on this cache was faster, and has cleared its digests away.
+        raise
     sizes = [table.num_rows for table in digests]
     with _at(recipe, step):
-        whole = decide(step.operator, pa.concat_tables(digests), sum(sizes))
+        table = pa.concat_tables(digests, promote_options="permissive")
+        whole = decide(step.operator, table, sum(sizes))
     seconds = time.perf_counter() - start
     seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
     parts = shares(whole, [0, *accumulate(sizes)])
@@ -161,7 +168,21 @@ def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
         commit = Commit(part, size, seconds if chunk == 0 else 0.0, summarise(part.columns))
         save(plan.path(step, chunk), commit)
     for chunk in chunks:
-        plan.digest_path(step, chunk).unlink()
+        plan.digest_path(step, chunk).unlink(missing_ok=True)
+
+
+@contextmanager
+def _sole(export_path: Path, cache: Path) -> Iterator[None]:
+    """Hold the export for this run alone; the system lets go of it when the process ends."""
+    name = xxhash.xxh3_64_hexdigest(str(export_path.resolve()).encode())
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(cache / f"{name}.lock", timeout=0):
+            yield
+    except Timeout:
+        raise RejuiceError(
+            f"another run is writing {export_path}", "wait for it, or give another --export_path"
+        ) from None
 
 
 class _at:  # noqa: N801 (used as a function)

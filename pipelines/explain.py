@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from ..operators import DataError
 from ..operators.groups import Array
 from .commit import Commit
+from .export import run_folder
 from .frame import Frame, surviving_rows
-from .plan import Plan, group_columns
+from .plan import Plan, checked_schema, group_columns
 from .recipe import Recipe
-from .source import peek_schema, prepare
+from .report import Report
+from .source import prepare
 
 _WIDEST = 160
 _MOST = 20
@@ -40,28 +42,42 @@ def explain_recipe(recipe: Recipe) -> str:
     return "\n".join(lines) + "\n"
 
 
-def explain_row(recipe: Recipe, row: str, *, chunk_rows: int, cache: Path | None) -> str:
+def explain_row(recipe: Recipe, row: str) -> str:
     """The story of a row, from the dataset to its end, out of the commits of a run.
 
     Args:
-        recipe, chunk_rows, cache: as in the run.
+        recipe: as it was run.
         row: an id as in `decisions`: a response_id or prompt_id (or how one begins), or `row N`.
 
     Raises:
         DataError: the recipe has not been run, or no row has that id.
     """
-    head, cache = recipe.head, cache or recipe.head.export_path.parent / ".rejuice"
-    grouping = group_columns(recipe, peek_schema(head.dataset_path))
-    source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
-    plan = Plan.of(recipe, source, cache)
-    if not all(plan.is_done(step) for step in plan.steps):
-        raise DataError("this recipe has not been run", f"`rejuice run {recipe.path}` first")
+    plan = _plan_of_run(recipe)
     for name in (*_IDS, "row"):
         stories = list(islice(_stories(recipe, plan, name, row), _MOST + 1))
         stories[_MOST:] = ["... and more rows with such an id.\n"] if stories[_MOST:] else []
         if stories:
             return "\n".join(stories)
     raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
+
+
+def _plan_of_run(recipe: Recipe) -> Plan:
+    right = f"`rejuice run {recipe.path}` first"
+    if not run_folder(recipe.head.export_path).exists():
+        raise DataError("this recipe has not been run", right)
+    report = Report.read(recipe.head.export_path)
+    if not report.cache:
+        raise DataError("dj-process keeps no commits to explain rows from", right)
+    source = prepare(
+        recipe.head.dataset_path,
+        Path(report.cache),
+        chunk_rows=report.chunk_rows,
+        group_by=group_columns(recipe, checked_schema(recipe)),
+    )
+    plan = Plan.of(recipe, source, Path(report.cache))
+    if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
+        raise DataError("the recipe, its data or its operators changed since the run", right)
+    return plan
 
 
 def _stories(recipe: Recipe, plan: Plan, name: str, row: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +22,12 @@ def run_folder(export_path: Path) -> Path:
     return export_path.with_suffix(".run")
 
 
+def half_done(export_path: Path) -> Path:
+    """Where the books are while they are written."""
+    final = run_folder(export_path)
+    return final.with_name(f".{final.name}")
+
+
 def check_export_path(export_path: Path, key: str, overwrite: bool) -> None:
     """Refuse to replace what another run made.
 
@@ -32,11 +39,16 @@ def check_export_path(export_path: Path, key: str, overwrite: bool) -> None:
         raise RecipeError(f"export_path {export_path} has no known format", f"end it in {known}")
     if overwrite or not export_path.exists():
         return
-    report = run_folder(export_path) / "report.json"
-    if not report.exists() or json.loads(report.read_text()).get("key") != key:
+    # A run that was killed at its very end may have left its finished books under the first name.
+    if key not in (_key_of(half_done(export_path)), _key_of(run_folder(export_path))):
         raise RecipeError(
             f"export_path {export_path} exists", "give another --export_path, or --overwrite"
         )
+
+
+def _key_of(folder: Path) -> str:
+    report = folder / "report.json"
+    return str(json.loads(report.read_text("utf-8"))["key"]) if report.exists() else ""
 
 
 @contextmanager
@@ -66,12 +78,13 @@ def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8") as stream:
+    # orjson writes dates as ISO 8601 and nan as null, which JSON has no word for.
+    with path.open("wb") as stream:
 
         def write(table: pa.Table) -> None:
             for batch in table.to_batches(max_chunksize=10_000):
-                rows = (json.dumps(row, ensure_ascii=False) for row in batch.to_pylist())
-                stream.writelines(f"{row}\n" for row in rows)
+                rows = batch.to_pylist()
+                stream.writelines(orjson.dumps(r, str, orjson.OPT_APPEND_NEWLINE) for r in rows)
 
         yield write
 

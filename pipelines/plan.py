@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from ..operators import ALL, DataError, RecipeError, Scope, installed
 from ..operators.registry import code_version, config_json, get
-from .commit import Commit, load
+from .commit import FORMAT, Commit, load
 from .frame import Frame
 from .recipe import Recipe, Step
-from .source import Source, chunk_name
+from .source import Source, chunk_name, peek_schema, whole_schema
 
 
 class Stage(NamedTuple):
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: Path) -> Plan:
         """The plan of a recipe."""
-        keys, key = [], source.folder.name
+        keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
             parts = [key, config_json(step.operator), code_version(type(step.operator))]
             key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -107,6 +107,25 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
         if "prompt_id" in step.operator.writes():
             return tuple(name for name in step.operator.reads() if name in schema.names)
     return ()
+
+
+def checked_schema(recipe: Recipe) -> pa.Schema:
+    """The dataset's schema, once the columns are followed through the recipe.
+
+    Raises:
+        RejuiceError: the dataset cannot be read, or a step reads a column that is not there.
+    """
+    path = recipe.head.dataset_path
+    schema = peek_schema(path)
+    try:
+        check_columns(recipe, schema)
+    except RecipeError:
+        whole = whole_schema(path)
+        if whole.equals(schema):
+            raise
+        check_columns(recipe, whole)
+        return whole
+    return schema
 
 
 def check_columns(recipe: Recipe, schema: pa.Schema) -> None:

@@ -77,17 +77,19 @@ class Recipe(NamedTuple):
         path: the file it came from.
         head: its settings.
         steps: its operators, in order.
+        for_data_juicer: settings that only `dj-process` obeys.
     """
 
     path: Path
     head: Head
     steps: tuple[Step, ...]
+    for_data_juicer: Mapping[str, Any]
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""
-        head = self.head.model_dump(mode="json", exclude_defaults=True)
+        head = self.head.model_dump(mode="json")
         process = [{s.operator.name(): s.operator.model_dump(mode="json")} for s in self.steps]
-        return {"project_name": self.head.project_name, **head, "process": process}
+        return {**head, **self.for_data_juicer, "process": process}
 
 
 def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -118,7 +120,8 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
             steps.append(Step(number, name, _build(kind, fields[name], custom, head)))
         except RecipeError as error:
             raise error.at(f"{path}, step {number} {kind}") from None
-    return Recipe(path, head, tuple(steps))
+    for_data_juicer = {key: document[key] for key in document if key in DATA_JUICER_ONLY}
+    return Recipe(path, head, tuple(steps), for_data_juicer)
 
 
 def _build(

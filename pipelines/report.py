@@ -37,6 +37,9 @@ class Report(NamedTuple):
     export_path: str
     key: str
     """Of the last step: the run is the same where this is."""
+    cache: str
+    """Where its commits are; empty where there are none."""
+    chunk_rows: int
     rows_in: int
     rows_out: int
     added: int
@@ -45,10 +48,14 @@ class Report(NamedTuple):
     steps: tuple[StepReport, ...]
 
     @classmethod
-    def of(cls, steps: Sequence[StepReport], **head: str) -> Report:
+    def of(
+        cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: str
+    ) -> Report:
         """The report of some steps; `head` are its first fields."""
         return cls(
             **head,
+            cache=cache,
+            chunk_rows=chunk_rows,
             rows_in=steps[0].rows_in,
             rows_out=steps[-1].rows_out,
             added=sum(step.added for step in steps),

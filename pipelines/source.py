@@ -7,24 +7,23 @@ once whatever is done with it.
 
 from __future__ import annotations
 
-import io
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
 import pyarrow.parquet as pq
 import xxhash
 
 from ..operators import DataError, Groups
+from . import json_lines
 from .commit import read_arrow, write_arrow
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _BLOCK = 16 << 20
+_ROWS = b"rows"
 
 
 class Source(NamedTuple):
@@ -78,6 +77,11 @@ def peek_schema(path: Path) -> pa.Schema:
     raise _empty(files)
 
 
+def whole_schema(path: Path) -> pa.Schema:
+    """The schema of all rows of a dataset: a column may first turn up far down."""
+    return _unify([table.schema for table in _all_batches(dataset_files(path))])
+
+
 def fingerprint(files: Sequence[Path]) -> str:
     """Content hash of the files: names and places do not matter."""
     digest = xxhash.xxh3_128()
@@ -109,8 +113,9 @@ def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]
     manifest = folder / "schema.arrow"
     if not manifest.exists():
         _read_into(folder, files, chunk_rows, group_by)
-    table = read_arrow(manifest)
-    return Source(folder, tuple(table["__rows__"].to_pylist()), _schema_of(table))
+    schema = read_arrow(manifest).schema
+    rows = json.loads(schema.metadata[_ROWS])
+    return Source(folder, tuple(rows), schema.remove_metadata())
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -142,13 +147,8 @@ def _read_into(
         raise _empty(files)
     # The manifest comes last: a folder without one is not finished. A schema can only be kept
     # exactly as an Arrow file's own, so the manifest is an Arrow file too.
-    fields = [pa.field("__rows__", pa.int64()), *schema]
-    columns = [pa.array(rows), *(pa.nulls(len(rows), field.type) for field in schema)]
-    write_arrow(folder / "schema.arrow", pa.table(columns, schema=pa.schema(fields)))
-
-
-def _schema_of(manifest: pa.Table) -> pa.Schema:
-    return manifest.schema.remove(manifest.schema.get_field_index("__rows__"))
+    manifest = schema.with_metadata({_ROWS: json.dumps(rows)})
+    write_arrow(folder / "schema.arrow", manifest.empty_table())
 
 
 def _all_batches(files: Sequence[Path]) -> Iterator[pa.Table]:
@@ -169,7 +169,7 @@ def _empty(files: Sequence[Path]) -> DataError:
 
 def _batches(file: Path, *, block: int = _BLOCK, rows: int = 65_536) -> Iterator[pa.Table]:
     if file.suffix not in (".parquet", ".arrow"):
-        yield from _json_batches(file, block)
+        yield from json_lines.batches(file, block)
         return
     try:
         is_parquet = file.suffix == ".parquet"
@@ -213,93 +213,6 @@ def _arrow_batches(file: Path) -> Iterator[pa.Table]:
             batches = iter(pa.ipc.open_stream(source))
         for batch in batches:
             yield pa.Table.from_batches([batch])
-
-
-def _json_batches(file: Path, size: int) -> Iterator[pa.Table]:
-    line = 1
-    with file.open("rb") as stream:
-        while block := stream.read(size):
-            block += stream.readline()
-            if block.strip():
-                yield _parse_json(file, block, line)
-            line += block.count(b"\n")
-
-
-def _parse_json(file: Path, block: bytes, first_line: int) -> pa.Table:
-    options = pj.ReadOptions(block_size=len(block))
-    try:
-        block.decode()  # Arrow does not look whether texts are UTF-8.
-        table = pj.read_json(io.BytesIO(block), read_options=options)
-        # Arrow takes a text such as "2020-01-01" for a point in time. JSON has none: it is text.
-        schema = pa.schema([field.with_type(_timeless(field.type)) for field in table.schema])
-        if schema.equals(table.schema):
-            return table
-        texts = pj.ParseOptions(explicit_schema=schema)
-        return pj.read_json(io.BytesIO(block), read_options=options, parse_options=texts).select(
-            table.column_names
-        )
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        broken = _broken_line(file, block, first_line)
-        raise broken or _refused(file, block, first_line, error) from None
-
-
-def _refused(file: Path, block: bytes, first_line: int, error: Exception) -> DataError:
-    """What Arrow does not take although each line by itself is JSON."""
-    found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
-    if found is None:
-        return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
-    lines = [n for n, raw in enumerate(block.split(b"\n"), first_line) if raw.strip()]
-    where = f"{file}, line {lines[min(int(found[2]), len(lines) - 1)]}"
-    return DataError(found[1][0].lower() + found[1][1:], "mend or remove the line", where=where)
-
-
-def _timeless(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_timeless(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_timeless(field.type)) for field in kind])
-    return kind
-
-
-def _broken_line(file: Path, block: bytes, first_line: int) -> DataError | None:
-    """Find the line that the fast parser could not take, and say what is wrong with it."""
-    types: dict[str, tuple[str, int]] = {}
-    for number, raw in enumerate(block.split(b"\n"), first_line):
-        if not raw.strip():
-            continue
-        where = f"{file}, line {number}"
-        try:
-            row = json.loads(raw)
-        except ValueError as error:
-            return DataError(f"not JSON ({error})", "mend or remove the line", where=where)
-        if not isinstance(row, dict):
-            return DataError(
-                f"{type(row).__name__} instead of an object",
-                "give one object per line",
-                where=where,
-            )
-        for name, value in row.items():
-            kind = _json_kind(value)
-            before, seen = types.setdefault(name, (kind, number)) if kind else (kind, number)
-            if kind != before:
-                return DataError(
-                    f"column '{name}' is {kind}, but {before} in line {seen}",
-                    "give the column one type",
-                    where=where,
-                )
-    return None
-
-
-def _json_kind(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, int | float):
-        return "a number"
-    return {"str": "a string", "list": "a list", "dict": "an object"}[type(value).__name__]
 
 
 def _mixed(file: Path, schema: pa.Schema, other: pa.Schema) -> DataError:

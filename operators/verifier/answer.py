@@ -16,7 +16,11 @@ _TAIL = 4_000  # prose rules look at this many characters at most, from the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
 
 _BOX_PARTS = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-_MINUS = re.compile(r"(?:=|(?<!\\)\$|\\[(\[])\s*[-−]\s*$")
+# What stands before a box and belongs to it: a sign, a comparison, a negation. `=> ` is an arrow.
+_SIGN = re.compile(
+    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≤≥≠])|(?=\\[gln][et])|\b(?=[nat]))"
+    r"([-−±<>≤≥≠]|\\pm|\\(?:geq?|leq?|neq?|gt|lt)|(?:not|at (?:least|most)|than)\b)\s*\$?\s*$"
+)
 _LIST_GLUE = re.compile(
     r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
@@ -53,10 +57,14 @@ _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*
 _RELATION_START = re.compile(
     r"[A-Za-z][A-Za-z]{0,12}\s*(?:[=<>:≤≥∈^_'+*/)(-]|\\[a-z])|[A-Za-z]\d|[A-J][.)]\s|[A-Za-z]\s*[,|\[]|[A-Za-z]+$"
 )
-# What stays with a number because it takes the commitment away: "not 20", "20 or 30".
+# What stays with a number because it takes the commitment away ("not 20", "20 or 30", "20 to 30")
+# or because the number is only a part ("twice 4", "4x + 2").
 _HEDGED = re.compile(
-    r"(?:\b(?:not|never|isn't|than)|[\d$.,]+\*{0,2} or)(?: maybe| perhaps)?\s*[*$]{0,2}$"
+    r"(?:\b(?:not|never|isn't|than|half of|twice|thrice|double|triple)|between [\d$.,]+ and"
+    r"|[\d$.,]+\*{0,2} (?:or|to)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–]|[\w)}]+ ?[+×÷])"
+    r"(?: maybe| perhaps)?\s*[*$]{0,2}$"
 )
+_DENIED = re.compile(r"[\s*$]{1,3}(?:is|are) (?:not|wrong|incorrect)\b|[\s*$]{1,3}isn't\b")
 # A bound is no value: "at least 3" as the whole answer, not "he needs at least 3 buses".
 _BOUND = re.compile(
     r"\W*(?:[a-z] (?:is|must be|should be|can be) )?"
@@ -72,8 +80,8 @@ _NEGATED = re.compile(
     re.IGNORECASE,
 )
 _FORMULA = re.compile(
-    r"(?<!\\)\$([^$]*[\\^][^$]*?)(?<!\\)\$|\\\((.*?)\\\)"
-    r"|([-–−]?\s?(?:\d+\s?)?\\(?:[dtc]?frac\s*(?:\{[^{}]*\}|\d)|sqrt)\s*(?:\{[^{}]*\}|\d))"
+    r"(?<!\\)\$([^$]{0,200}[\\^][^$]{0,200}?)(?<!\\)\$|\\\((.{1,400}?)\\\)"
+    r"|([-–−]?\s?(?:\d{1,9}\s?)?\\(?:[dtc]?frac\s*(?:\{[^{}]*\}|\d)|sqrt)\s*(?:\{[^{}]*\}|\d))"
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
@@ -142,8 +150,9 @@ def _boxed(text: str) -> str | None:
     if not spans:
         return None
     contents = [_peel(text[spans[-1][1] : spans[-1][2]])]
-    if _MINUS.search(text, max(0, spans[-1][0] - 10), spans[-1][0]) and contents[0]:
-        return f"-({contents[0]})"
+    sign = _SIGN.search(text, max(0, spans[-1][0] - 24), spans[-1][0])
+    if sign and contents[0]:
+        return f"{sign[1]}({contents[0]})"
     # Outermost boxes only, backwards, for as long as they make up one list.
     following = spans[-1][0]
     for start, inner, end in reversed(spans[:-1]):
@@ -292,9 +301,13 @@ def last_number(text: str) -> str | None:
     before = text[max(0, start - 60) : start]
     if hedge := _HEDGED.search(before):
         return hedge[0].lstrip() + number
-    if _NEGATED.search(before):
+    if ("inus" in before or "egative" in before) and _NEGATED.search(before):
         return "-" + number
-    return _mathematics_around(text, found[0]) or number
+    if denied := _DENIED.match(text, found[0].end()):
+        return number + denied[0]
+    if "\\" in text or "^" in text:
+        return _mathematics_around(text, found[0]) or number
+    return number
 
 
 def _mathematics_around(text: str, number: re.Match[str]) -> str | None:

@@ -66,6 +66,7 @@ _SHORT_FRAC = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])")
 _SHORT_NUMERATOR = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*\{")
 _SHORT_DENOMINATOR = re.compile(r"(\\frac\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
+_GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
 _SPACES = re.compile(r"\s+")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
@@ -123,7 +124,9 @@ def _short_arguments(text: str) -> str:
 
 
 def _ends(text: str) -> str:
-    """Without end marks, markdown and redundant outer braces."""
+    """Without end marks, markdown and redundant outer braces; `1, 2, ...` stays open."""
+    if _GOES_ON.search(text):
+        return text
     while True:
         before = text
         text = re.sub(r"(?:\\\\|[.,;:\s])+$", "", text.strip())

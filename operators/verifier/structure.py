@@ -28,9 +28,10 @@ _NAME = re.compile(
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
     rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
 )
+_POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
 _IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
-_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
+_MEMBER = re.compile(r"^[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
 _SUM = re.compile(r"[+-]")
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 _NOTHING = frozenset(
@@ -79,6 +80,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
 def unwrap(text: str) -> str:
     """The span without redundant round brackets, and without the name of a point or member."""
     text = _MEMBER.sub("", text.strip(), count=1) if "\\in" in text else text.strip()
+    text = _POINT_LETTER.sub("", text, count=1)
     if (named := _POINT_NAME.match(text)) and (names := re.findall("[a-z]", named[1])) == sorted(
         names
     ):

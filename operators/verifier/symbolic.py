@@ -55,6 +55,7 @@ _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
 _NAMED_FUNCTION = re.compile(
     r"(?<![\\a-zA-Z])(sin|cos|tan|cot|sec|csc|log|ln|exp|pi|infty)(?![a-z])"
 )
+_CAPITAL = re.compile(r"(?:(?<![\\a-zA-Z])[A-Z]|\\[A-Z][a-z]+)(?![a-zA-Z_{])")
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
 
@@ -67,7 +68,7 @@ _COMMANDS = frozenset(
         "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
         "overline dot bar begin end det gcd lcm max min d alpha beta gamma delta epsilon "
         "varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi "
-        "varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+        "varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
     )
 )
 
@@ -133,7 +134,8 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
-    if _FOREIGN.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
+    # The parser reads `4_2` as 4.
+    if _FOREIGN.search(text) or re.search(r"\d_", text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
     parsed = parse(
         f"${_parsable(text)}$",
@@ -164,7 +166,7 @@ def _repeating(m: re.Match[str]) -> str:
 
 def _distinct_capitals(text: str) -> str:
     """Capitals as indexed letters: the parser folds case, and A is not a."""
-    return re.sub(r"(?<![\\a-zA-Z])([A-Z])(?![a-zA-Z_{])", lambda m: f"{m[1].lower()}_{{99}}", text)
+    return _CAPITAL.sub(lambda m: f"{m[0].lower()}_{{99}}", text)
 
 
 def _with_constants(value: Expression) -> Expression:

@@ -162,7 +162,9 @@ class _Place:
         )
         line = ledger.tally.report(self.step.name)
         done = () if self.is_first else Report.read(export_path).steps
-        Report.of([*done, *_between(done, line), line], key="dj-process", **self.head).write(folder)
+        Report.of(
+            [*done, *_between(done, line), line], key="dj-process", chunk_rows=0, **self.head
+        ).write(folder)
 
 
 def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:

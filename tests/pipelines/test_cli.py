@@ -172,6 +172,16 @@ def test_wrong_fields_of_steps(rejuice, recipe, command, words, line):
     assert rejuice(command, recipe, *words) == (2, "", f"rejuice: {line}\n")
 
 
+def test_explain_takes_fields_before_and_behind_the_row(rejuice, recipe):
+    rejuice("run", recipe, "-q", "--length_filter.min", "4")
+    for words in (["--length_filter.min", "4", recipe, "row 1"], [recipe, "row 1", "--length_filter.min=4"]):  # fmt: skip
+        code, out, err = rejuice("explain", *words)
+        assert (code, err) == (0, "")
+        assert out.startswith("response_id response-0000-0\nprompt_id prompt-0000\ndata.jsonl, row 1\n")  # fmt: skip
+    assert rejuice("explain", recipe, "row 1") == (2, "", "rejuice: the recipe, its data or its operators changed since the run; `rejuice run recipe.yaml` first\n")  # fmt: skip
+    assert rejuice("explain", recipe)[1].startswith("data.jsonl -> out/curated.parquet\n")
+
+
 # check, ops, schema, report, data
 
 

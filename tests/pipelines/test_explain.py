@@ -52,7 +52,7 @@ def ran(tmp_path_factory):
 
 def story(recipe, row):
     folder = f"{recipe.path.parent}/"
-    return explain_row(recipe, row, chunk_rows=1, cache=None).replace(folder, "")
+    return explain_row(recipe, row).replace(folder, "")
 
 
 def ids(recipe):
@@ -177,7 +177,7 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
     process = ["grade_mapper", "add_mapper", "grade_mapper"]
     path = recipe_file(process, rows, custom_operator_paths=[str(tmp_path / "mine.py")])
     engine.run(load(path), chunk_rows=10)
-    told = {name: explain_row(load(path), name, chunk_rows=10, cache=None) for name in ("a", "new")}
+    told = {name: explain_row(load(path), name) for name in ("a", "new")}
     assert told["a"].splitlines()[1:] == [
         f"{tmp_path}/data.jsonl, row 1",
         "   x = 1",
@@ -199,7 +199,7 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
 def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
     engine.run(load(path), chunk_rows=5)
-    stories = explain_row(load(path), "a", chunk_rows=5, cache=None).split("\n\n")
+    stories = explain_row(load(path), "a").split("\n\n")
     assert len(stories) == 21
     assert [text.splitlines()[0] for text in stories[:20]] == [f"response_id a{n:02d}" for n in range(20)]  # fmt: skip
     assert stories[20] == "... and more rows with such an id.\n"

@@ -99,6 +99,12 @@ def test_a_new_row_without_a_parent_is_null_where_nothing_was_written():
     assert after.source_rows.tolist() == [-1, 0, -1]
 
 
+def test_a_row_is_added_where_no_row_is_left():
+    frame = Frame.of(pa.table({"a": [1]})).after(Change(reasons=pa.array(["gone"])))
+    added = frame.after(Change({"b": pa.array([2])}, parents=np.array([-1])))
+    assert added.table().to_pylist() == [{"a": None, "b": 2}]
+
+
 def test_a_frame_is_not_changed_by_what_comes_after():
     frame = Frame.of(pa.table({"a": [1, 2]}))
     frame.after(Change({"a": pa.array([7, 8])}, pa.array([None, "gone"])))

@@ -20,7 +20,9 @@ STEPS = (
 
 
 def shown(project="try", export="out/[x]/curated.parquet"):
-    report = Report(project, "r.yaml", "d.jsonl", export, "key", 1000, 3998, 3000, 2, 1.2, STEPS)
+    report = Report(
+        project, "r.yaml", "d.jsonl", export, "key", "", 0, 1000, 3998, 3000, 2, 1.2, STEPS
+    )
     console = Console(file=io.StringIO())
     show_funnel(report, console)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]

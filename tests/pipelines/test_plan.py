@@ -119,7 +119,6 @@ def test_an_edited_operator_file_is_run_again(recipe_file, rollouts, tmp_path):
     assert [step["cached"] for step in report["steps"]] == [True, True], "the first one was kept"
 
 
-@pytest.mark.xfail(reason="a file that was imported is not imported again", strict=True)
 def test_an_operator_file_edited_while_the_process_lives(recipe_file, rollouts, tmp_path):
     mine = tmp_path / "mine.py"
     rows = rollouts(8).to_pylist()
@@ -142,7 +141,6 @@ def finished(running):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="runs take each other's digests, and .run folder, away", strict=False)
 @pytest.mark.parametrize("exports", ["ab", "aa"])
 def test_two_runs_at_once_on_one_cache_give_the_same_bytes(recipe_file, rollouts, tmp_path, exports):  # fmt: skip
     everywhere = {"exact_deduplicator": {"within": "all"}}

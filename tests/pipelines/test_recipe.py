@@ -127,7 +127,8 @@ def test_a_recipe_that_cannot_be_read(tmp_path):
 
 def test_keys_of_data_juicer_are_let_through_and_no_others(tmp_path):
     path = write(tmp_path, HEAD + "skip_op_error: false\nop_fusion: true\nprocess: [exact_deduplicator]\n")  # fmt: skip
-    assert "skip_op_error" not in load(path).resolved()
+    resolved = load(path).resolved()
+    assert (resolved["skip_op_error"], resolved["op_fusion"]) == (False, True)
 
 
 def test_a_resolved_recipe_is_a_recipe_and_resolves_to_itself(tmp_path):
