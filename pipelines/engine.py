@@ -73,7 +73,7 @@ def run(
         plan = Plan.of(recipe, source, cache)
         check_export_path(head.export_path, plan.keys[-1], overwrite)
         cached = {step.name: plan.is_done(step) for step in plan.steps}
-        with _sole(head.export_path, cache), Workers(recipe, len(source.rows)) as workers:
+        with sole_writer(head.export_path, cache), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
                 _run_stage(recipe, plan, stage, workers, progress)
             return write_books(recipe, plan, cached, chunk_rows, progress)
@@ -172,7 +172,7 @@ def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
 
 
 @contextmanager
-def _sole(export_path: Path, cache: Path) -> Iterator[None]:
+def sole_writer(export_path: Path, cache: Path) -> Iterator[None]:
     """Hold the export for this run alone; the system lets go of it when the process ends."""
     name = xxhash.xxh3_64_hexdigest(str(export_path.resolve()).encode())
     cache.mkdir(parents=True, exist_ok=True)

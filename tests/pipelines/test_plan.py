@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.operators import DataError, RecipeError
+from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines import engine
 from rejuice.pipelines.plan import Plan, check_columns, group_columns
 from rejuice.pipelines.recipe import load
@@ -141,21 +141,29 @@ def finished(running):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exports", ["ab", "aa"])
-def test_two_runs_at_once_on_one_cache_give_the_same_bytes(recipe_file, rollouts, tmp_path, exports):  # fmt: skip
+def test_two_runs_at_once_on_one_cache_give_the_same_bytes(recipe_file, rollouts, tmp_path):
     everywhere = {"exact_deduplicator": {"within": "all"}}
     path = recipe_file([*PROCESS, everywhere, everywhere], rollouts(400).to_pylist())
     finished(run_command(path, "--chunk_rows", "4"))
     expected = (tmp_path / "out" / "curated.parquet").read_bytes()
-    cache = str(tmp_path / "cache")
-    paths = [tmp_path / f"{name}" / "x.parquet" for name in exports]
-    both = [
-        run_command(path, "--chunk_rows", "4", "--cache_dir", cache, "--export_path", str(export))
-        for export in paths
-    ]
+    shared = ["--chunk_rows", "4", "--cache_dir", str(tmp_path / "cache")]
+    exports = [tmp_path / name / "x.parquet" for name in "ab"]
+    both = [run_command(path, *shared, "--export_path", str(export)) for export in exports]
     for running in both:
         finished(running)
-    assert [export.read_bytes() for export in paths] == [expected] * 2
+    assert [export.read_bytes() for export in exports] == [expected] * 2
+
+
+def test_a_run_refuses_an_export_that_another_is_writing(recipe_file, rollouts):
+    recipe = load(recipe_file(PROCESS, rollouts(4).to_pylist()))
+    path = recipe.head.export_path
+    with engine.sole_writer(path, path.parent / ".rejuice"):
+        with pytest.raises(RejuiceError) as error:
+            engine.run(recipe)
+    assert str(error.value) == (
+        f"another run is writing {path}; wait for it, or give another --export_path"
+    )
+    assert engine.run(recipe).rows_out
 
 
 # Columns
