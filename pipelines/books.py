@@ -27,7 +27,6 @@ from .export import half_done, run_folder, writer
 from .frame import Frame
 from .plan import Plan
 from .progress import Progress
-from .recipe import Recipe
 from .report import Report, Tally
 from .source import conform
 from .summary import summarise
@@ -74,9 +73,10 @@ class Ledger:
 
 
 def write_books(
-    recipe: Recipe, plan: Plan, cached: Mapping[str, bool], chunk_rows: int, progress: Progress
+    plan: Plan, cached: Mapping[str, bool], chunk_rows: int, progress: Progress
 ) -> Report:
     """Replay the commits of every chunk into the export, the decisions and the report."""
+    recipe = plan.recipe
     final = run_folder(recipe.head.export_path)
     folder = half_done(recipe.head.export_path)
     shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.

@@ -75,16 +75,14 @@ def run(
         cached = {step.name: plan.is_done(step) for step in plan.steps}
         with sole_writer(head.export_path, cache), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
-                _run_stage(recipe, plan, stage, workers, progress)
-            return write_books(recipe, plan, cached, chunk_rows, progress)
+                _run_stage(plan, stage, workers, progress)
+            return write_books(plan, cached, chunk_rows, progress)
     except OSError as error:
         raise _full_disk(error, cache) or error from error
 
 
-def _run_stage(
-    recipe: Recipe, plan: Plan, stage: Stage, workers: Workers, progress: Progress
-) -> None:
-    work = partial(_run_chunk, recipe, plan, stage)
+def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
+    work = partial(_run_chunk, plan, stage)
     steps = [step for step in (*stage.steps, stage.barrier) if step]
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
@@ -96,12 +94,12 @@ def _run_stage(
     try:
         check_groups([found[chunk] for chunk in sorted(found)], _APART)
     except DataError as error:
-        raise error.at(str(recipe.head.dataset_path)) from None
+        raise error.at(str(plan.recipe.head.dataset_path)) from None
     if stage.barrier and not plan.is_done(stage.barrier):
-        _cross(recipe, plan, stage.barrier)
+        _cross(plan, stage.barrier)
 
 
-def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> Heads:
+def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:
     """Run the steps of a stage on one chunk, and digest it for the step behind them.
 
     Returns:
@@ -116,38 +114,38 @@ def _run_chunk(recipe: Recipe, plan: Plan, stage: Stage, chunk: int) -> Heads:
         groups = heads(frame, offset)
     for step in stage.steps:
         had_groups = "prompt_id" in frame.column_names
-        frame = _commit(recipe, plan, step, frame, chunk)
+        frame = _commit(plan, step, frame, chunk)
         if not had_groups:
             groups = heads(frame, offset)
     if stage.barrier and not plan.path(stage.barrier, chunk).exists():
-        _digest(recipe, plan, stage.barrier, frame, chunk)
+        _digest(plan, stage.barrier, frame, chunk)
     return groups
 
 
-def _digest(recipe: Recipe, plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
+def _digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     path = plan.digest_path(step, chunk)
     if path.exists():
         return
     start = time.perf_counter()
-    with _at(recipe, step):
+    with _at(plan.recipe, step):
         table = digest(step.operator, frame)
     seconds = f"{time.perf_counter() - start}".encode()
     write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
 
 
-def _commit(recipe: Recipe, plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
+def _commit(plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
     path = plan.path(step, chunk)
     if path.exists():
         return frame.after(load(path).change)
     start = time.perf_counter()
-    with _at(recipe, step):
+    with _at(plan.recipe, step):
         change = decide(step.operator, view(step.operator, frame), frame.num_rows)
     seconds = time.perf_counter() - start
     save(path, Commit(change, frame.num_rows, seconds, summarise(change.columns)))
     return frame.after(change)
 
 
-def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
+def _cross(plan: Plan, step: Step) -> None:
     """Decide a step of dataset scope from all digests, and commit each chunk's part."""
     chunks = range(len(plan.source.rows))
     start = time.perf_counter()
@@ -158,7 +156,7 @@ def _cross(recipe: Recipe, plan: Plan, step: Step) -> None:
             return  # Another run on this cache was faster, and has cleared its digests away.
         raise
     sizes = [table.num_rows for table in digests]
-    with _at(recipe, step):
+    with _at(plan.recipe, step):
         table = pa.concat_tables(digests, promote_options="permissive")
         whole = decide(step.operator, table, sum(sizes))
     seconds = time.perf_counter() - start

@@ -54,7 +54,7 @@ def explain_row(recipe: Recipe, row: str) -> str:
     """
     plan = _plan_of_run(recipe)
     for name in (*_IDS, "row"):
-        stories = list(islice(_stories(recipe, plan, name, row), _MOST + 1))
+        stories = list(islice(_stories(plan, name, row), _MOST + 1))
         stories[_MOST:] = ["... and more rows with such an id.\n"] if stories[_MOST:] else []
         if stories:
             return "\n".join(stories)
@@ -80,7 +80,7 @@ def _plan_of_run(recipe: Recipe) -> Plan:
     return plan
 
 
-def _stories(recipe: Recipe, plan: Plan, name: str, row: str) -> Iterator[str]:
+def _stories(plan: Plan, name: str, row: str) -> Iterator[str]:
     for chunk in range(len(plan.source.rows)):
         first_row = sum(plan.source.rows[:chunk])
         before, commits = zip(*plan.replay(chunk, plan.steps), strict=True)
@@ -91,7 +91,7 @@ def _stories(recipe: Recipe, plan: Plan, name: str, row: str) -> Iterator[str]:
                 reasons = commits[at].change.reasons
                 ends_N &= False if reasons is None else np.asarray(reasons.is_valid())
             for end in np.flatnonzero(ends_N):
-                yield _story(recipe, frames[: at + 1], commits, int(end), first_row)
+                yield _story(plan.recipe, frames[: at + 1], commits, int(end), first_row)
 
 
 def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:

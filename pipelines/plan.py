@@ -34,16 +34,21 @@ class Plan(NamedTuple):
     """A recipe over a source, with the place of every commit.
 
     Attributes:
-        steps: the recipe's steps.
+        recipe: what is to be run.
         source: the chunks.
         cache: the folder of commits.
         keys: per step, the name of its folder of commits.
     """
 
-    steps: tuple[Step, ...]
+    recipe: Recipe
     source: Source
     cache: Path
     keys: tuple[str, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The recipe's steps."""
+        return self.recipe.steps
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: Path) -> Plan:
@@ -53,7 +58,7 @@ class Plan(NamedTuple):
             parts = [key, config_json(step.operator), code_version(type(step.operator))]
             key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
             keys.append(f"{step.operator.name()}-{key}")
-        return cls(recipe.steps, source, cache, tuple(keys))
+        return cls(recipe, source, cache, tuple(keys))
 
     def stages(self) -> Iterator[Stage]:
         """The steps, cut behind each one of dataset scope."""

@@ -157,9 +157,11 @@ def test_two_runs_at_once_on_one_cache_give_the_same_bytes(recipe_file, rollouts
 def test_a_run_refuses_an_export_that_another_is_writing(recipe_file, rollouts):
     recipe = load(recipe_file(PROCESS, rollouts(4).to_pylist()))
     path = recipe.head.export_path
-    with engine.sole_writer(path, path.parent / ".rejuice"):
-        with pytest.raises(RejuiceError) as error:
-            engine.run(recipe)
+    with (
+        engine.sole_writer(path, path.parent / ".rejuice"),
+        pytest.raises(RejuiceError) as error,
+    ):
+        engine.run(recipe)
     assert str(error.value) == (
         f"another run is writing {path}; wait for it, or give another --export_path"
     )
@@ -218,7 +220,7 @@ def test_the_columns_that_make_groups(recipe_file):
 
 def test_stages_end_with_steps_that_see_everything(path, recipe_file):
     recipe = load(recipe_file([*PROCESS, {"label_balance_selector": {}}]))
-    plan = Plan(recipe.steps, None, None, ())
+    plan = Plan(recipe, None, None, ())
     barriers = [(len(stage.steps), stage.barrier and stage.barrier.number) for stage in plan.stages()]  # fmt: skip
     expected, held = [], 0
     for step in recipe.steps:
