@@ -11,10 +11,11 @@ demo: $(STAMP)
 	$(BIN)/rejuice report outputs/quickstart/curated.parquet
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 fast: $(STAMP)
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not alone"
 
 lint: $(STAMP) .types/rejuice
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from rejuice.operators.verifier import Verdict, verify, verify_batch
 from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool, usable_cores
 
 # Within every textual limit, and without end: only the deadline stops them.
+pytestmark = pytest.mark.alone
 ENDLESS = r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx"
 EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")
 

@@ -18,6 +18,7 @@ import pytest
 from rejuice.operators.verifier import check_reference, verify, verify_batch
 from rejuice.operators.verifier.pool import Pool, shared_pool, usable_cores
 
+pytestmark = pytest.mark.alone
 GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"
 needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
 TIMEOUT = 1.0
