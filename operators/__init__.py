@@ -8,6 +8,7 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 """
 
 from ._version import __version__
+from .columns import component, component_columns
 from .errors import DataError, OperatorError, RecipeError, RejuiceError
 from .groups import Groups, uniform_N
 from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, drop
@@ -30,6 +31,8 @@ __all__ = [
     "Verdict",
     "__version__",
     "build",
+    "component",
+    "component_columns",
     "drop",
     "extract_answer",
     "get",

@@ -38,21 +38,20 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
         OperatorError: the first broken promise.
         DataError: what the operator itself says of `table`.
     """
-    narrow = table.select([name for name in table.column_names if name in _needs(operator)])
-    change = _attempt(operator, narrow, "the columns it declares to read")
-    _equal(operator, change, _attempt(operator, narrow, "a second run"), "a second run")
-    _equal(operator, change, _attempt(_pickled(operator), narrow, "pickling"), "pickling")
+    change = _attempt(operator, table, "the columns it declares to read")
+    _equal(operator, change, _attempt(operator, table, "a second run"), "a second run")
+    _equal(operator, change, _attempt(_pickled(operator), table, "pickling"), "pickling")
     rebuilt = build(type(operator), operator.model_dump(mode="json"))
     after = "a rebuild from its config"
-    _equal(operator, change, _attempt(rebuilt, narrow, after), after)
-    empty = _attempt(operator, narrow.slice(0, 0), "an empty table")
+    _equal(operator, change, _attempt(rebuilt, table, after), after)
+    empty = _attempt(operator, table.slice(0, 0), "an empty table")
     _same_types(operator, change, empty, "an empty table")
-    _attempt(operator, _one_row_groups(narrow), "one-row groups")
+    _attempt(operator, _one_row_groups(table), "one-row groups")
     # The one operator that may stop here is one that was told to: `on_missing: fail`.
     with suppress(DataError):
-        _attempt(operator, _with_nulls(narrow), "nulls")
-    for at in _splits(operator, narrow):
-        _check_split(operator, narrow, change, at)
+        _attempt(operator, _with_nulls(table), "nulls")
+    for at in _splits(operator, table):
+        _check_split(operator, table, change, at)
     return change
 
 
@@ -76,10 +75,18 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
         _broken(operator, f"wrote {sorted(change.columns)}, declared {sorted(operator.writes())}")
     if operator.reads() != ALL and set(change.without) != set(operator.removes()):
         _broken(operator, f"took {sorted(change.without)}, declared {sorted(operator.removes())}")
+    for name in change.columns:
+        is_value = name.startswith("reward_") and not name.endswith("_missing")
+        if is_value and f"{name}_missing" not in change.columns:
+            _broken(operator, f"wrote '{name}' without '{name}_missing': see component()")
     for name, column in change.columns.items():
+        if not isinstance(column, pa.Array | pa.ChunkedArray):
+            _broken(operator, f"gave column '{name}' as a {type(column).__name__}: see pa.array()")
         if len(column) != rows_out:
             _broken(operator, f"column '{name}' has {len(column)} values for {rows_out} rows")
     if change.reasons is not None:
+        if not isinstance(change.reasons, pa.Array | pa.ChunkedArray):
+            _broken(operator, f"gave reasons as a {type(change.reasons).__name__}: see drop()")
         if len(change.reasons) != n:
             _broken(operator, f"gave {len(change.reasons)} reasons for {n} rows")
         if change.reasons.type != pa.string():
@@ -111,7 +118,7 @@ def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -
     after = f"a split at row {at}"
     tables = [table.slice(0, at), table.slice(at)]
     if operator.scope is Scope.DATASET:
-        digests = [operator.digest(half) for half in tables]
+        digests = [operator.digest(_declared(operator, half)) for half in tables]
         whole = operator.apply(pa.concat_tables(digests))
         return _equal(operator, change, checked(operator, whole, table.num_rows), after)
     halves = [_attempt(operator, half, after) for half in tables]
@@ -122,7 +129,7 @@ def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -
 
 def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:
     try:
-        return run(operator, table)
+        return run(operator, _declared(operator, table))
     except RejuiceError:
         raise
     except Exception as error:
@@ -138,9 +145,10 @@ def _pickled(operator: Operator) -> Operator:
     return copy
 
 
-def _needs(operator: Operator) -> set[str]:
-    # Any group-scope operator may look at prompt_id; the runner always hands it over.
-    return {*operator.reads(), "prompt_id"}
+def _declared(operator: Operator, table: pa.Table) -> pa.Table:
+    # What the runner hands over: nothing else.
+    reads = operator.reads()
+    return table if reads == ALL else table.select([n for n in table.column_names if n in reads])
 
 
 def _splits(operator: Operator, table: pa.Table) -> list[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -57,7 +58,8 @@ def embedder(
     """
     if backend == "hashed_ngram" or model is None:
         return hashed_ngram
-    return _loaded(model, dtype, device)
+    with _loading:  # Workers are threads; each of them would load the model.
+        return _loaded(model, dtype, device)
 
 
 class GroupGrams(NamedTuple):
@@ -162,6 +164,9 @@ def _hashed_block(text: Text) -> Array:
     return vectors.astype(np.float32, copy=False)
 
 
+_loading = Lock()
+
+
 @lru_cache(maxsize=4)
 def _loaded(model: str, dtype: Dtype, device: str | None) -> Embedder:
     return SentenceEmbedder(model, dtype, device)
@@ -211,9 +216,15 @@ class SentenceEmbedder:
         self._batch = 8 if self._model.device.type == "cpu" else 64
         self._torch: Any = torch
         self._kept: OrderedDict[bytes, Array] = OrderedDict()
+        # Neither the vectors kept nor a tokenizer stand two threads; torch uses all cores for one.
+        self._alone = Lock()
 
     def __call__(self, texts: Sequence[str]) -> Array:
         """float32[N, D], unit norm."""
+        with self._alone:
+            return self._vectors(texts)
+
+    def _vectors(self, texts: Sequence[str]) -> Array:
         keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
         known = {key: self._kept[key] for key in wanted if key in self._kept}

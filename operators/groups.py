@@ -43,8 +43,10 @@ class Groups(NamedTuple):
         if n == 0:
             empty = np.zeros(0, np.int64)
             return cls(empty, empty, empty)
-        if pa.types.is_nested(column.type):
-            # Arrow does not compare lists and structs; messages of a chat are such.
+        if pa.types.is_null(column.type):
+            column = column.cast(pa.string())  # Arrow does not compare nulls without a type.
+        elif pa.types.is_nested(column.type):
+            # Nor does it compare lists and structs; messages of a chat are such.
             column = pa.chunked_array([[repr(value) for value in column.to_pylist()]])
         changed_N = np.ones(n, bool)
         left, right = column.slice(0, n - 1), column.slice(1)

@@ -8,9 +8,10 @@ would drop, and why; the runner carries it out, counts it and keeps it.
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
@@ -75,6 +76,13 @@ class Operator(BaseModel, ABC):
     """Every slug the operator may give, with what it means. Empty: not declared."""
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if not inspect.isabstract(cls):
+            for call in on_definition:
+                call(cls)
+
+    @classmethod
     def name(cls) -> str:
         """The recipe key: the class name in snake case."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
@@ -92,12 +100,19 @@ class Operator(BaseModel, ABC):
         return ()
 
     def digest(self, table: pa.Table) -> pa.Table:
-        """For dataset scope: what `apply` needs of a chunk of whole groups, as narrow as can be."""
+        """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
+
+        As narrow as can be: the digests of all chunks are in memory together.
+        """
         return table.select(list(dict.fromkeys(self.reads())))
 
     @abstractmethod
     def apply(self, table: pa.Table) -> Change:
         """Compute the change for `table` (for dataset scope: for all digests, concatenated)."""
+
+
+on_definition: list[Callable[[type[Operator]], object]] = []
+"""Called with every concrete operator class as it is defined: how Data-Juicer learns of yours."""
 
 
 class Mapper(Operator):
@@ -144,6 +159,8 @@ def drop(masks: Mapping[str, Mask]) -> pa.Array:
         >>> drop({"too_short": [True, False, False], "too_long": [True, False, True]}).to_pylist()
         ['too_short', None, 'too_long']
     """
+    if not masks:
+        raise ValueError("drop() needs a mask to know how many rows there are")
     flat = [_as_mask(mask) for mask in masks.values()]
     conditions = pa.StructArray.from_arrays(flat, names=list(masks))
     return pc.case_when(conditions, *[pa.scalar(slug) for slug in masks])

@@ -80,6 +80,12 @@ def load_file(path: Path) -> dict[str, type[Operator]]:
         for kind in vars(module).values():
             here = inspect.isclass(kind) and kind.__module__ == module.__name__
             if here and issubclass(kind, Operator) and not inspect.isabstract(kind):
+                if kind.name() in installed():
+                    raise RecipeError(
+                        f"{file} defines '{kind.name()}', which is installed already",
+                        "give the class another name",
+                        where="custom_operator_paths",
+                    )
                 found[kind.name()] = kind
     if not found:
         raise RecipeError(
@@ -172,7 +178,7 @@ def _plain(kind: type[Operator], error: ValidationError) -> RecipeError:
         return RecipeError(f"unknown field '{field}'", near)
     if first["type"] == "missing":
         return RecipeError(f"field '{field}' is missing", "it has no default")
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
     if not field:
         return RecipeError(message)
     return RecipeError(f"field '{field}' is {first['input']!r}", message[0].lower() + message[1:])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +35,20 @@ def view(operator: Operator, frame: Frame) -> pa.Table:
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:
-    """What an operator of dataset scope keeps of some rows."""
-    return operator.digest(view(operator, frame))
+    """What an operator of dataset scope keeps of some rows.
+
+    Raises:
+        RejuiceError: as `decide` does; also where the digest has not one row for each row.
+    """
+    table = view(operator, frame)
+    with _own_faults(operator):
+        kept = operator.digest(table)
+        if kept.num_rows != frame.num_rows:
+            raise OperatorError(
+                f"made a digest of {kept.num_rows} rows from {frame.num_rows}",
+                "a digest has one row for each row",
+            )
+    return kept
 
 
 def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
@@ -40,15 +57,35 @@ def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
     Raises:
         RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
     """
-    try:
+    with _own_faults(operator):
         change = checked(operator, operator.apply(table), num_rows)
+    columns = {name: _plain(column) for name, column in change.columns.items()}
+    return change._replace(columns=columns)
+
+
+@contextmanager
+def _own_faults(operator: Operator) -> Iterator[None]:
+    try:
+        yield
     except (RejuiceError, OSError, MemoryError):
         raise
     except Exception as error:
-        # An operator's own bug. The type tells its author where to look; the trace is chained.
-        raise OperatorError(f"failed with {type(error).__name__}: {error}") from error
-    columns = {name: _plain(column) for name, column in change.columns.items()}
-    return change._replace(columns=columns)
+        # An operator's own bug: say where in its code it is.
+        raise _own_fault(operator, error) from error
+
+
+def _own_fault(operator: Operator, error: Exception) -> OperatorError:
+    column = re.search(r'Field "(.+)" does not exist in schema', str(error))
+    if isinstance(error, KeyError) and column:
+        return OperatorError(f"uses column '{column[1]}'", "name it in reads()")
+    frames = traceback.extract_tb(error.__traceback__)
+    at = ([frame for frame in frames if frame.filename == _file(operator)] or frames)[-1]
+    place = f"{Path(at.filename).name}:{at.lineno}"
+    return OperatorError(f"failed with {type(error).__name__}: {error} ({place})")
+
+
+def _file(operator: Operator) -> str:
+    return str(getattr(sys.modules.get(type(operator).__module__), "__file__", ""))
 
 
 def _plain(column: Any) -> Any:

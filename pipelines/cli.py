@@ -146,7 +146,8 @@ def explain(
     context: typer.Context,
     recipe: RecipePath,
     row: Annotated[
-        str | None, typer.Argument(help="A response_id or prompt_id (or how it begins).")
+        str | None,
+        typer.Argument(help="A response_id or prompt_id, or how one begins; or 'row 5'."),
     ] = None,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,

@@ -24,7 +24,7 @@ from ..operators import DataError, RejuiceError
 from .apply import decide, digest, view
 from .books import write_books
 from .commit import Commit, load, read_arrow, save, write_arrow
-from .export import check_export_path
+from .export import check_export_is_ours
 from .frame import Frame
 from .parts import NO_HEADS, Heads, check_groups, heads, shares
 from .plan import Plan, Stage, checked_schema, group_columns
@@ -37,9 +37,6 @@ from .workers import Workers
 
 CHUNK_ROWS = 65_536
 _SECONDS = b"seconds"
-_APART = (
-    "sort the rows by prompt, or begin with exact_deduplicator: {column: question, within: all}"
-)
 
 
 def run(
@@ -54,7 +51,7 @@ def run(
 
     Args:
         recipe: what to run.
-        overwrite: replace an export that this very run did not make.
+        overwrite: replace an export that another recipe made.
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
@@ -66,19 +63,20 @@ def run(
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
     schema = checked_schema(recipe)
+    if not overwrite:
+        check_export_is_ours(recipe.path, head.export_path)
     try:
         with progress.task("read", None):
             grouping = group_columns(recipe, schema)
             source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
         plan = Plan.of(recipe, source, cache)
-        check_export_path(head.export_path, plan.keys[-1], overwrite)
         cached = {step.name: plan.is_done(step) for step in plan.steps}
         with sole_writer(head.export_path, cache), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
                 _run_stage(plan, stage, workers, progress)
             return write_books(plan, cached, chunk_rows, progress)
     except OSError as error:
-        raise _full_disk(error, cache) or error from error
+        raise _plain(error, cache) from error
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
@@ -88,11 +86,12 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     found: dict[int, Heads] = {}
     with progress.task(title, sum(plan.source.rows)) as advance:
-        for chunk, result in workers.map(steps, work, len(plan.source.rows)):
+        todo = [step for step in steps if not plan.is_done(step)]
+        for chunk, result in workers.map(todo, work, len(plan.source.rows)):
             found[chunk] = result
             advance(plan.source.rows[chunk])
     try:
-        check_groups([found[chunk] for chunk in sorted(found)], _APART)
+        check_groups([found[chunk] for chunk in sorted(found)])
     except DataError as error:
         raise error.at(str(plan.recipe.head.dataset_path)) from None
     if stage.barrier and not plan.is_done(stage.barrier):
@@ -103,7 +102,7 @@ def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:
     """Run the steps of a stage on one chunk, and digest it for the step behind them.
 
     Returns:
-        The groups of the chunk, once: in the stage in which they come to be.
+        The groups of the chunk, in the stage in which they come to be.
     """
     last = stage.barrier or stage.steps[-1]
     first = stage.steps[0] if stage.steps else last
@@ -113,9 +112,8 @@ def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:
     if first.number == 1:  # Groups of a later stage's frame were looked at in the stage before.
         groups = heads(frame, offset)
     for step in stage.steps:
-        had_groups = "prompt_id" in frame.column_names
         frame = _commit(plan, step, frame, chunk)
-        if not had_groups:
+        if "prompt_id" in step.operator.writes():
             groups = heads(frame, offset)
     if stage.barrier and not plan.path(stage.barrier, chunk).exists():
         _digest(plan, stage.barrier, frame, chunk)
@@ -199,9 +197,9 @@ class _at:  # noqa: N801 (used as a function)
             raise error.at(where) from error.__cause__
 
 
-def _full_disk(error: OSError, cache: Path) -> RejuiceError | None:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return None
-    return RejuiceError(
-        f"no space left for {cache}", "free some and run again: finished chunks are kept"
-    )
+def _plain(error: OSError, cache: Path) -> RejuiceError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RejuiceError(
+            f"no space left for {cache}", "free some and run again: finished chunks are kept"
+        )
+    return RejuiceError(f"{error.filename or cache}: {error.strerror or error}")

@@ -56,9 +56,18 @@ def explain_row(recipe: Recipe, row: str) -> str:
     for name in (*_IDS, "row"):
         stories = list(islice(_stories(plan, name, row), _MOST + 1))
         stories[_MOST:] = ["... and more rows with such an id.\n"] if stories[_MOST:] else []
+        ids = f"{name} {row}"
+        exact = name == "row" or any(ids in s.splitlines()[: len(_IDS)] for s in stories)
+        if len(stories) > 1 and not exact:
+            return "".join(_brief(story) for story in stories)
         if stories:
             return "\n".join(stories)
     raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
+
+
+def _brief(story: str) -> str:
+    lines = story.rstrip().splitlines()
+    return f"{lines[0]}: {lines[-1]}\n" if len(lines) > 1 else story
 
 
 def _plan_of_run(recipe: Recipe) -> Plan:

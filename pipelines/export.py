@@ -28,27 +28,44 @@ def half_done(export_path: Path) -> Path:
     return final.with_name(f".{final.name}")
 
 
-def check_export_path(export_path: Path, key: str, overwrite: bool) -> None:
-    """Refuse to replace what another run made.
+def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
+    """Refuse a format that is not known, and to write over the dataset.
 
     Raises:
-        RecipeError: the format is unknown, or something else is there.
+        RecipeError: one of both.
     """
     if export_path.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise RecipeError(f"export_path {export_path} has no known format", f"end it in {known}")
-    if overwrite or not export_path.exists():
-        return
+    export, dataset = export_path.resolve(), dataset_path.resolve()
+    if export == dataset or dataset in export.parents:
+        raise RecipeError(
+            f"export_path {export_path} would write over the dataset, or into its folder",
+            "give another export_path",
+            where=str(recipe),
+        )
+
+
+def check_export_is_ours(recipe: Path, export_path: Path) -> None:
+    """Refuse to replace what anything but this recipe made.
+
+    Raises:
+        RecipeError: something else is there.
+    """
     # A run that was killed at its very end may have left its finished books under the first name.
-    if key not in (_key_of(half_done(export_path)), _key_of(run_folder(export_path))):
+    folders = (run_folder(export_path), half_done(export_path))
+    if export_path.exists() and not any(_made_by(recipe, folder) for folder in folders):
         raise RecipeError(
             f"export_path {export_path} exists", "give another --export_path, or --overwrite"
         )
 
 
-def _key_of(folder: Path) -> str:
+def _made_by(recipe: Path, folder: Path) -> bool:
     report = folder / "report.json"
-    return str(json.loads(report.read_text("utf-8"))["key"]) if report.exists() else ""
+    if not report.exists():
+        return False
+    made_by = json.loads(report.read_text("utf-8"))["recipe"]
+    return Path(made_by).resolve() == recipe.resolve()
 
 
 @contextmanager

@@ -6,7 +6,10 @@ import inspect
 import json
 from typing import Any
 
+from pydantic import ValidationError
+
 from ..operators import Operator, get, installed
+from .data_juicer import catalogue
 
 _KINDS = {
     "mapper": "Mappers add columns or expand rows",
@@ -45,9 +48,13 @@ def entry(name: str) -> str:
     Raises:
         RecipeError: no operator has that name.
     """
+    theirs = None if name in installed() else catalogue.find(name)
+    if theirs is not None:
+        known = ", ".join(f"`{field}`" for field in theirs.known)
+        return f"### {name}\n\nData-Juicer's, of its kind {theirs.kind}. Its fields: {known}.\n"
     kind = get(name)
     lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
-    lines += [f"Scope: {kind.scope.value}.", ""]
+    lines += [f"Scope: {kind.scope.value}.{_columns(kind)}", ""]
     schema = kind.model_json_schema()
     if fields := schema.get("properties"):
         lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
@@ -61,6 +68,18 @@ def entry(name: str) -> str:
         lines += [f"| `{slug}` | {meaning} |" for slug, meaning in kind.reasons.items()]
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+def _columns(kind: type[Operator]) -> str:
+    try:
+        operator = kind()
+    except ValidationError:
+        return ""  # It has no default: what it reads and writes is for its fields to say.
+    listed = []
+    for verb, names in (("Reads", operator.reads()), ("Writes", operator.writes())):
+        if names:
+            listed.append(f" {verb} {', '.join(f'`{name}`' for name in names)}.")
+    return "".join(listed)
 
 
 def _first_line(kind: type[Operator]) -> str:

@@ -21,15 +21,20 @@ def shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
         change: what is done to all rows.
         starts: where parts begin, and where the last one ends.
     """
-    for start, stop in pairwise(starts):
+    ends, notes = [int(at) for at in starts], change.notes
+    if change.parents is not None:
+        # A row without a parent goes with the row before it.
+        behind = np.maximum.accumulate(np.append(0, change.parents))[1:]
+        ends = [int(at) for at in np.searchsorted(behind, starts)]
+    for (start, stop), (begin, end) in zip(pairwise(starts), pairwise(ends), strict=True):
         reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
-        begin, end, parents = start, stop, None
+        parents = None
         if change.parents is not None:
-            begin, end = (int(at) for at in np.searchsorted(change.parents, [start, stop]))
-            parents = change.parents[begin:end] - start
+            own = change.parents[begin:end]
+            parents = np.where(own < 0, -1, own - start)
         columns = {name: _copy(column, begin, end) for name, column in change.columns.items()}
-        # Notes are about the whole: they are told once, with the first part.
-        yield Change(columns, reasons, parents, change.without, change.notes if not start else {})
+        yield Change(columns, reasons, parents, change.without, notes)
+        notes = {}  # They are about the whole: they are told once, with the first part.
 
 
 def _copy(column: pa.Array, start: int, stop: int) -> pa.Array:
@@ -53,21 +58,24 @@ NO_HEADS = Heads(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
 
 def heads(frame: Frame, first_row: int) -> Heads:
-    """The groups of a part, before which the dataset has `first_row` rows."""
+    """The groups of a part, before which the dataset has `first_row` rows.
+
+    Groups of rows that an operator made are left out: they have no row in the dataset.
+    """
     if "prompt_id" not in frame.column_names:
         return NO_HEADS
     prompt_ids = frame.select(["prompt_id"])["prompt_id"]
     starts_G = Groups.of_column(prompt_ids).starts_G
+    starts_G = starts_G[frame.source_rows[starts_G] >= 0]
     hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
     return Heads(hashes_G, frame.source_rows[starts_G] + first_row)
 
 
-def check_groups(parts: Sequence[Heads], right: str) -> None:
+def check_groups(parts: Sequence[Heads]) -> None:
     """Every prompt must be one run of rows; a second run would be a second, smaller group.
 
     Args:
         parts: the groups of all parts, in order.
-        right: what the user can do about it.
 
     Raises:
         DataError: a prompt comes up again; the message names both rows, from 1.
@@ -79,5 +87,6 @@ def check_groups(parts: Sequence[Heads], right: str) -> None:
         rows = np.concatenate([part.rows_G for part in parts])[order]
         first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
         raise DataError(
-            f"rows {first} and {second} have the same prompt but are not next to each other", right
+            f"rows {first} and {second} have the same prompt but are not next to each other",
+            "sort the dataset by prompt, see docs/recipes.md",
         )

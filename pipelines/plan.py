@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ..operators import ALL, DataError, RecipeError, Scope, installed
+from ..operators.errors import suggest
 from ..operators.registry import code_version, config_json, get
 from .commit import FORMAT, Commit, load
+from .export import check_export_path
 from .frame import Frame
 from .recipe import Recipe, Step
 from .source import Source, chunk_name, peek_schema, whole_schema
@@ -104,23 +106,28 @@ class Plan(NamedTuple):
 def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
     """Columns of the dataset whose consecutive equal values make a group.
 
-    `prompt_id` where the dataset has it; else what the step that writes `prompt_id` reads.
+    What the step that writes `prompt_id` reads; or the dataset's own `prompt_id`, where a step
+    uses it before it is written anew, or none writes it.
     """
-    if "prompt_id" in schema.names:
-        return ("prompt_id",)
+    own = ("prompt_id",) if "prompt_id" in schema.names else ()
     for step in recipe.steps:
-        if "prompt_id" in step.operator.writes():
-            return tuple(name for name in step.operator.reads() if name in schema.names)
-    return ()
+        operator = step.operator
+        if own and operator.scope is not Scope.ROW and "prompt_id" in operator.reads():
+            return own
+        if "prompt_id" in operator.writes():
+            return tuple(name for name in operator.reads() if name in schema.names)
+    return own
 
 
 def checked_schema(recipe: Recipe) -> pa.Schema:
-    """The dataset's schema, once the columns are followed through the recipe.
+    """The dataset's schema, once paths are right and the columns follow through the recipe.
 
     Raises:
-        RejuiceError: the dataset cannot be read, or a step reads a column that is not there.
+        RejuiceError: the dataset cannot be read, the export would harm it, or a step reads a
+            column that is not there.
     """
     path = recipe.head.dataset_path
+    check_export_path(recipe.path, recipe.head.export_path, path)
     schema = peek_schema(path)
     try:
         check_columns(recipe, schema)
@@ -167,12 +174,12 @@ def _may_be_text(kind: pa.DataType) -> bool:
 def _who_writes(column: str, there: set[str]) -> str:
     writers = []
     for name in installed():
-        try:
-            operator = get(name)()
-        except ValueError:
-            continue  # It has fields without defaults; a suggestion is not worth more.
+        kind = get(name)
+        # Fields without a default are filled with nothing: what it writes is all that is asked.
+        required: Any = {f: () for f, info in kind.model_fields.items() if info.is_required()}
+        operator = kind.model_construct(**required)
         if column in operator.writes() and column not in operator.reads():
             writers.append(name)
     if writers:
         return f"{' or '.join(writers)} writes it: put that step before this one"
-    return f"the dataset has: {', '.join(sorted(there))}"
+    return suggest(column, there) or f"there are: {', '.join(sorted(there))}"

@@ -105,7 +105,8 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     document = _read(path)
     process = document.pop("process", None)
     if not isinstance(process, list) or not process:
-        raise RecipeError("'process' must be a list of operators", where=str(path))
+        found = "empty" if process == [] else f"{process!r}" if process is not None else "missing"
+        raise RecipeError(f"'process' is {found}", "make it a list of operators", where=str(path))
     parts = [_split(path, number, entry) for number, entry in enumerate(process, 1)]
     names = step_names([name for name, _ in parts])
     fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from ..operators import DataError, Groups
+from ..operators import DataError, Groups, __version__
 from . import json_lines
-from .commit import read_arrow, write_arrow
+from .commit import FORMAT, read_arrow, write_arrow
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _BLOCK = 16 << 20
@@ -107,7 +107,7 @@ def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]
     """
     files = dataset_files(path)
     key = xxhash.xxh3_64_hexdigest(
-        json.dumps([fingerprint(files), chunk_rows, sorted(group_by)]).encode()
+        json.dumps([FORMAT, __version__, fingerprint(files), chunk_rows, sorted(group_by)]).encode()
     )
     folder = cache / f"source-{key}"
     manifest = folder / "schema.arrow"

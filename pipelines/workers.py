@@ -35,7 +35,10 @@ class Workers:
     def map(
         self, steps: Sequence[Step], work: Callable[[int], T], chunks: int
     ) -> Iterator[tuple[int, T]]:
-        """Chunks and their results as they are done; few are handed out at a time."""
+        """Chunks and their results as they are done; few are handed out at a time.
+
+        `steps` are those that are still to be run: they say which kind of workers is needed.
+        """
         submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
         todo = iter(range(chunks))
         running: dict[Future[T], int] = {}

@@ -42,7 +42,7 @@ class MathVerifyMapper(Mapper):
     A policy may learn to escape `wrong` with answers that no check finishes. Choose `wrong` where
     references are plain numbers: what times out beside one is hardly ever right."""
 
-    depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "sympy")
+    depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
     gil_bound: ClassVar[bool] = True
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",

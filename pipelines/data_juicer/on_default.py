@@ -32,9 +32,6 @@ class Piece(NamedTuple):
     first_row: int
 
 
-APART = "sort the rows by prompt; of a folder, dj-process reads the files in any order"
-
-
 def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     """The dataset after one step, and that step's books.
 
@@ -48,7 +45,7 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     """
     made = pieces(dataset)
     if new_groups:
-        check_groups([heads(piece.frame, piece.first_row) for piece in made], APART)
+        check_groups([heads(piece.frame, piece.first_row) for piece in made])
     written: set[str] = set()
     tables, ledger = [], Ledger()
     for piece, change in zip(made, _changes(step.operator, made), strict=True):

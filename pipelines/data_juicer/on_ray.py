@@ -19,7 +19,7 @@ from ..books import Ledger
 from ..frame import Frame
 from ..parts import Heads, check_groups, heads, shares
 from ..recipe import Step
-from .on_default import APART, plain
+from .on_default import plain
 
 _GROUP = "prompt_id"
 
@@ -76,7 +76,7 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     if new_groups:
         begin = ray.remote(_heads)
         found = [begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]
-        check_groups(_get(found), APART)
+        check_groups(_get(found))
     return _applied(step, blocks, starts)
 
 

@@ -30,6 +30,7 @@ from ...operators import (
     get,
     installed,
 )
+from ...operators.operator import on_definition
 from ..books import Ledger
 from ..commit import write_arrow
 from ..export import run_folder
@@ -62,6 +63,12 @@ def register(kind: type[Operator]) -> type[Any]:
     juicer = type(kind.__name__, (Pipeline,), members)
     OPERATORS.register_module(kind.name(), juicer)
     return juicer
+
+
+def _learn(kind: type[Operator]) -> None:
+    known = kind.name() in OPERATORS.modules or kind.__module__.startswith("rejuice.")
+    if not known:
+        register(kind)
 
 
 def register_installed() -> None:
@@ -228,3 +235,5 @@ def _docstring(kind: type[Operator]) -> str:
 
 
 register_installed()
+# Operators on disk are defined when Data-Juicer imports its `custom_operator_paths`.
+on_definition.append(_learn)

@@ -172,7 +172,10 @@ def _run(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.
     except Exception as error:
         # Anybody's code. Its message may be a page; the first line of it says what happened.
         first = next(iter(str(error).splitlines()), "")
-        raise OperatorError(f"failed with {type(error).__name__}: {first}") from error
+        text_key = fields.get("text_key", "text")
+        missing = text_key not in table.column_names
+        hint = f"it may need column '{text_key}': set text_keys or text_key" if missing else ""
+        raise OperatorError(f"failed with {type(error).__name__}: {first}", hint) from error
 
 
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:

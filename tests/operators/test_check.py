@@ -93,6 +93,9 @@ class PerGroup(Filter):
 
     scope: ClassVar = Scope.GROUP
 
+    def reads(self):
+        return ("prompt_id",)
+
     def decide(self, table):
         return drop({"first": Groups.of(table).position() == 0})
 
@@ -101,6 +104,9 @@ class Foundling(Operator):
     """One new row without a parent after each group."""
 
     scope: ClassVar = Scope.GROUP
+
+    def reads(self):
+        return ("prompt_id",)
 
     def apply(self, table):
         groups = Groups.of(table)
@@ -126,6 +132,24 @@ class UndeclaredRead(Scored):
 
 def test_an_undeclared_read():
     breaks(UndeclaredRead(), "fails on the columns it declares to read: KeyError: ")
+
+
+class UndeclaredGroups(PerGroup):
+    def reads(self):
+        return ()
+
+
+def test_groups_are_read_from_a_column_too():
+    breaks(UndeclaredGroups(), "fails on the columns it declares to read: KeyError: ")
+
+
+class ListOfValues(Doubled):
+    def map(self, table):
+        return {"double": [0.0] * table.num_rows}
+
+
+def test_a_column_that_is_no_array():
+    breaks(ListOfValues(), "gave column 'double' as a list: see pa.array()")
 
 
 class UndeclaredColumn(Doubled):

@@ -71,7 +71,7 @@ def test_missing_column_that_no_operator_writes(recipe_file):
     rows = [{"problem": "1 + 1", "answer": "#### 2"}]
     assert message(recipe_file([PROMPTS], rows)) == (
         "recipe.yaml, step 1 prompt_template_mapper: column 'question' is missing; "
-        "the dataset has: answer, problem"
+        "there are: answer, problem"
     )
 
 
@@ -141,7 +141,7 @@ def test_duplicate_prompts(recipe_file):
     line = message(recipe_file([PROMPTS], [*ROWS, ROWS[1]]), run=True)
     assert line == (
         "/data.jsonl: rows 2 and 7 have the same prompt but are not next to each other; "
-        "sort the rows by prompt, or begin with exact_deduplicator: {column: question, within: all}"
+        "sort the dataset by prompt, see docs/recipes.md"
     )
     mended = recipe_file([{"exact_deduplicator": {"column": "question", "within": "all"}}, PROMPTS])
     assert engine.run(load(mended)).rows_out == len(ROWS)
@@ -191,7 +191,10 @@ def test_an_unknown_key(recipe_file):
 
 
 def test_a_recipe_without_steps(recipe_file):
-    assert message(recipe_file([], ROWS)) == "recipe.yaml: 'process' must be a list of operators"
+    assert (
+        message(recipe_file([], ROWS))
+        == "recipe.yaml: 'process' is empty; make it a list of operators"
+    )
 
 
 def test_a_step_with_two_names(recipe_file):
@@ -237,7 +240,7 @@ def test_an_operator_that_fails(recipe_file, tmp_path):
         [PROMPTS, {"odd_filter": {}}], ROWS, custom_operator_paths=[str(tmp_path / "mine.py")]
     )
     assert message(path, run=True) == (
-        "recipe.yaml, step 2 odd_filter: failed with ZeroDivisionError: division by zero"
+        "recipe.yaml, step 2 odd_filter: failed with ZeroDivisionError: division by zero (mine.py:4)"
     )
 
 

@@ -80,8 +80,15 @@ def test_run_twice(rejuice, recipe, tmp_path):
     assert code == 0
     assert lines[0] == ["try"]
     rows = pq.read_table(tmp_path / "out" / "curated.parquet").num_rows
-    assert lines[-2] == [f"{rows}", "rows", "in", "out/curated.parquet"]
-    assert out.endswith("\ndecisions and report.json in out/curated.run\n")
+    assert lines[-3] == [f"{rows}", "rows", "in", "out/curated.parquet"]
+    assert "\ndecisions and report.json in out/curated.run\n" in out
+    story, command = out.splitlines()[-1].split(": ")
+    assert story == "the story of a row"
+    *words, row = command.split(" ", 3)
+    assert words == ["rejuice", "explain", "recipe.yaml"]
+    code, told, err = rejuice("explain", recipe, row.strip("'"))
+    assert (code, err) == (0, "")
+    assert ": dropped, " in told
     assert lines[2][:4] == ["pass_rate_filter", "30", "1", "29"]
     code, again, _ = rejuice("run", recipe)
     assert code == 0
@@ -94,15 +101,18 @@ def test_quiet_says_nothing(rejuice, recipe):
     assert rejuice("run", recipe, "--quiet") == (0, "", "")
 
 
-def test_another_run_does_not_replace_an_export(rejuice, recipe):
+def test_another_recipe_does_not_replace_an_export(rejuice, recipe, tmp_path):
     rejuice("run", recipe)
-    code, out, err = rejuice("run", recipe, "--length_filter.min", "5")
+    assert rejuice("run", recipe, "-q", "--length_filter.min", "5")[0] == 0, "the same recipe may"
+    other = tmp_path / "other.yaml"
+    other.write_text((tmp_path / recipe).read_text())
+    code, out, err = rejuice("run", other)
     assert (code, out) == (2, "")
     assert err == (
         "rejuice: export_path out/curated.parquet exists; "
         "give another --export_path, or --overwrite\n"
     )
-    assert rejuice("run", recipe, "-q", "--length_filter.min", "5", "--overwrite")[0] == 0
+    assert rejuice("run", other, "-q", "--overwrite")[0] == 0
 
 
 def test_options_of_run(rejuice, recipe, tmp_path):

@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.export import check_export_path, run_folder, writer
+from rejuice.pipelines.export import (
+    check_export_is_ours,
+    check_export_path,
+    half_done,
+    run_folder,
+    writer,
+)
 from rejuice.pipelines.source import prepare
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -90,24 +96,37 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
         assert (tmp_path / f"x{suffix}").read_bytes() == (tmp_path / f"y{suffix}").read_bytes()
 
 
-def made_by(tmp_path, key):
+def made_by(tmp_path, recipe, folder):
     path = tmp_path / "x.parquet"
     path.write_text("rows")
-    run_folder(path).mkdir()
-    (run_folder(path) / "report.json").write_text(json.dumps({"key": key}))
+    folder(path).mkdir()
+    (folder(path) / "report.json").write_text(json.dumps({"recipe": str(recipe)}))
     return path
 
 
-def test_only_the_run_that_made_an_export_may_replace_it(tmp_path):
-    path = made_by(tmp_path, "mine")
-    check_export_path(path, "mine", overwrite=False)
-    check_export_path(path, "other", overwrite=True)
-    check_export_path(tmp_path / "new.parquet", "other", overwrite=False)
+@pytest.mark.parametrize("folder", [run_folder, half_done])
+def test_only_the_recipe_that_made_an_export_may_replace_it(tmp_path, folder):
+    mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
+    path = made_by(tmp_path, mine, folder)
+    check_export_is_ours(mine, path)
+    check_export_is_ours(other, tmp_path / "new.parquet")
     with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
-        check_export_path(path, "other", overwrite=False)
+        check_export_is_ours(other, path)
+
+
+def test_an_export_never_goes_over_the_dataset(tmp_path):
+    folder = tmp_path / "data"
+    for dataset, export in [
+        (folder / "a.jsonl", folder / "a.jsonl"),
+        (folder / "a.jsonl", folder / ".." / "data" / "a.jsonl"),
+        (folder, folder / "curated.parquet"),
+    ]:
+        with pytest.raises(RecipeError, match="would write over the dataset, or into its folder"):
+            check_export_path(tmp_path / "r.yaml", export, dataset)
+    check_export_path(tmp_path / "r.yaml", folder / "b.jsonl", folder / "a.jsonl")
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x", "x.parquet.gz"])
 def test_formats_that_are_not_known(tmp_path, name):
     with pytest.raises(RecipeError, match=r"has no known format; end it in \.parquet, \.arrow"):
-        check_export_path(tmp_path / name, "key", overwrite=True)
+        check_export_path(tmp_path / "r.yaml", tmp_path / name, tmp_path / "data.jsonl")

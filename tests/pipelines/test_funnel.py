@@ -31,9 +31,9 @@ def shown(project="try", export="out/[x]/curated.parquet"):
 def test_golden():
     assert shown() == [
         "try",
-        "step                     rows in  added  dropped  rows out  seconds  why, and what was found",
-        "recorded_rollout_mapper    1,000  3,000              4,000     1.23  reward 0.500 ± 0.250, shortfall 2",
-        "pass_rate_filter           4,000               2     3,998   cached  too_hard 1, too_easy 1, [/INST] 2",
+        "step                     rows in  added  dropped  rows out  seconds  dropped because         found",
+        "recorded_rollout_mapper    1,000  3,000              4,000     1.23                          reward 0.500 ± 0.250, shortfall 2",
+        "pass_rate_filter           4,000               2     3,998   cached  too_hard 1, too_easy 1  [/INST] 2",
         "3,998 rows in out/[x]/curated.parquet",
         "decisions and report.json in out/[x]/curated.run",
     ]

@@ -185,7 +185,7 @@ def test_columns_are_followed_through_the_steps(recipe_file):
     )
     text = pa.string()
     checked(path, q=text, a=text, r=pa.list_(text))
-    with pytest.raises(RecipeError, match=r"step 2 recorded_rollout_mapper: column 'r' is missing; the dataset has: a, prompt, prompt_id, q, reference$"):  # fmt: skip
+    with pytest.raises(RecipeError, match=r"step 2 recorded_rollout_mapper: column 'r' is missing; there are: a, prompt, prompt_id, q, reference$"):  # fmt: skip
         checked(path, q=text, a=text)
 
 

@@ -108,7 +108,7 @@ def test_wrong_overrides(tmp_path, key, text, line):
         (f"{HEAD}process: [1]\n", "recipe.yaml, step 1: a step is one operator and its fields; write `- name: {…}`"),
         (f"{HEAD}process: [length_filter: 3]\n", "recipe.yaml, step 1: length_filter has 3 for fields; write `field: value`"),
         (f"{HEAD}process: [length_filter: {{min: 1, min: 2}}]\n", "recipe.yaml, line 3: not YAML (key 'min' is given twice); mend the line"),
-        (f"{HEAD}process: length_filter\n", "recipe.yaml: 'process' must be a list of operators"),
+        (f"{HEAD}process: length_filter\n", "recipe.yaml: 'process' is 'length_filter'; make it a list of operators"),
         (f"{HEAD}process: [recorded_rollout_mapper]\n", "recipe.yaml, step 1 recorded_rollout_mapper: field 'columns' is missing; it has no default"),
         ("export_path: x\nprocess: [exact_deduplicator]\n", "recipe.yaml: 'dataset_path' is missing; add `dataset_path: …`"),
     ],
