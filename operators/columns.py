@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -51,6 +54,17 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
             digest.update(raw or b"")
         ids.append(digest.hexdigest())
     return pa.array(ids, pa.string())
+
+
+def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[Mask, Mask]:
+    """Which responses were graded right, and which wrong, both bool[N]; the rest were not graded.
+
+    Args:
+        verdicts: the column `verdict`. No answer is a wrong one.
+    """
+    known = verdicts.cast(pa.string())
+    right, wrong = pa.array(["correct"]), pa.array(["wrong_answer", "no_answer"])
+    return np.asarray(pc.is_in(known, right)), np.asarray(pc.is_in(known, wrong))
 
 
 def component_columns(component: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import yaml
 
 from ..operators import Change, OperatorError
+from ..operators.groups import Array
 from .commit import Commit
 from .export import half_done, run_folder, writer
 from .frame import Frame
@@ -43,15 +44,23 @@ def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa
     """
     if change.reasons is None or change.reasons.null_count == len(change.reasons):
         return DECISIONS.empty_table()
-    dropped = pa.array(np.flatnonzero(np.asarray(change.reasons.is_valid())))
-    names = [name for name in ("response_id", "prompt_id") if name in frame.column_names]
-    rows = pa.array(frame.source_rows + first_row + 1, mask=frame.source_rows < 0)
-    numbers = rows.cast(pa.string()).take(dropped)
-    ids = [frame.select([name])[name].take(dropped).combine_chunks() for name in names]
-    numbered = pc.coalesce(pc.binary_join_element_wise("row", numbers, " "), "a new row")
-    row_id = pc.coalesce(*ids, numbered)
-    steps = pa.array([step] * len(dropped), pa.string())
-    return pa.table([row_id, steps, change.reasons.take(dropped)], schema=DECISIONS)
+    rows = np.flatnonzero(np.asarray(change.reasons.is_valid()))
+    dropped = frame.after(Change(parents=rows))
+    ids = [
+        dropped.select([name])[name].combine_chunks()
+        for name in ("response_id", "prompt_id")
+        if name in frame.column_names
+    ]
+    if not ids or ids[-1].null_count:
+        ids.append(_row_numbers(dropped.source_rows, first_row))
+    steps = pa.repeat(pa.scalar(step), len(rows))
+    reasons = change.reasons.drop_null()
+    return pa.table([pc.coalesce(*ids), steps, reasons], schema=DECISIONS)
+
+
+def _row_numbers(source_rows: Array, first_row: int) -> pa.Array:
+    rows = pa.array(source_rows + first_row + 1, mask=source_rows < 0).cast(pa.string())
+    return pc.coalesce(pc.binary_join_element_wise("row", rows, " "), "a new row")
 
 
 class Ledger:

@@ -23,6 +23,8 @@ from .commit import FORMAT, read_arrow, write_arrow
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _BLOCK = 16 << 20
+_CHUNK_BYTES = 256 << 20
+"""A chunk of long rows has fewer of them: Arrow gathers at most 2 GB of text at once."""
 _ROWS = b"rows"
 
 
@@ -197,6 +199,9 @@ def _plain(file: Path, table: pa.Table) -> pa.Table:
 
 def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
     with pq.ParquetFile(file) as parquet:
+        groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
+        size = sum(group.total_byte_size for group in groups)
+        rows = _rows_within(rows, parquet.metadata.num_rows, size)
         for batch in parquet.iter_batches(batch_size=rows):
             yield pa.Table.from_batches([batch])
 
@@ -246,12 +251,18 @@ def _cut(
             schema = _unify([rest.schema, batch.schema])
             table = pa.concat_tables([conform(rest, schema), conform(batch, schema)])
         begin = 0
-        for at in _cuts(table, chunk_rows, group_by):
+        most = _rows_within(chunk_rows, table.num_rows, table.nbytes)
+        for at in _cuts(table, most, group_by):
             yield table.slice(begin, at - begin)
             begin = at
         rest = table.slice(begin)
     if rest is not None and rest.num_rows:
         yield rest
+
+
+def _rows_within(most: int, rows: int, size: int) -> int:
+    """At most `most` rows, and about as many as fit into a chunk if `rows` of them have `size`."""
+    return min(most, max(1, rows * _CHUNK_BYTES // max(1, size)))
 
 
 def _cuts(table: pa.Table, chunk_rows: int, group_by: Sequence[str]) -> list[int]:

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..columns import right_and_wrong
 from ..groups import Groups
 from ..operator import Columns, Filter, Scope, drop
 
@@ -45,9 +45,8 @@ class PassRateFilter(Filter):
 
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)
-        graded_N = pc.is_in(table["verdict"], pa.array(["correct", "wrong_answer", "no_answer"]))
-        correct_N = pc.fill_null(pc.equal(table["verdict"], "correct"), False)
-        rate_N = groups.mean(np.asarray(correct_N), np.asarray(graded_N))[groups.codes_N]
+        right_N, wrong_N = right_and_wrong(table["verdict"])
+        rate_N = groups.mean(right_N, right_N | wrong_N)[groups.codes_N]
         return drop(
             {
                 "not_graded": np.isnan(rate_N),

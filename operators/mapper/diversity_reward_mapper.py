@@ -7,11 +7,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import model_validator
 from typing_extensions import Self
 
-from ..columns import component, component_columns
+from ..columns import component, component_columns, right_and_wrong
 from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
 from ..groups import Array, Groups
 from ..operator import Columns, Mapper, Scope, drop
@@ -106,8 +105,7 @@ class DiversityRewardMapper(Mapper):
         nobody_N = np.zeros(table.num_rows, bool)
         if self.gate == "none":
             return ~nobody_N, nobody_N
-        wrong_N = np.asarray(pc.is_in(table["verdict"], pa.array(["wrong_answer", "no_answer"])))
-        correct_N = np.asarray(pc.is_in(table["verdict"], pa.array(["correct"])))
+        correct_N, wrong_N = right_and_wrong(table["verdict"])
         if self.gate == "only_correct":
             return correct_N, ~(correct_N | wrong_N)
         right_G, wrong_G = groups.sum(correct_N), groups.sum(wrong_N)

@@ -66,11 +66,14 @@ class MathVerifyMapper(Mapper):
         return ("verdict", "answer", "reward_accuracy", "reward_accuracy_missing")
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        unfit = _unfit(table["response"], table["reference"])
+        # A dataset's own references may be numbers.
+        responses, references = (table[name].cast(pa.string()) for name in self.reads())
+        unfit = _unfit(responses, references)
         graded = np.flatnonzero(np.asarray(unfit.is_null()))
-        some = table.take(pa.array(graded))
         verdicts = verify_batch(
-            some["response"].to_pylist(), some["reference"].to_pylist(), timeout=self.timeout
+            responses.take(pa.array(graded)).to_pylist(),
+            references.take(pa.array(graded)).to_pylist(),
+            timeout=self.timeout,
         )
         slugs = _scatter([verdict.verdict for verdict in verdicts], graded, table.num_rows)
         failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]

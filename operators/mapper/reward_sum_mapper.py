@@ -20,7 +20,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from ..columns import component_columns
+from ..columns import component_columns, right_and_wrong
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..numeric import numbers
@@ -174,10 +174,9 @@ class RewardSumMapper(Operator):
         gate = self.gates.get(name)
         if gate is None:
             return np.ones(table.num_rows, bool)
-        correct_N = _is_in(table["verdict"], ["correct"])
+        correct_N, wrong_N = right_and_wrong(table["verdict"])
         if gate == "only_correct":
             return correct_N
-        wrong_N = _is_in(table["verdict"], ["wrong_answer", "no_answer"])
         mixed_G = (groups.sum(correct_N) > 0) & (groups.sum(wrong_N) > 0)
         return mixed_G[groups.codes_N]
 
@@ -185,10 +184,6 @@ class RewardSumMapper(Operator):
         whole_groups = self.on_missing != "drop_row"
         dropped_N = (groups.sum(missing_N) > 0)[groups.codes_N] if whole_groups else missing_N
         return drop({"missing_component": dropped_N})
-
-
-def _is_in(column: pa.ChunkedArray, values: list[str]) -> Array:
-    return np.asarray(pc.is_in(column.cast(pa.string()), pa.array(values)))
 
 
 def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:

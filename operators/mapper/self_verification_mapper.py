@@ -132,12 +132,12 @@ class SelfVerificationMapper(Operator):
         heads = pa.array(groups.starts_G)
         if self.question is not None:
             return table[self.question].take(heads).combine_chunks().cast(pa.string())
-        return _last_user_message(table["prompt"].take(heads).combine_chunks())
+        return _last_user_message(table["prompt"].take(heads).combine_chunks().cast(MESSAGES))
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
         """Responses that could be judged, one for each distinct text of a prompt."""
         text = pc.utf8_trim_whitespace(table[self.mode].cast(pa.string()))
-        verdict = table["verdict"]
+        verdict = table["verdict"].cast(pa.string())
         usable = pc.and_(
             pc.is_in(verdict, pa.array(["correct", "wrong_answer"])),
             pc.fill_null(pc.not_equal(text, ""), False),
@@ -171,7 +171,9 @@ class SelfVerificationMapper(Operator):
         template = self.template or _TEMPLATES[self.mode]
         values = {
             "{question}": question_G.take(pa.array(chosen.codes)),
-            f"{{{self.mode}}}": pc.utf8_trim_whitespace(judged[self.mode].combine_chunks()),
+            f"{{{self.mode}}}": pc.utf8_trim_whitespace(
+                judged[self.mode].combine_chunks().cast(pa.string())
+            ),
         }
         prompts = user_messages(fill(template, values))
         label = pa.array(np.where(chosen.right, "Yes", "No"), pa.string())
@@ -188,7 +190,8 @@ class SelfVerificationMapper(Operator):
     def _generation_rows(self, table: pa.Table) -> dict[str, pa.Array]:
         nothing = pa.nulls(table.num_rows, pa.string())
         return {
-            **{name: table[name].combine_chunks() for name in ("prompt_id", *self.carry)},
+            **{name: table[name].combine_chunks() for name in self.carry},
+            "prompt_id": table["prompt_id"].combine_chunks().cast(pa.string()),
             "prompt": table["prompt"].combine_chunks().cast(MESSAGES),
             "reference": table["reference"].combine_chunks().cast(pa.string()),
             "task": pa.repeat(pa.scalar("generate"), table.num_rows),
@@ -243,7 +246,7 @@ def _last_user_message(prompts: pa.Array) -> pa.Array:
 
 def _notes(table: pa.Table, groups: Groups, found: _Candidates, chosen: Array) -> dict[str, float]:
     """What became of the prompts and of the responses. Pass rates count graded ones only."""
-    verdict = table["verdict"]
+    verdict = table["verdict"].cast(pa.string())
     right_N, wrong_N = (
         np.asarray(pc.fill_null(pc.equal(verdict, slug), False))
         for slug in ("correct", "wrong_answer")

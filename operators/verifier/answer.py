@@ -8,8 +8,8 @@ nothing by writing others before it. Every rule is linear in the length of the r
 from __future__ import annotations
 
 import re
-from collections import deque
 
+from .last_number import last_number
 from .words import listed
 
 _TAIL = 4_000  # prose rules look at this many characters at most, from the end
@@ -34,15 +34,13 @@ _IS_THE_ANSWER = re.compile(
     r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"(?<!\bi\.e)(?<!\be\.g)[.!?](?=\s|\*|$)(?!\s*[=])")
+_SENTENCE_END = re.compile(
+    r"(?<!\bi\.e)(?<!\be\.g)(?:[.?](?=\s|\*|$)|!(?=\s*(?:[A-Z*\n]|$)))(?!\s*=)"
+)
 _ASIDE = re.compile(
     r"(?:[,;]?\s+(?:because|since|which|so|as|when|where|after|that|i\.e\.|reached|given|for|"
     r"rounded|obtained)|,\s+(?:and )?not)\b.*",
     re.DOTALL,
-)
-_NUMBER = re.compile(
-    r"(?<![\w.,^_])[-–−]?\s?(?:\\?\$|[€£])?\s?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?(?:e[+-]?\d+)?"
-    r"(?:\s?\\?%|(?=\b|\D))"
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z']{2,}")
 _MATH_WORDS = frozenset(listed("sin cos tan log ln sqrt exp cot sec csc pi and or in mod"))
@@ -57,14 +55,6 @@ _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*
 _RELATION_START = re.compile(
     r"[A-Za-z][A-Za-z]{0,12}\s*(?:[=<>:≤≥∈^_'+*/)(-]|\\[a-z])|[A-Za-z]\d|[A-J][.)]\s|[A-Za-z]\s*[,|\[]|[A-Za-z]+$"
 )
-# What stays with a number because it takes the commitment away ("not 20", "20 or 30", "20 to 30")
-# or because the number is only a part ("twice 4", "4x + 2").
-_HEDGED = re.compile(
-    r"(?:\b(?:not|never|isn't|than|half of|twice|thrice|double|triple)|between [\d$.,]+ and"
-    r"|[\d$.,]+\*{0,2} (?:or|to)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–]|[\w)}]+ ?[+×÷])"
-    r"(?: maybe| perhaps)?\s*[*$]{0,2}$"
-)
-_DENIED = re.compile(r"[\s*$]{1,3}(?:is|are) (?:not|wrong|incorrect)\b|[\s*$]{1,3}isn't\b")
 # A bound is no value: "at least 3" as the whole answer, not "he needs at least 3 buses".
 _BOUND = re.compile(
     r"\W*(?:[a-z] (?:is|must be|should be|can be) )?"
@@ -74,14 +64,6 @@ _BOUND = re.compile(
     r"|(?:max|min)\.?(?= ?[\d$\\])|from(?= \S+ to )|(?:(?:does|must|can) not |cannot )?exceeds?"
     r"|almost|nearly|close to)(?:\b|(?= ))",
     re.IGNORECASE,
-)
-_NEGATED = re.compile(
-    r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$",
-    re.IGNORECASE,
-)
-_FORMULA = re.compile(
-    r"(?<!\\)\$([^$]{0,200}[\\^][^$]{0,200}?)(?<!\\)\$|\\\((.{1,400}?)\\\)"
-    r"|([-–−]?\s?(?:\d{1,9}\s?)?\\(?:[dtc]?frac\s*(?:\{[^{}]*\}|\d)|sqrt)\s*(?:\{[^{}]*\}|\d))"
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
@@ -289,32 +271,4 @@ def _trailing_math(line: str) -> str | None:
         # `>>` closes a calculator note of GSM8K.
         if right and ">>" not in right and is_bare(right):
             return right
-    return None
-
-
-def last_number(text: str) -> str | None:
-    """The last numeral of a text, with its sign, currency and percent mark."""
-    found = deque(_NUMBER.finditer(text), maxlen=1)
-    if not found:
-        return None
-    start, number = found[0].start(), found[0][0].strip().rstrip(",")
-    before = text[max(0, start - 60) : start]
-    if hedge := _HEDGED.search(before):
-        return hedge[0].lstrip() + number
-    if ("inus" in before or "egative" in before) and _NEGATED.search(before):
-        return "-" + number
-    if denied := _DENIED.match(text, found[0].end()):
-        return number + denied[0]
-    if "\\" in text or "^" in text:
-        return _mathematics_around(text, found[0]) or number
-    return number
-
-
-def _mathematics_around(text: str, number: re.Match[str]) -> str | None:
-    r"""The `$\frac{2}{3}$` or `\frac{2}{3}` that a number is a part of."""
-    line = text.rfind("\n", 0, number.start()) + 1
-    end = text.find("\n", number.end())
-    for span in _FORMULA.finditer(text, line, end if end >= 0 else len(text)):
-        if span.start() <= number.start() and number.end() <= span.end():
-            return next(body for body in span.groups() if body).strip()
     return None

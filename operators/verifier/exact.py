@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .limits import MAX_DIGITS, refusal
+from .measures import UNITS, Measure, agree, read_unit
 from .notation import plain
-from .units import UNITS, Measure, agree, read_unit
 from .words import MAGNITUDES, STARTS, leading_words
 
 ROUNDED_DIGITS = 7

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from .exact import read_plain
-from .groups import COMMA, MAX_ITEMS, Group, plus_minus, read_group
 from .intervals import INFINITY, LETTER, NOT_NAMES, ORDER, Interval, read_intervals
+from .lists import COMMA, MAX_ITEMS, Group, plus_minus, read_group
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]

@@ -394,6 +394,9 @@ def test_an_empty_table_that_breaks_it():
 class NeedsTwo(Doubled):
     scope: ClassVar = Scope.GROUP
 
+    def reads(self):
+        return ("prompt_id", "score")
+
     def map(self, table):
         if (Groups.of(table).sizes_G == 1).all() and table.num_rows > 1:
             raise ZeroDivisionError("no others to compare with")

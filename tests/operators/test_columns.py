@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.columns import ROW_CONTRACT, component, component_columns, content_ids
+from rejuice.operators.columns import (
+    ROW_CONTRACT,
+    component,
+    component_columns,
+    content_ids,
+    right_and_wrong,
+)
 
 PARTS = st.lists(st.none() | st.text(max_size=4), max_size=4)
 
@@ -70,3 +76,16 @@ def test_a_component_without_reasons_is_never_missing():
 @pytest.mark.parametrize("name", ["prompt_id", "response", "verdict", "answer", "task", "label"])
 def test_texts_of_the_contract_are_strings(name):
     assert ROW_CONTRACT[name] == pa.string()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])  # fmt: skip
+def test_right_and_wrong_responses(kind):
+    verdicts = ["correct", "wrong_answer", None, "timeout", "no_answer", "verifier_error"]
+    right, wrong = right_and_wrong(pa.chunked_array([pa.array(verdicts).cast(kind)]))
+    assert right.tolist() == [True, False, False, False, False, False]
+    assert wrong.tolist() == [False, True, False, False, True, False]
+
+
+def test_verdicts_of_a_dataset_that_has_none():
+    right, wrong = right_and_wrong(pa.chunked_array([pa.nulls(2)]))
+    assert right.tolist() == wrong.tolist() == [False, False]

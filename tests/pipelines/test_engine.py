@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import build, get
+from rejuice.operators import OperatorError, build, get
 from rejuice.pipelines import engine
 from rejuice.pipelines.apply import run_in_memory
 from rejuice.pipelines.recipe import load
@@ -140,3 +140,44 @@ def test_an_empty_result_is_an_export_with_the_right_columns(recipe_file, rollou
     report, exported = run(path)
     assert report.rows_out == exported.num_rows == 0
     assert exported.column_names == rollouts(4).column_names
+
+
+def test_prompt_ids_of_the_dataset_that_are_written_anew(recipe_file):
+    rows = [
+        {"prompt_id": f"row {i}", "question": f"q{i // 4}", "answer": "1", "verdict": verdict}
+        for i, verdict in enumerate(["correct", "wrong_answer", "wrong_answer", "no_answer"] * 9)
+    ]
+    path = recipe_file(["prompt_template_mapper", {"pass_rate_filter": {"min": 0.2}}], rows)
+    _, whole = run(path)
+    _, cut = run(path, overwrite=True, chunk_rows=6)
+    assert whole.num_rows == len(rows)
+    assert cut.equals(whole)
+
+
+COUNTED_GROUPS = """
+from typing import ClassVar
+import pyarrow.compute as pc
+from rejuice.operators import Filter, Groups, Scope, drop
+
+class CountedGroupsFilter(Filter):
+    scope: ClassVar = Scope.DATASET
+    def reads(self):
+        return ("prompt_id",)
+    def digest(self, table):
+        return table.take(Groups.of(table).starts_G)
+    def decide(self, table):
+        return drop({"gone": pc.is_null(table["prompt_id"])})
+"""
+
+
+def test_a_digest_that_has_not_a_row_for_each_row(recipe_file, rollouts, tmp_path):
+    (tmp_path / "counted.py").write_text(COUNTED_GROUPS)
+    files = [str(tmp_path / "counted.py")]
+    rows = rollouts(4).to_pylist()
+    path = recipe_file(["counted_groups_filter"], rows, custom_operator_paths=files)
+    with pytest.raises(OperatorError) as caught:
+        run(path)
+    assert str(caught.value) == (
+        f"{path}, step 1 counted_groups_filter: made a digest of 4 rows from 10; "
+        "a digest has one row for each row"
+    )

@@ -213,6 +213,8 @@ def test_the_columns_that_make_groups(recipe_file):
     assert columns(prompt_id=text, q=text) == ("prompt_id",)
     assert set(columns(q=text, a=text, other=text)) == {"q", "a"}
     assert columns(other=text) == ()
+    path = recipe_file([template, "pass_rate_filter"])
+    assert set(columns(prompt_id=text, q=text, a=text)) == {"q", "a"}
 
 
 # Stages and replay

@@ -356,3 +356,13 @@ def test_reading_that_was_stopped_is_done_again(dataset, tmp_path):
     (at / "schema.arrow").unlink()
     (at / "000001.arrow").write_bytes(b"half")
     assert rows(folder, tmp_path, chunk_rows=1) == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "arrow"])
+def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, kind):
+    table = pa.table({"a": [f"{n:0100d}" for n in range(60)], "group": [n // 3 for n in range(60)]})
+    folder = dataset(**{f"a_{kind}": table})
+    monkeypatch.setattr(source, "_CHUNK_BYTES", 1_000)
+    chunks = read(folder, tmp_path, group_by=("group",))
+    assert max(map(len, chunks)) == 6
+    assert [row for chunk in chunks for row in chunk] == table.to_pylist()

@@ -117,3 +117,9 @@ def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
     with pytest.raises(RecipeError) as error:
         build(MathVerifyMapper, fields)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("references", [[42, 43], [42.0, 43.5]])
+def test_references_that_are_numbers(references):
+    rows = pa.table({"response": ["it is 42", "it is 42"], "reference": references})
+    assert written(MathVerifyMapper(), rows)["verdict"] == ["correct", "wrong_answer"]

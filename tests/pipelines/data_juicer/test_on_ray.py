@@ -72,3 +72,17 @@ def test_shares_of_a_change_are_the_change(expands):
         for share, start, stop in zip(parts, starts, starts[1:], strict=False)
     ]
     assert pa.concat_tables(out).to_pylist() == Frame.of(rows).after(change).table().to_pylist()
+
+
+def test_shares_of_rows_without_parents_and_of_notes():
+    rows = pa.table({"a": [0, 1, 2, 3]})
+    parents = np.array([-1, 0, 1, -1, -1, 2, 3, -1])
+    change = Change({"new": pa.array(range(8))}, parents=parents, notes={"found": 3.0})
+    starts = [0, 0, 2, 2, 4]
+    parts = list(shares(change, starts))
+    out = [
+        Frame.of(rows.slice(start, stop - start)).after(share).table()
+        for share, start, stop in zip(parts, starts, starts[1:], strict=False)
+    ]
+    assert pa.concat_tables(out).to_pylist() == Frame.of(rows).after(change).table().to_pylist()
+    assert [part.notes for part in parts] == [{"found": 3.0}, {}, {}, {}]

@@ -1,0 +1,265 @@
+r"""The last number of a text, as an answer: alone where it stands free, else all around it.
+
+A number stands free when prose is around it. One that touches an operator, an exponent, a
+bracket with something before it or a word that changes its value is a part of something: then
+the whole run of mathematics is the answer (`3^{2}` is 9, `x^{9}` is no number).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .words import MAGNITUDES, listed
+
+_REACH = 1_000  # characters on either side that a run may have; limits refuse longer ones
+
+_NUMBER = re.compile(
+    r"(?<![\d.,])(?:(?<![\w.,^)}\]!])[-–−]\s?)?(?:\\?\$|[€£])?\s?"
+    r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?(?:\s?\\?%)?"
+)
+# Digits of a name (H2O, covid-19, utf8) are no number.
+_IN_A_NAME = re.compile(r"(?:[A-Za-z]\w*[A-Za-z]|[A-Z])[\d.]*$|[A-Za-z]{2}-$|\\[a-zA-Z]*$")
+_CHANGING = frozenset(
+    {
+        *MAGNITUDES,
+        *(f"{word}s" for word in MAGNITUDES),
+        *listed("squared cubed factorial percent halves thirds fourths fifths sixths sevenths"),
+        *listed("eighths ninths tenths hundredths thousandths millionths millionth thousandth"),
+        *listed("k K M B bn mil"),
+    }
+)
+_JOINING = frozenset(
+    listed("or to and of mod modulo plus minus times over choose point remainder versus vs x R r")
+)
+_LEADING = frozenset(
+    listed("sin cos tan cot sec csc log ln lg exp sqrt root mod modulo plus times power")
+)
+_UNIT_LETTERS = frozenset("aAIgmshlLKJNWVCF")
+# Free at first sight, which most numbers are: prose on both sides.
+_PROSE_BEFORE = re.compile(
+    r"(?:^|>>|(?:^|[\s(])[A-Za-z]{2,}[.,:;?]? |[a-z)\d][.:;]? ?= ?)[-–−]?\s?(?:\\?\$|[€£])?$"
+)
+_PROSE_AFTER = re.compile(r"[.,;:?]*(?:$|\s*\n|[.;?]? (?=([A-Za-z]{2,})(?![\w^(\\])))")
+# What takes the commitment away stays with a number ("not 20", "20 or 30", "20 to 30"), and so
+# does what makes it a part ("twice 4", "the root of 4", "4x + 2").
+_HEDGED = re.compile(
+    r"(?:\b(?:not|never|isn't|than|half of|twice|thrice|double|triple|(?:divided|multiplied) by"
+    r"|(?:root|square|cube|power|multiple|factor|factorial|reciprocal|inverse|log|logarithm|sine"
+    r"|cosine|tangent|third|quarter|fifth|tenth|percent|%) of)|between [\d$.,]+ and"
+    r"|[\d$.,]+\*{0,2} (?:to|(?:[A-Za-z]+ )?or)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–]|[\w)}]+ ?[+×÷])"
+    r"(?: maybe| perhaps)?\s*[*$]{0,2}$"
+)
+_DENIED = re.compile(r"[\s*$]{1,3}(?:is|are) (?:not|wrong|incorrect)\b|[\s*$]{1,3}isn't\b")
+_NEGATED = re.compile(
+    r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$",
+    re.IGNORECASE,
+)
+_FORMULA = re.compile(r"(?<!\\)\$([^$]{0,200}[\\^][^$]{0,200}?)(?<!\\)\$|\\\((.{1,400}?)\\\)")
+_DELIMITED = re.compile(r"(?<!\\)\$(?=[^\s$])([^$\n]{0,200}?)(?<=\S)(?<!\\)\$(?!\d)|\\\(|\\\)")
+_TOKEN = re.compile(
+    r"(?P<end><</?|>>|[-=]+>|→|⇒|</?[a-zA-Z]+>|<br|={1,3}|≈|~|\\(?:text|mathrm|mbox|approx|to|q?quad"
+    r"|rightarrow|Rightarrow|implies|therefore|left|right|boxed|fbox)(?![a-zA-Z])|\\[\\\[\]])"
+    r"|(?P<gap>\s+|\\[,;:! ])"
+    r"|(?P<join>\*\*(?=[\w({\\])|\*(?!\*)|[-+/^_<>≤≥≠×÷·⋅∕⁄−–|:]"
+    r"|\\(?:cdot|times|div|pm|mp|le|leq|ge|geq|ne|neq|lt|gt|mod|pmod|bmod|choose)(?![a-zA-Z]))"
+    r"|(?P<lead>[√±∓∛]|\\[a-zA-Z]+)"
+    r"|(?P<suffix>!|%|\\%|°|[⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾]+)"
+    r"|(?P<number>(?:\\?\$|[€£])?\s?\d(?:\d|[.,](?=\d))*(?:[eE][+-]?\d+)?(?:st|nd|rd|th)?(?![A-Za-z\d])"
+    r"|(?:\\?\$|[€£])?\d(?:\d|[.,](?=\d))*|\.\d+)"
+    r"|(?P<word>[A-Za-z]+'?[A-Za-z]*)"
+    r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<other>.)",
+    re.DOTALL,
+)
+_PARTNER = {"(": ")", "[": "]", "{": "}"}
+
+
+def last_number(text: str) -> str | None:
+    """The last number with its sign, currency and percent mark, or the run that it is part of."""
+    number = _last(text)
+    if number is None:
+        return None
+    start, end = number.span()
+    shown = number[0].strip().rstrip(",")
+    before = text[max(0, start - 60) : start]
+    if hedge := _HEDGED.search(before):
+        shown, start = hedge[0].lstrip() + shown, start - len(hedge[0])
+    elif ("inus" in before or "egative" in before) and _NEGATED.search(before):
+        shown = "-" + shown
+    elif denied := _DENIED.match(text, end):
+        return shown + denied[0]
+    elif _stands_free(text, number, before):
+        return shown
+    return _run(text, number, start) or shown
+
+
+def _last(text: str) -> re.Match[str] | None:
+    for number in reversed(list(_NUMBER.finditer(text))):
+        if number[0][0] in "-–−$\\€£ \n" or not _IN_A_NAME.search(
+            text, max(0, number.start() - 20), number.start()
+        ):
+            return number
+    return None
+
+
+def _stands_free(text: str, number: re.Match[str], before: str) -> bool:
+    after = _PROSE_AFTER.match(text, number.end())
+    if not after or (after[1] in _CHANGING or after[1] in _JOINING):
+        return False
+    if not (prose := _PROSE_BEFORE.search(before)):
+        return not before
+    word = prose[0].strip(" .,:;?=()->$\\€£−–")
+    return word not in _LEADING and word not in _JOINING and "," not in prose[0]
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def _run(text: str, number: re.Match[str], start: int) -> str | None:
+    """The mathematics that a number is part of, None where that is the number alone."""
+    first = max(text.rfind("\n", 0, start) + 1, start - _REACH)
+    last = text.find("\n", number.end())
+    last = min(last if last >= 0 else len(text), number.end() + _REACH)
+    line = text[first:last]
+    # Delimiters of formulas are no part of them; lone dollars are money.
+    flat = _DELIMITED.sub(lambda m: f" {m[1]} " if m[1] else " " * len(m[0]), line)
+    tokens = [_Token(m.lastgroup or "", m[0], *m.span()) for m in _TOKEN.finditer(flat)]
+    inside = [
+        i for i, t in enumerate(tokens)
+        if t.end > start - first and t.start < number.end() - first and t.kind != "gap"
+    ]  # fmt: skip
+    low, high = _Run(tokens).around(inside[0], inside[-1])
+    begin, end = tokens[low].start, tokens[high].end
+    for formula in _FORMULA.finditer(line):
+        if formula.start() <= begin and end <= formula.end():
+            return next(body for body in formula.groups() if body).strip()
+    found = flat[begin:end].strip()
+    return found if len(found) > len(number[0].strip()) or start < number.start() else None
+
+
+class _Run:
+    """Grows from a number over the tokens of its line for as long as something touches it."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self.tokens = tokens
+        self.partners = dict[int, int]()
+        opened = list[int]()
+        for i, token in enumerate(tokens):
+            if token.kind == "open":
+                opened.append(i)
+            elif token.kind == "close" and opened:
+                self.partners[i] = opened[-1]
+                self.partners[opened.pop()] = i
+
+    def around(self, low: int, high: int) -> tuple[int, int]:
+        """The first and the last token of the run around these."""
+        while True:
+            wider = self._bracketed(self._left(low, high), self._right(low, high))
+            if wider == (low, high):
+                return wider
+            low, high = wider
+
+    def _bracketed(self, low: int, high: int) -> tuple[int, int]:
+        """With the bracket that opens right before and closes right after."""
+        before, after = self._skip(low, -1), self._skip(high, 1)
+        if self._kind(before) == "open" and self.partners.get(before) == after:
+            return before, after
+        return low, high
+
+    def _kind(self, i: int) -> str:
+        return self.tokens[i].kind if 0 <= i < len(self.tokens) else ""
+
+    def _skip(self, i: int, step: int) -> int:
+        i += step
+        while self._kind(i) == "gap":
+            i += step
+        return i
+
+    def _left(self, low: int, high: int) -> int:
+        i = self._skip(low, -1)
+        kind, near = self._kind(i), i == low - 1
+        if not kind:
+            return low
+        text = self.tokens[i].text
+        if kind == "lead" or (kind == "word" and text in _LEADING):
+            return i
+        if kind == "join":
+            return self._joined_left(i, low)
+        if (kind == "word" and text in _JOINING) or kind == "comma":
+            return self._operand_left(i) if self._valued(self._skip(i, -1)) else low
+        if near and kind in {"close", "suffix", "number"}:
+            return self.partners.get(i, i)
+        if near and kind == "word":
+            bracket = self._kind(low) == "open"
+            return i if len(text) < 4 or bracket else low
+        lead = self._kind(low) == "lead"
+        return i if lead and (kind == "number" or (kind == "word" and len(text) == 1)) else low
+
+    def _joined_left(self, i: int, low: int) -> int:
+        operand = self._skip(i, -1)
+        kind, text = self._kind(operand), self.tokens[i].text
+        touching = operand == i - 1
+        if text in {"*", ":", "_"} and (i != low - 1 or not touching) and not self._valued(operand):
+            return low  # markdown, a label
+        if text == ":" and not (touching and i == low - 1):
+            return low
+        if kind == "word" and touching and text in "-–−" and len(self.tokens[operand].text) > 1:
+            return low  # covid-19
+        if text in "-–−>*" and operand < 0:
+            return low  # a bullet, a quotation
+        if text == "|" and i != low - 1:
+            return low  # a cell of a table
+        return self._operand_left(i) if self._valued(operand) else i
+
+    def _operand_left(self, i: int) -> int:
+        operand = self._skip(i, -1)
+        return self.partners.get(operand, operand)
+
+    def _valued(self, i: int) -> bool:
+        """Whether a token may be the operand of an operator."""
+        kind = self._kind(i)
+        if kind == "word":
+            return len(self.tokens[i].text) == 1 and self.tokens[i].text not in "aAI"
+        return kind in {"number", "close", "suffix", "open", "lead"} and (
+            kind != "suffix" or self.tokens[i].text != "!" or self._kind(i + 1) != "gap"
+        )
+
+    def _right(self, low: int, high: int) -> int:
+        i = self._skip(high, 1)
+        kind, near = self._kind(i), i == high + 1
+        if not kind:
+            return high
+        text = self.tokens[i].text
+        if kind == "join":
+            return self._joined_right(i, high)
+        if kind == "lead" or (kind == "word" and text in _CHANGING):
+            return i
+        if near and kind in {"suffix", "number"}:
+            return i
+        if near and kind == "open":
+            return self.partners.get(i, i)
+        if kind == "suffix" and text != "!":
+            return i
+        if kind == "word" and text in _JOINING:
+            operand = self._skip(i, 1)
+            counted = self._kind(operand) in {"number", "lead"}
+            return operand if counted else high
+        if kind != "word":
+            return high
+        letter = len(text) == 1 and text not in _UNIT_LETTERS
+        return i if letter or (near and self._kind(high) == "number" and len(text) < 3) else high
+
+    def _joined_right(self, i: int, high: int) -> int:
+        operand = self._skip(i, 1)
+        near, touching = i == high + 1, operand == i + 1
+        text = self.tokens[i].text
+        if not self._valued(operand) or (near and not touching and text in {"*", "_", ":", "-"}):
+            # Markdown, a label, a dash, per something; but `5^` is never free.
+            return i if near and text == "^" else high
+        if text in {":", "|"} and not (near and touching):
+            return high
+        return self.partners.get(operand, operand)
