@@ -67,7 +67,7 @@ def run(
     recipe: RecipePath,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
-    np: Annotated[int | None, typer.Option("--np", min=1, help="Worker processes.")] = None,
+    np: Annotated[int | None, typer.Option("--np", min=1, help="Workers.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an export that another run made.")
     ] = False,

@@ -17,7 +17,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
-import xxhash
 from filelock import FileLock, Timeout
 
 from ..operators import DataError, RejuiceError
@@ -71,7 +70,7 @@ def run(
             source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
         plan = Plan.of(recipe, source, cache)
         cached = {step.name: plan.is_done(step) for step in plan.steps}
-        with sole_writer(head.export_path, cache), Workers(recipe, len(source.rows)) as workers:
+        with sole_writer(head.export_path), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
                 _run_stage(plan, stage, workers, progress)
             return write_books(plan, cached, chunk_rows, progress)
@@ -168,12 +167,11 @@ def _cross(plan: Plan, step: Step) -> None:
 
 
 @contextmanager
-def sole_writer(export_path: Path, cache: Path) -> Iterator[None]:
+def sole_writer(export_path: Path) -> Iterator[None]:
     """Hold the export for this run alone; the system lets go of it when the process ends."""
-    name = xxhash.xxh3_64_hexdigest(str(export_path.resolve()).encode())
-    cache.mkdir(parents=True, exist_ok=True)
+    export_path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(cache / f"{name}.lock", timeout=0):
+        with FileLock(export_path.with_name(f".{export_path.name}.lock"), timeout=0):
             yield
     except Timeout:
         raise RejuiceError(

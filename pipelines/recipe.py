@@ -55,7 +55,7 @@ class Head(BaseModel):
     export_path: Path
     """Where the curated dataset goes: .parquet (exact), .arrow or .jsonl."""
     np: int = Field(1, ge=1)
-    """Worker processes."""
+    """Workers: threads, and processes for steps that work in Python."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
     """The column that Data-Juicer's operators take for the text; of several, the first.
     `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""

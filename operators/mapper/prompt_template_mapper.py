@@ -38,7 +38,8 @@ class PromptTemplateMapper(Operator):
     question: str = "question"
     """Column with the question: strings, or lists of chat messages (role, content)."""
     reference: str | None = "answer"
-    """Column with the reference answer: strings or numbers. Null: the prompts have none, and
+    """Column with the reference answer: strings or numbers; `reward_model.ground_truth` is a field
+    of a column of structs, as in verl's datasets. Null: the prompts have none, and
     `reference` is not written."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
@@ -79,17 +80,18 @@ class PromptTemplateMapper(Operator):
         return self
 
     def reads(self) -> Columns:
-        return (self.question,) if self.reference is None else (self.question, self.reference)
+        paths = [self.question, *([] if self.reference is None else [self.reference])]
+        return tuple(dict.fromkeys(path.split(".")[0] for path in paths))
 
     def writes(self) -> Columns:
         return ("prompt_id", "prompt", *([] if self.reference is None else ["reference"]))
 
     def apply(self, table: pa.Table) -> Change:
-        prompts = self._prompts(table[self.question].combine_chunks())
+        prompts = self._prompts(_at_path(table, self.question))
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is not None:
-            columns["reference"] = self._references(table[self.reference].combine_chunks())
+            columns["reference"] = self._references(_at_path(table, self.reference))
             bad["no_reference"] = columns["reference"].is_null()
         columns["prompt_id"] = prompt_ids(prompts, columns.get("reference"))
         reasons = drop(bad)
@@ -167,6 +169,20 @@ class PromptTemplateMapper(Operator):
             f" (its {self.question}: {values[self.question]})",
             right,
         )
+
+
+def _at_path(table: pa.Table, path: str) -> pa.Array:
+    """A column, or with dots a field of its structs."""
+    name, *fields = path.split(".")
+    column = table[name].combine_chunks()
+    for field in fields:
+        is_struct = pa.types.is_struct(column.type)
+        if not is_struct or field not in [inner.name for inner in column.type]:
+            raise DataError(
+                f"there is no '{path}': '{name}' is {column.type}", "name a field of it"
+            )
+        column = pc.struct_field(column, field)
+    return column
 
 
 def prompt_ids(prompts: pa.Array, references: pa.Array | None) -> pa.Array:

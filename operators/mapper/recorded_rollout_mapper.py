@@ -39,7 +39,8 @@ class RecordedRolloutMapper(Operator):
     """Field of the structs that holds the response."""
     keep_fields: dict[str, str] = Field({})
     """Other fields of the structs to keep, each with the column it becomes, such as
-    `{model: policy, is_correct: is_correct}`."""
+    `{model: policy, is_correct: is_correct}`. One that becomes a reward component, such as
+    `{score: reward_judge}`, is missing as `no_value` where it is null."""
     policy: str | None = None
     """Name of the policy that all these responses come from. Null: what `keep_fields` says, else
     the column's name where there are several."""
@@ -71,7 +72,14 @@ class RecordedRolloutMapper(Operator):
     def writes(self) -> Columns:
         named = self.policy is not None or len(self.columns) > 1
         policy = ["policy"] if named and "policy" not in self.keep_fields.values() else []
-        return ("response_id", "response", *policy, *self.keep_fields.values())
+        missing = [f"{name}_missing" for name in self._rewards()]
+        return ("response_id", "response", *policy, *self.keep_fields.values(), *missing)
+
+    def _rewards(self) -> list[str]:
+        """Kept fields that are reward components: each says beside it where it is missing."""
+        targets = self.keep_fields.values()
+        named = [t for t in targets if t.startswith("reward_") and not t.endswith("_missing")]
+        return [name for name in named if f"{name}_missing" not in targets]
 
     def removes(self) -> Columns:
         return tuple(name for name in self.columns if name not in self.writes())
@@ -81,7 +89,9 @@ class RecordedRolloutMapper(Operator):
         parents = np.asarray(found["row"]).astype(np.int64)
         ids = table["prompt_id"].take(pa.array(parents))
         index_N = Groups.of_column(ids).position()
-        written = {name: found[name].combine_chunks() for name in self.writes()[1:]}
+        written = {name: found[name].combine_chunks() for name in found.column_names[1:]}
+        for name in self._rewards():
+            written[f"{name}_missing"] = drop({"no_value": written[name].is_null()})
         written["response_id"] = content_ids(
             zip(ids.to_pylist(), map(str, index_N), written["response"].to_pylist(), strict=True)
         )

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
-from ..columns import MESSAGES, ROW_CONTRACT
+from ..columns import MESSAGES, ROW_CONTRACT, content_ids
 from ..groups import Array, Groups, hash_each, uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from .prompt_template_mapper import fill, prompt_ids, user_messages
@@ -165,7 +165,7 @@ class SelfVerificationMapper(Operator):
     def _verification_rows(
         self, table: pa.Table, chosen: _Candidates, question_G: pa.Array
     ) -> dict[str, pa.Array]:
-        needed = dict.fromkeys((self.mode, "response_id", *self.carry))
+        needed = dict.fromkeys((self.mode, "prompt_id", "response_id", *self.carry))
         judged = table.select(list(needed)).take(pa.array(chosen.rows))
         m = len(chosen.rows)
         template = self.template or _TEMPLATES[self.mode]
@@ -177,9 +177,12 @@ class SelfVerificationMapper(Operator):
         }
         prompts = user_messages(fill(template, values))
         label = pa.array(np.where(chosen.right, "Yes", "No"), pa.string())
+        # The prompt that was asked is part of the id: the same question may stand under two.
+        asked = judged["prompt_id"]
+        ids = prompt_ids(prompts, label)
         return {
             **{name: judged[name].combine_chunks() for name in self.carry},
-            "prompt_id": prompt_ids(prompts, label),
+            "prompt_id": content_ids(zip(asked.to_pylist(), ids.to_pylist(), strict=True)),
             "prompt": prompts,
             "reference": label,
             "task": pa.repeat(pa.scalar("verify"), m),

@@ -65,6 +65,10 @@ _BOUND = re.compile(
     r"|almost|nearly|close to)(?:\b|(?= ))",
     re.IGNORECASE,
 )
+_TOUCHED = re.compile(
+    r"(?:(?<!\*)\*|[+/^×·÷<≤≥±√]|(?<![=-])>|\\(?:cdot|times|pm|div|le|ge|leq|geq|sqrt)) ?$"
+    r"|[-−\d)}\]]$|[A-Za-z]_$"
+)
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
 _TRAILING = re.compile(r"[\s.*]+$")
@@ -263,12 +267,13 @@ def _trailing_math(line: str) -> str | None:
             body = line[: -len(closing)].rstrip("$")
             start = body.rfind(opening)
             if start >= 0 and (found := body[start + len(opening) :].strip()):
-                return found
+                # `3 \\cdot $5$` is not 5: the run is found later, with the last number.
+                return None if _TOUCHED.search(body, 0, start) else found
     if point := _POINT.search(line):
         return point[0]
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
-        if right and ">>" not in right and is_bare(right):
+        if right and not right.startswith(">") and ">>" not in right and is_bare(right):
             return right
     return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .measures import read_unit
 from .words import MAGNITUDES, listed
 
 _REACH = 1_000  # characters on either side that a run may have; limits refuse longer ones
@@ -19,7 +20,11 @@ _NUMBER = re.compile(
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?(?:\s?\\?%)?"
 )
 # Digits of a name (H2O, covid-19, utf8) are no number.
-_IN_A_NAME = re.compile(r"(?:[A-Za-z]\w*[A-Za-z]|[A-Z])[\d.]*$|[A-Za-z]{2}-$|\\[a-zA-Z]*$")
+_IN_A_NAME = re.compile(
+    r"(?:[A-Za-z]\w*[A-Za-z]|[A-Z])[\d.]*$|[A-Za-z]{2}-$"
+    # So are the exponents of units.
+    r"|\d ?[A-Za-z]{2,}\^\{?$|\d [mgsl]\^\{?$|\\(?:text|mathrm)\{[^{}]*\}\^\{?$"
+)
 _CHANGING = frozenset(
     {
         *MAGNITUDES,
@@ -47,9 +52,12 @@ _HEDGED = re.compile(
     r"(?:\b(?:not|never|isn't|than|half of|twice|thrice|double|triple|(?:divided|multiplied) by"
     r"|(?:root|square|cube|power|multiple|factor|factorial|reciprocal|inverse|log|logarithm|sine"
     r"|cosine|tangent|third|quarter|fifth|tenth|percent|%) of)|between [\d$.,]+ and"
-    r"|[\d$.,]+\*{0,2} (?:to|(?:[A-Za-z]+ )?or)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–]|[\w)}]+ ?[+×÷])"
+    r"|[\d$.,]+\*{0,2} (?:to|(?:[A-Za-z]+ )?or)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–])"
     r"(?: maybe| perhaps)?\s*[*$]{0,2}$"
 )
+_LARGER = re.compile(r"\d[\d.,]* ?([A-Za-z]+),? (?:and )?\$?$")
+_SMALLER = re.compile(r" ?([A-Za-z]+)")
+_BRACKETED = re.compile(r"[(\[]\s*([\d.,]+)\s*[)\]]")
 _DENIED = re.compile(r"[\s*$]{1,3}(?:is|are) (?:not|wrong|incorrect)\b|[\s*$]{1,3}isn't\b")
 _NEGATED = re.compile(
     r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$",
@@ -61,7 +69,7 @@ _TOKEN = re.compile(
     r"(?P<end><</?|>>|[-=]+>|→|⇒|</?[a-zA-Z]+>|<br|={1,3}|≈|~|\\(?:text|mathrm|mbox|approx|to|q?quad"
     r"|rightarrow|Rightarrow|implies|therefore|left|right|boxed|fbox)(?![a-zA-Z])|\\[\\\[\]])"
     r"|(?P<gap>\s+|\\[,;:! ])"
-    r"|(?P<join>\*\*(?=[\w({\\])|\*(?!\*)|[-+/^_<>≤≥≠×÷·⋅∕⁄−–|:]"
+    r"|(?P<join>(?<=\d)['’′](?=\d)|\*\*(?=[\w({\\])|\*(?!\*)|(?<!_)_(?!_)|[-+/^<>≤≥≠×÷·⋅∕⁄−–|:]"
     r"|\\(?:cdot|times|div|pm|mp|le|leq|ge|geq|ne|neq|lt|gt|mod|pmod|bmod|choose)(?![a-zA-Z]))"
     r"|(?P<lead>[√±∓∛]|\\[a-zA-Z]+)"
     r"|(?P<suffix>!|%|\\%|°|[⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾]+)"
@@ -80,34 +88,44 @@ def last_number(text: str) -> str | None:
     if number is None:
         return None
     start, end = number.span()
-    shown = number[0].strip().rstrip(",")
     before = text[max(0, start - 60) : start]
-    if hedge := _HEDGED.search(before):
-        shown, start = hedge[0].lstrip() + shown, start - len(hedge[0])
-    elif ("inus" in before or "egative" in before) and _NEGATED.search(before):
-        shown = "-" + shown
-    elif denied := _DENIED.match(text, end):
+    if hedge := _HEDGED.search(before) or _compound(before, text[end : end + 20]):
+        return _run(text, number, start - len(hedge[0]))
+    shown = number[0].strip()
+    if ("inus" in before or "egative" in before) and _NEGATED.search(before):
+        return "-" + _run(text, number, start)
+    if denied := _DENIED.match(text, end):
         return shown + denied[0]
-    elif _stands_free(text, number, before):
-        return shown
-    return _run(text, number, start) or shown
+    return shown if _stands_free(text, number, before) else _run(text, number, start)
 
 
 def _last(text: str) -> re.Match[str] | None:
     for number in reversed(list(_NUMBER.finditer(text))):
-        if number[0][0] in "-–−$\\€£ \n" or not _IN_A_NAME.search(
-            text, max(0, number.start() - 20), number.start()
+        if not number[0][0].isdigit() or not _IN_A_NAME.search(
+            text, max(0, number.start() - 40), number.start()
         ):
             return number
     return None
 
 
+def _compound(before: str, after: str) -> re.Match[str] | None:
+    """The `3 feet ` of `3 feet 5 inches`."""
+    larger, smaller = _LARGER.search(before), _SMALLER.match(after)
+    if not larger or not smaller:
+        return None
+    a, b = (read_unit(unit, attached=False) for unit in (larger[1], smaller[1]))
+    if not (a and b and a.known and b.known) or a.known.dimension != b.known.dimension:
+        return None
+    return larger if a.known.scale > b.known.scale else None
+
+
 def _stands_free(text: str, number: re.Match[str], before: str) -> bool:
     after = _PROSE_AFTER.match(text, number.end())
-    if not after or (after[1] in _CHANGING or after[1] in _JOINING):
+    if not after or after[1] in _CHANGING or after[1] in _JOINING:
         return False
-    if not (prose := _PROSE_BEFORE.search(before)):
-        return not before
+    prose = _PROSE_BEFORE.search(before)
+    if not prose:
+        return not before and number[0][0].isdigit()
     word = prose[0].strip(" .,:;?=()->$\\€£−–")
     return word not in _LEADING and word not in _JOINING and "," not in prose[0]
 
@@ -119,9 +137,9 @@ class _Token(NamedTuple):
     end: int
 
 
-def _run(text: str, number: re.Match[str], start: int) -> str | None:
-    """The mathematics that a number is part of, None where that is the number alone."""
-    first = max(text.rfind("\n", 0, start) + 1, start - _REACH)
+def _run(text: str, number: re.Match[str], start: int) -> str:
+    """The mathematics that a number is part of, from `start` or further left on."""
+    first = max(text.rfind("\n", 0, start + 1) + 1, start - _REACH)
     last = text.find("\n", number.end())
     last = min(last if last >= 0 else len(text), number.end() + _REACH)
     line = text[first:last]
@@ -129,16 +147,22 @@ def _run(text: str, number: re.Match[str], start: int) -> str | None:
     flat = _DELIMITED.sub(lambda m: f" {m[1]} " if m[1] else " " * len(m[0]), line)
     tokens = [_Token(m.lastgroup or "", m[0], *m.span()) for m in _TOKEN.finditer(flat)]
     inside = [
-        i for i, t in enumerate(tokens)
-        if t.end > start - first and t.start < number.end() - first and t.kind != "gap"
-    ]  # fmt: skip
+        i
+        for i, token in enumerate(tokens)
+        if token.start < number.end() - first
+        and token.end > number.start() - first
+        and any(c.isdigit() for c in token.text)
+    ]
     low, high = _Run(tokens).around(inside[0], inside[-1])
     begin, end = tokens[low].start, tokens[high].end
     for formula in _FORMULA.finditer(line):
         if formula.start() <= begin and end <= formula.end():
             return next(body for body in formula.groups() if body).strip()
+    if start < number.start():
+        begin = min(begin, start - first)
     found = flat[begin:end].strip()
-    return found if len(found) > len(number[0].strip()) or start < number.start() else None
+    alone = _BRACKETED.fullmatch(found)
+    return alone[1] if alone else found
 
 
 class _Run:
@@ -189,8 +213,9 @@ class _Run:
             return i
         if kind == "join":
             return self._joined_left(i, low)
-        if (kind == "word" and text in _JOINING) or kind == "comma":
-            return self._operand_left(i) if self._valued(self._skip(i, -1)) else low
+        joins = kind == "comma" or (kind == "word" and text in _JOINING)
+        if joins and self._valued(self._skip(i, -1)):
+            return self._operand_left(i)
         if near and kind in {"close", "suffix", "number"}:
             return self.partners.get(i, i)
         if near and kind == "word":
@@ -235,7 +260,7 @@ class _Run:
             return high
         text = self.tokens[i].text
         if kind == "join":
-            return self._joined_right(i, high)
+            return self._joined_right(i, low, high)
         if kind == "lead" or (kind == "word" and text in _CHANGING):
             return i
         if near and kind in {"suffix", "number"}:
@@ -246,20 +271,21 @@ class _Run:
             return i
         if kind == "word" and text in _JOINING:
             operand = self._skip(i, 1)
-            counted = self._kind(operand) in {"number", "lead"}
-            return operand if counted else high
+            if self._kind(operand) in {"number", "lead"}:
+                return operand
         if kind != "word":
             return high
         letter = len(text) == 1 and text not in _UNIT_LETTERS
         return i if letter or (near and self._kind(high) == "number" and len(text) < 3) else high
 
-    def _joined_right(self, i: int, high: int) -> int:
+    def _joined_right(self, i: int, low: int, high: int) -> int:
         operand = self._skip(i, 1)
         near, touching = i == high + 1, operand == i + 1
         text = self.tokens[i].text
         if not self._valued(operand) or (near and not touching and text in {"*", "_", ":", "-"}):
             # Markdown, a label, a dash, per something; but `5^` is never free.
-            return i if near and text == "^" else high
+            closes = text == "|" and self.tokens[low].text == "|"
+            return i if near and (text == "^" or closes) else high
         if text in {":", "|"} and not (near and touching):
             return high
         return self.partners.get(operand, operand)

@@ -62,7 +62,8 @@ def command(recipe_file, rollouts, tmp_path):
 
 def books(folder):
     """The bytes of everything that a run leaves behind, but for its report, which has times."""
-    left = [p for p in folder.rglob("*") if p.is_file() and ".rejuice" not in p.parts]
+    files = [p for p in folder.rglob("*") if p.is_file() and ".rejuice" not in p.parts]
+    left = [p for p in files if p.suffix != ".lock"]
     return {str(p.relative_to(folder)): p.read_bytes() for p in left if p.name != "report.json"}
 
 

@@ -158,7 +158,7 @@ def test_a_run_refuses_an_export_that_another_is_writing(recipe_file, rollouts):
     recipe = load(recipe_file(PROCESS, rollouts(4).to_pylist()))
     path = recipe.head.export_path
     with (
-        engine.sole_writer(path, path.parent / ".rejuice"),
+        engine.sole_writer(path),
         pytest.raises(RejuiceError) as error,
     ):
         engine.run(recipe)

@@ -219,3 +219,20 @@ def test_equal_prompts_and_only_they_have_equal_ids(rows):
 def test_fill_puts_values_in_at_once():
     values = {"{a}": pa.array(["{b}", None]), "{b}": pa.array(["x", "y"])}
     assert fill("{b}{a}{b} {c}", values).to_pylist() == ["x{b}x {c}", None]
+
+
+def test_fields_of_structs_are_named_with_dots_as_verl_keeps_them():
+    rows = pa.table(
+        {
+            "prompt": pa.array([[user("1 + 1?")]], MESSAGES),
+            "reward_model": [{"style": "rule", "ground_truth": "2"}],
+        }
+    )
+    operator = PromptTemplateMapper(question="prompt", reference="reward_model.ground_truth")
+    change = check_operator(operator, rows)
+    assert operator.reads() == ("prompt", "reward_model")
+    assert change.columns["reference"].to_pylist() == ["2"]
+    with pytest.raises(
+        DataError, match=r"^there is no 'reward_model.truth': column 'reward_model' is"
+    ):
+        PromptTemplateMapper(question="prompt", reference="reward_model.truth").apply(rows)

@@ -197,3 +197,19 @@ def test_every_recorded_response_becomes_one_row_in_order(samples):
     assert columns["response"] == [item for items in samples for item in items or []]
     assert len(set(columns["response_id"])) == len(columns["response"])
     assert [reason is None for reason in change.reasons.to_pylist()] == [bool(x) for x in samples]
+
+
+def test_a_recorded_score_is_a_reward_component_missing_with_a_reason():
+    cell = pa.struct([("text", pa.string()), ("score", pa.float64())])
+    rows = pa.table(
+        {
+            "prompt_id": ["p"],
+            "samples": pa.array([[{"text": "a", "score": 0.5}, {"text": "b", "score": None}]], pa.list_(cell)),
+        }
+    )  # fmt: skip
+    operator = RecordedRolloutMapper(
+        columns=["samples"], text="text", keep_fields={"score": "reward_judge"}
+    )
+    columns = written(check_operator(operator, rows))
+    assert columns["reward_judge"] == [0.5, None]
+    assert columns["reward_judge_missing"] == [None, "no_value"]

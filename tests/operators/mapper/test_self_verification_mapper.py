@@ -87,7 +87,9 @@ def test_a_verification_row_is_a_prompt_that_is_not_sampled():
     yes, no = verification(rows)
     prompt = [{"role": "user", "content": "question 0|1"}]
     assert yes == {
-        "prompt_id": content_ids([("user", "question 0|1", "Yes")])[0].as_py(),
+        "prompt_id": content_ids(
+            [("0", content_ids([("user", "question 0|1", "Yes")])[0].as_py())]
+        )[0].as_py(),
         "prompt": prompt,
         "reference": "Yes",
         "task": "verify",
@@ -346,3 +348,12 @@ def test_real_rollouts_become_balanced_verification_prompts():
     # 660 questions x 4 models: every verdict is the published one.
     assert all((row["verdict"] == "correct") == row["published"] for row in generated)
     assert all((row["label"] == "Yes") == row["published"] for row in verification(out))
+
+
+def test_the_same_question_under_two_prompts_makes_two_verification_groups():
+    rows = table("c1 w2", "c1 w2").to_pylist()
+    for row in rows:
+        row["prompt"] = [{"role": "user", "content": "the same"}]
+    out, _ = after(SelfVerificationMapper(), pa.Table.from_pylist(rows, schema=table("c1").schema))
+    ids = [row["prompt_id"] for row in verification(out)]
+    assert len(set(ids)) == len(ids) == 4
