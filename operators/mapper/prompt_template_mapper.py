@@ -159,7 +159,8 @@ class PromptTemplateMapper(Operator):
     def _fail(self, table: pa.Table, reasons: pa.Array) -> None:
         row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
         right = "mend the row, or set on_bad_row: drop_row to leave such rows out"
-        values = {name: _excerpt(table[name][row].as_py()) for name in self.reads()}
+        paths = [path for path in (self.question, self.reference) if path is not None]
+        values = {path: _excerpt(_at_path(table, path)[row].as_py()) for path in paths}
         if reasons[row].as_py() == "no_question" or self.reference is None:
             rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
             raise DataError(f"a row has no text in column '{self.question}'{rest}", right)
