@@ -179,9 +179,8 @@ def _at_path(table: pa.Table, path: str) -> pa.Array:
     for field in fields:
         is_struct = pa.types.is_struct(column.type)
         if not is_struct or field not in [inner.name for inner in column.type]:
-            raise DataError(
-                f"there is no '{path}': '{name}' is {column.type}", "name a field of it"
-            )
+            found = f"there is no '{path}': column '{name}' is {table[name].type}"
+            raise DataError(found, "name a field of it")
         column = pc.struct_field(column, field)
     return column
 

@@ -112,10 +112,11 @@ def test_a_line_that_is_no_object(recipe_file):
 
 def test_reference_without_an_answer(recipe_file):
     rows = [*ROWS, {"question": "What is 1 plus 6?", "answer": "seven, I think"}]
-    line = message(recipe_file([PROMPTS], rows), run=True)
-    assert line.startswith("/data.jsonl, step 1 prompt_template_mapper: ")
-    assert "seven, I think" in line
-    assert "#### (.*)" in line
+    assert message(recipe_file([PROMPTS], rows), run=True) == (
+        "/data.jsonl, step 1 prompt_template_mapper: no reference in column 'answer': "
+        "'seven, I think', '#### (.*)' not found (its question: 'What is 1 plus 6?'); "
+        "mend the row, or set on_bad_row: drop_row to leave such rows out"
+    )
 
 
 def test_mixed_schemas_in_one_file(recipe_file):
