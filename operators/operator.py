@@ -70,6 +70,9 @@ class Operator(BaseModel, ABC):
     scope: ClassVar[Scope] = Scope.ROW
     gil_bound: ClassVar[bool] = False
     """Whether the work is a loop in Python: then several workers have to be processes."""
+    commit_rows: ClassVar[int | None] = None
+    """For scope `row`: rows that are committed at a time, where work is too dear to be lost, such
+    as sampling. None: a chunk."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version decides the result, such as `math-verify`."""
     reasons: ClassVar[Mapping[str, str]] = {}

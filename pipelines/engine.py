@@ -19,13 +19,13 @@ from pathlib import Path
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from ..operators import DataError, RejuiceError
+from ..operators import Change, DataError, RejuiceError
 from .apply import decide, digest, view
 from .books import write_books
 from .commit import Commit, load, read_arrow, save, write_arrow
 from .export import check_export_is_ours
 from .frame import Frame
-from .parts import NO_HEADS, Heads, check_groups, heads, shares
+from .parts import NO_HEADS, Heads, check_groups, heads, joined, shares
 from .plan import Plan, Stage, checked_schema, group_columns
 from .progress import Progress
 from .recipe import Recipe, Step
@@ -136,10 +136,30 @@ def _commit(plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
         return frame.after(load(path).change)
     start = time.perf_counter()
     with _at(plan.recipe, step):
-        change = decide(step.operator, view(step.operator, frame), frame.num_rows)
+        table = view(step.operator, frame)
+        if step.operator.commit_rows is None or frame.num_rows <= step.operator.commit_rows:
+            change = decide(step.operator, table, frame.num_rows)
+        else:
+            change = _decide_in_pieces(step, table, path)
     seconds = time.perf_counter() - start
     save(path, Commit(change, frame.num_rows, seconds, summarise(change.columns)))
+    for piece in path.parent.glob(f"{path.stem}-*"):
+        piece.unlink(missing_ok=True)
     return frame.after(change)
+
+
+def _decide_in_pieces(step: Step, table: pa.Table, path: Path) -> Change:
+    """Commit some rows at a time, so that little is lost of work that is dear."""
+    changes, sizes = [], []
+    for begin in range(0, table.num_rows, step.operator.commit_rows or table.num_rows):
+        rows = table.slice(begin, step.operator.commit_rows)
+        piece = path.with_name(f"{path.stem}-{begin:08d}.arrow")
+        if not piece.exists():
+            change = decide(step.operator, rows, rows.num_rows)
+            save(piece, Commit(change, rows.num_rows, 0.0, {}))
+        changes.append(load(piece).change)
+        sizes.append(rows.num_rows)
+    return joined(changes, sizes)
 
 
 def _cross(plan: Plan, step: Step) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -40,6 +41,35 @@ def shares(change: Change, starts: Sequence[int]) -> Iterator[Change]:
 def _copy(column: pa.Array, start: int, stop: int) -> pa.Array:
     # A slice would take the whole column with it, to every worker or file.
     return column.take(pa.array(np.arange(start, stop)))
+
+
+def joined(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
+    """The change to all rows, from those to parts of `sizes` rows: the reverse of `shares`."""
+    first = changes[0]
+    columns = {
+        name: pa.chunked_array([part for change in changes for part in _chunks(change, name)])
+        for name in first.columns
+    }
+    reasons = pa.concat_arrays(
+        pa.nulls(size, pa.string()) if change.reasons is None else change.reasons
+        for change, size in zip(changes, sizes, strict=True)
+    )
+    parents = None
+    if first.parents is not None:
+        offsets = np.cumsum([0, *sizes[:-1]])
+        own = [
+            (np.asarray(change.parents), at) for change, at in zip(changes, offsets, strict=True)
+        ]
+        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in own])
+    notes: Counter[str] = Counter()
+    for change in changes:
+        notes.update(change.notes)
+    return Change(columns, reasons, parents, first.without, notes)
+
+
+def _chunks(change: Change, name: str) -> list[pa.Array]:
+    column = change.columns[name]
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 class Heads(NamedTuple):

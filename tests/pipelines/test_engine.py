@@ -181,3 +181,50 @@ def test_a_digest_that_has_not_a_row_for_each_row(recipe_file, rollouts, tmp_pat
         f"{path}, step 1 counted_groups_filter: made a digest of 4 rows from 10; "
         "a digest has one row for each row"
     )
+
+
+DEAR = """
+import os, pathlib, signal
+import numpy as np, pyarrow as pa
+from rejuice.operators import Change, Operator, drop
+
+class DearMapper(Operator):
+    commit_rows = 4
+    log: str
+    die_at: int = -1
+    def reads(self): return ("response_id",)
+    def writes(self): return ("sample",)
+    def apply(self, table):
+        ids = table["response_id"].to_pylist()
+        with open(self.log, "a") as log:
+            log.writelines(f"{i}\\n" for i in ids)
+        if pathlib.Path(self.log + ".kill").exists() and len(ids) and ids[-1] > "response-0006":
+            os.remove(self.log + ".kill")
+            raise KeyboardInterrupt
+        parents = np.repeat(np.arange(len(ids)), 2)
+        gone = np.array([i.endswith("-1") for i in ids], bool)
+        parents = parents[~gone[parents]]
+        return Change({"sample": pa.array([f"{ids[p]}!" for p in parents])}, drop({"gone": gone}), parents)
+"""
+
+
+def test_dear_work_is_committed_piece_by_piece(recipe_file, rollouts, tmp_path):
+    (tmp_path / "dear.py").write_text(DEAR)
+    log = tmp_path / "log"
+    path = recipe_file(
+        [{"dear_mapper": {"log": str(log)}}],
+        rollouts(12).to_pylist(),
+        custom_operator_paths=[str(tmp_path / "dear.py")],
+    )
+    (tmp_path / "log.kill").write_text("")
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(load(path), chunk_rows=20)
+    report, exported = run(path, chunk_rows=20)
+    asked = log.read_text().split()
+    ids = rollouts(12)["response_id"].to_pylist()
+    assert 0 < len(asked) - len(ids) <= 4, "only the piece that was stopped was asked for again"
+    assert set(asked) == set(ids)
+    kept = [i for i in ids if not i.endswith("-1")]
+    assert exported["sample"].to_pylist() == [f"{i}!" for i in kept for _ in range(2)]
+    assert report.steps[0].dropped == {"gone": len(ids) - len(kept)}
+    assert not list((tmp_path / "out" / ".rejuice").rglob("*-0*.arrow"))
