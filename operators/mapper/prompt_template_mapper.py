@@ -54,7 +54,8 @@ class PromptTemplateMapper(Operator):
     gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
         "no_question": "the question is null or empty",
-        "no_reference": "the reference is null or empty, or `reference_pattern` does not match",
+        "no_reference": "the reference is null, empty or not finite, or `reference_pattern` does "
+        "not match",
     }
 
     @field_validator("reference_pattern")
@@ -149,6 +150,8 @@ class PromptTemplateMapper(Operator):
                 f"column '{self.reference}' is {column.type}",
                 "name a column of strings or numbers as `reference`",
             )
+        if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
+            column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         found = column.cast(pa.string())
         if self.reference_pattern is not None:
             pattern = re.compile(self.reference_pattern)

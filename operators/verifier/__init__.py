@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from .answer import extract_answer
-from .compare import exactly
+from .compare import exactly, is_missing
 from .limits import refusal
 from .verdict import FAILURES, Slug, Verdict
 
@@ -23,7 +23,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-def verify(response: str | None, reference: str, *, timeout: float = 5.0) -> Verdict:
+def verify(response: str | None, reference: str | None, *, timeout: float = 5.0) -> Verdict:
     r"""The verdict about one response.
 
     `response` is the whole text a policy wrote, or a bare answer; `reference` is the bare
@@ -38,7 +38,7 @@ def verify(response: str | None, reference: str, *, timeout: float = 5.0) -> Ver
 
 def verify_batch(
     responses: Sequence[str | None],
-    references: Sequence[str],
+    references: Sequence[str | None],
     *,
     timeout: float = 5.0,
     workers: int | None = None,
@@ -46,12 +46,16 @@ def verify_batch(
     """The verdicts about many responses, in order.
 
     The exact tier runs here; what it leaves open is spread over `workers` processes
-    (default: one per usable core), the same answer and reference once per call.
+    (default: one per usable core), the same answer and reference once per call. A null
+    reference is a `verifier_error` of its own pair.
 
     Raises:
+        TypeError: a response or reference is neither text nor None, or there is no list of them.
         ValueError: the two differ in length, or a limit is not positive.
         rejuice.operators.verifier.pool.WorkerPoolError: no process could be started.
     """
+    _check_text("responses", responses)
+    _check_text("references", references)
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses but {len(references)} references")
     if timeout <= 0 or (workers is not None and workers < 1):
@@ -60,6 +64,9 @@ def verify_batch(
     undecided = dict[tuple[str, str], list[int]]()
     for response, reference in zip(responses, references, strict=True):
         answer = extract_answer(response) if response else None
+        if reference is None:
+            verdicts.append(Verdict("verifier_error", answer))
+            continue
         if answer is None:
             verdicts.append(Verdict("no_answer", None))
             continue
@@ -70,6 +77,14 @@ def verify_batch(
     if undecided:
         _decide(undecided, verdicts, timeout, workers)
     return verdicts
+
+
+def _check_text(name: str, texts: Sequence[str | None]) -> None:
+    if isinstance(texts, str):
+        raise TypeError(f"{name} is one str, not a sequence of them")
+    for i, text in enumerate(texts):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name}[{i}] is {type(text).__name__}, not str or None")
 
 
 def _decide(
@@ -101,13 +116,17 @@ def _decide(
             verdicts[row] = Verdict(outcome.slug, pair[0])
 
 
-def check_reference(reference: str) -> str | None:
+def check_reference(reference: str | None) -> str | None:
     """Why nothing can be graded against this reference; None where it can.
 
     For the time when data is loaded: it looks at the text, and starts no process.
     """
+    if reference is None:
+        return "the reference is null"
     if not reference.strip():
         return "the reference is empty"
+    if is_missing(reference):
+        return f"{reference.strip()!r} is a missing value, not an answer"
     reason = refusal(reference)
     if reason:
         return reason

@@ -21,6 +21,10 @@ _SIGN = re.compile(
     r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≤≥≠])|(?=\\[gln][et])|\b(?=[nat]))"
     r"([-−±<>≤≥≠]|\\pm|\\(?:geq?|leq?|neq?|gt|lt)|(?:not|at (?:least|most)|than)\b)\s*\$?\s*$"
 )
+# What stands behind a box and changes its value: an exponent, a magnitude.
+_BOX_AFTER = re.compile(
+    r"\}\s?\$?\s?(\^\s?(?:\{[^{}]*\}|\w)|(?<=[}$])k\b|(?:hundred|thousand|[mb]illion|trillion)\b)"
+)
 _LIST_GLUE = re.compile(
     r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
@@ -88,7 +92,7 @@ def extract_answer(response: str) -> str | None:
     5. A short text without prose is itself the answer.
     6. "answer is", "Answer:" or "is the answer", the last one.
     7. In the last line: what follows the last `=`, or mathematics that ends the line.
-    8. The last number.
+    8. The last number, or the run of mathematics that it is part of.
 
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
@@ -136,6 +140,10 @@ def _boxed(text: str) -> str | None:
     if not spans:
         return None
     contents = [_peel(text[spans[-1][1] : spans[-1][2]])]
+    changed = _BOX_AFTER.match(text, spans[-1][2])
+    if changed and contents[0]:
+        power = changed[1][0] == "^"
+        contents[0] = f"({contents[0]}){changed[1]}" if power else f"{contents[0]} {changed[1]}"
     sign = _SIGN.search(text, max(0, spans[-1][0] - 24), spans[-1][0])
     if sign and contents[0]:
         return f"{sign[1]}({contents[0]})"
@@ -268,7 +276,8 @@ def _trailing_math(line: str) -> str | None:
             start = body.rfind(opening)
             if start >= 0 and (found := body[start + len(opening) :].strip()):
                 # `3 \\cdot $5$` is not 5: the run is found later, with the last number.
-                return None if _TOUCHED.search(body, 0, start) else found
+                factor = found[0] == "\\" and start > 1 and body[start - 2].isdigit()
+                return None if factor or _TOUCHED.search(body, 0, start) else found
     if point := _POINT.search(line):
         return point[0]
     if "=" in line:

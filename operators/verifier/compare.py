@@ -11,6 +11,14 @@ class UndecidedError(Exception):
     """The exact tier cannot tell: a leaf is not a number."""
 
 
+_MISSING = frozenset({"nan", "inf", "none", "null", "n/a", "<na>"})
+
+
+def is_missing(reference: str) -> bool:
+    """Whether a reference is what is written for a missing value, such as `nan` or `None`."""
+    return len(reference) < 20 and reference.strip().lower().lstrip("+-") in _MISSING
+
+
 def exactly(answer: str, reference: str) -> bool | None:
     """True or False where numbers and shape decide, None where the symbolic tier must.
 
@@ -19,12 +27,12 @@ def exactly(answer: str, reference: str) -> bool | None:
     through the limits and never ends is still a timeout.
     """
     if answer == reference:
-        return True
+        return None if is_missing(reference) else True
     if _integer(answer) and _integer(reference):
         return int(answer) == int(reference)
     if (a := read_simple(answer)) and (b := read_simple(reference)):
         return same_number(a, b)
-    if refusal(reference):
+    if is_missing(reference) or refusal(reference):
         return None
     if refusal(answer):
         return False

@@ -16,14 +16,14 @@ from .words import MAGNITUDES, listed
 _REACH = 1_000  # characters on either side that a run may have; limits refuse longer ones
 
 _NUMBER = re.compile(
-    r"(?<![\d.,])(?:(?<![\w.,^)}\]!])[-–−]\s?)?(?:\\?\$|[€£])?\s?"
+    r"(?<![\d.,])(?:(?<![\w.,^)}\]!])[-–−]\s?)?(?:(?:\\?\$|[€£])\s?)?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?(?:\s?\\?%)?"
 )
 # Digits of a name (H2O, covid-19, utf8) are no number.
 _IN_A_NAME = re.compile(
-    r"(?:[A-Za-z]\w*[A-Za-z]|[A-Z])[\d.]*$|[A-Za-z]{2}-$"
+    r"(?:[A-Za-z]\w*[A-Za-z]|[A-Z])[\d.]*\Z|[A-Za-z]{2}-\Z"
     # So are the exponents of units.
-    r"|\d ?[A-Za-z]{2,}\^\{?$|\d [mgsl]\^\{?$|\\(?:text|mathrm)\{[^{}]*\}\^\{?$"
+    r"|\d ?[A-Za-z]{2,}\^\{?\Z|\d [mgsl]\^\{?\Z|\\(?:text|mathrm)\{[^{}]*\}\^\{?\Z"
 )
 _CHANGING = frozenset(
     {
@@ -40,10 +40,11 @@ _JOINING = frozenset(
 _LEADING = frozenset(
     listed("sin cos tan cot sec csc log ln lg exp sqrt root mod modulo plus times power")
 )
+_VARIABLES = frozenset("bcdefghijklmnopqrstuvwxyzBCDEFGHJKLMNOPQRSTUVWXYZ")
 _UNIT_LETTERS = frozenset("aAIgmshlLKJNWVCF")
 # Free at first sight, which most numbers are: prose on both sides.
 _PROSE_BEFORE = re.compile(
-    r"(?:^|>>|(?:^|[\s(])[A-Za-z]{2,}[.,:;?]? |[a-z)\d][.:;]? ?= ?)[-–−]?\s?(?:\\?\$|[€£])?$"
+    r"(?:^|>>|(?:^|[\s(])[A-Za-z]{2,}[.,:;?]? |[a-z)\d][.:;]? ?= ?)[-–−]?\s?(?:\\?\$|[€£])?\Z"
 )
 _PROSE_AFTER = re.compile(r"[.,;:?]*(?:$|\s*\n|[.;?]? (?=([A-Za-z]{2,})(?![\w^(\\])))")
 # What takes the commitment away stays with a number ("not 20", "20 or 30", "20 to 30"), and so
@@ -55,9 +56,9 @@ _HEDGED = re.compile(
     r"|[\d$.,]+\*{0,2} (?:to|(?:[A-Za-z]+ )?or)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–])"
     r"(?: maybe| perhaps)?\s*[*$]{0,2}$"
 )
-_LARGER = re.compile(r"\d[\d.,]* ?([A-Za-z]+),? (?:and )?\$?$")
+_LARGER = re.compile(r"\d[\d.,]* ?([A-Za-z]+),? (?:and )?\$?\Z")
 _SMALLER = re.compile(r" ?([A-Za-z]+)")
-_BRACKETED = re.compile(r"[(\[]\s*([\d.,]+)\s*[)\]]")
+_BRACKETED = re.compile(r"[(\[]\s*(\d+(?:\.\d+)?|\d{1,3}(?:,\d{3})+)\s*[)\]]")
 _DENIED = re.compile(r"[\s*$]{1,3}(?:is|are) (?:not|wrong|incorrect)\b|[\s*$]{1,3}isn't\b")
 _NEGATED = re.compile(
     r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$",
@@ -69,7 +70,7 @@ _TOKEN = re.compile(
     r"(?P<end><</?|>>|[-=]+>|→|⇒|</?[a-zA-Z]+>|<br|={1,3}|≈|~|\\(?:text|mathrm|mbox|approx|to|q?quad"
     r"|rightarrow|Rightarrow|implies|therefore|left|right|boxed|fbox)(?![a-zA-Z])|\\[\\\[\]])"
     r"|(?P<gap>\s+|\\[,;:! ])"
-    r"|(?P<join>(?<=\d)['’′](?=\d)|\*\*(?=[\w({\\])|\*(?!\*)|(?<!_)_(?!_)|[-+/^<>≤≥≠×÷·⋅∕⁄−–|:]"
+    r"|(?P<join>(?<=\d)['’′](?=\d)|\*\*(?=[\w({\\])|(?<!\*)\*(?!\*)|(?<!_)_(?!_)|[-+/^<>≤≥≠×÷·⋅∕⁄−–|:]"
     r"|\\(?:cdot|times|div|pm|mp|le|leq|ge|geq|ne|neq|lt|gt|mod|pmod|bmod|choose)(?![a-zA-Z]))"
     r"|(?P<lead>[√±∓∛]|\\[a-zA-Z]+)"
     r"|(?P<suffix>!|%|\\%|°|[⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾]+)"
@@ -182,7 +183,8 @@ class _Run:
     def around(self, low: int, high: int) -> tuple[int, int]:
         """The first and the last token of the run around these."""
         while True:
-            wider = self._bracketed(self._left(low, high), self._right(low, high))
+            left, right = min(low, self._left(low)), max(high, self._right(low, high))
+            wider = self._bracketed(left, right)
             if wider == (low, high):
                 return wider
             low, high = wider
@@ -203,7 +205,7 @@ class _Run:
             i += step
         return i
 
-    def _left(self, low: int, high: int) -> int:
+    def _left(self, low: int) -> int:
         i = self._skip(low, -1)
         kind, near = self._kind(i), i == low - 1
         if not kind:
@@ -228,7 +230,8 @@ class _Run:
         operand = self._skip(i, -1)
         kind, text = self._kind(operand), self.tokens[i].text
         touching = operand == i - 1
-        if text in {"*", ":", "_"} and (i != low - 1 or not touching) and not self._valued(operand):
+        named = text == "_" and touching and kind == "word"
+        if text in {"*", "**", ":", "_"} and not named and not self._valued(operand):
             return low  # markdown, a label
         if text == ":" and not (touching and i == low - 1):
             return low
@@ -245,13 +248,14 @@ class _Run:
         return self.partners.get(operand, operand)
 
     def _valued(self, i: int) -> bool:
-        """Whether a token may be the operand of an operator."""
+        """Whether a token may end the left operand of an operator."""
         kind = self._kind(i)
-        if kind == "word":
-            return len(self.tokens[i].text) == 1 and self.tokens[i].text not in "aAI"
-        return kind in {"number", "close", "suffix", "open", "lead"} and (
-            kind != "suffix" or self.tokens[i].text != "!" or self._kind(i + 1) != "gap"
-        )
+        if kind == "suffix" and self.tokens[i].text == "!":
+            return self._kind(i + 1) != "gap"
+        return kind in {"number", "close", "suffix", "lead"} or self._variable(i)
+
+    def _variable(self, i: int) -> bool:
+        return self._kind(i) == "word" and self.tokens[i].text in _VARIABLES
 
     def _right(self, low: int, high: int) -> int:
         i = self._skip(high, 1)
@@ -282,7 +286,8 @@ class _Run:
         operand = self._skip(i, 1)
         near, touching = i == high + 1, operand == i + 1
         text = self.tokens[i].text
-        if not self._valued(operand) or (near and not touching and text in {"*", "_", ":", "-"}):
+        starts = self._kind(operand) in {"number", "open", "lead"} or self._variable(operand)
+        if not starts or (near and not touching and text in {"*", "_", ":", "-"}):
             # Markdown, a label, a dash, per something; but `5^` is never free.
             closes = text == "|" and self.tokens[low].text == "|"
             return i if near and (text == "^" or closes) else high

@@ -137,12 +137,18 @@ def expression(text: str) -> Expression | None:
     # The parser reads `4_2` as 4.
     if _FOREIGN.search(text) or re.search(r"\d_", text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
-    parsed = parse(
-        f"${_parsable(text)}$",
-        extraction_config=[LatexExtractionConfig()],
-        fallback_mode="no_fallback",
-        parsing_timeout=None,  # the parent has the clock
-    )
+    try:
+        parsed = parse(
+            f"${_parsable(text)}$",
+            extraction_config=[LatexExtractionConfig()],
+            fallback_mode="no_fallback",
+            parsing_timeout=None,  # the parent has the clock
+            raise_on_error=True,
+        )
+    except (MemoryError, RecursionError):
+        raise  # a failure of ours, and nothing about the answer
+    except Exception:  # the parser's many ways of saying that this is no mathematics
+        return None
     if not parsed or not isinstance(parsed[0], sympy.Expr):
         return None
     return _with_constants(parsed[0])

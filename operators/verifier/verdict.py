@@ -13,8 +13,13 @@ FAILURES: frozenset[Slug] = frozenset({"timeout", "verifier_error"})
 class Verdict(NamedTuple):
     """A verdict and the answer it is about.
 
-    `answer` is the span that was extracted from the response, None where there is none.
+    `answer` is the span that was extracted from the response, None where there is none. A
+    verdict is true only where it is `correct`, for filters of correct answers; a wrong answer
+    and a failure are both false, and `verdict` tells them apart.
     """
 
     verdict: Slug
     answer: str | None
+
+    def __bool__(self) -> bool:
+        return self.verdict == "correct"

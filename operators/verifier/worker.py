@@ -59,11 +59,35 @@ def serve(link: socket.socket) -> None:
             answer, reference = receive(link)
         except EOFError:
             return
+        peak = _peak()
         try:
             reply = ["correct" if equivalent(answer, reference) else "wrong_answer", ""]
+            # Parser and sympy swallow a MemoryError and say that there is no mathematics.
+            if reply[0] == "wrong_answer" and _ran_short(peak):
+                reply = ["verifier_error", "MemoryError: most of the worker's memory was in use"]
         except Exception as error:  # reported as a verdict, with its reason
             reply = ["verifier_error", f"{type(error).__name__}: {error}"[:500]]
         send(link, reply)
+
+
+def _peak() -> int:
+    """The most address space this process has had, in bytes; 0 where the system does not say."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            return next(1024 * int(line.split()[1]) for line in status if line[:6] == "VmPeak")
+    except (OSError, StopIteration):
+        return 0
+
+
+def _ran_short(before: int) -> bool:
+    """Whether memory may have run out since the peak was `before`: an allocation can double."""
+    peak, limit = _peak(), _limit()
+    return (peak > before and peak > limit // 2) or peak > limit - limit // 20
+
+
+def _limit() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _be_a_worker(link: socket.socket, control: socket.socket) -> None:

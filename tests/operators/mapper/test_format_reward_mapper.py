@@ -122,6 +122,7 @@ def test_not_one_box(text):
     assert not has_one_box(text)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "text",
     [
@@ -141,6 +142,7 @@ def test_hostile_tags_take_no_time(text):
     assert min(took) < 1e-3
 
 
+@pytest.mark.alone
 def test_hostile_braces_take_linear_time():
     start = time.perf_counter()
     assert not has_one_box("\\boxed{" + "{" * 53_000)

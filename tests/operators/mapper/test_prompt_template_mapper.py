@@ -1,3 +1,4 @@
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -100,6 +101,15 @@ def test_the_last_match_gives_the_reference(pattern, reference):
 def test_numbers_are_references_too():
     change = check_operator(PromptTemplateMapper(), table(["a", "b"], [73, 204]))
     assert change.columns["reference"].to_pylist() == ["73", "204"]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_numbers_that_are_not_finite_are_no_reference(kind):
+    numbers = pa.array(np.array([1.5, np.nan, np.inf, -np.inf]), pa.float64()).cast(kind)
+    rows = table(["a", "b", "c", "d"], numbers)
+    change = check_operator(PromptTemplateMapper(on_bad_row="drop_row"), rows)
+    assert change.reasons.to_pylist() == [None, *["no_reference"] * 3]
+    assert change.columns["reference"].to_pylist() == ["1.5", None, None, None]
 
 
 def test_bad_rows_are_dropped_with_a_reason():

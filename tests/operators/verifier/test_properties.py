@@ -132,11 +132,13 @@ def test_sets_have_no_order_and_tuples_have(items: list[int], random) -> None:
     assert exactly(f"({joined})", f"({other})") is (items == shuffled)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "unit",
     [
         *REPEATED.split(),
         "answer is ", "is the answer ", "\nA: ", "\n#### ", " ", "\n", "1 or ", "a ", "the answer: 1. ", "</think>\n<think>",
+        "we get 1 ", "2^{", "(1+", "x_1 ", "3 \\cdot ", "5! ", "$2$ ", "7 or ",
     ],
 )  # fmt: skip
 def test_a_megabyte_of_anything_takes_linear_time(unit: str) -> None:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import pickle
+import re
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, get_args
 
 import psutil
 import pytest
 
-from rejuice.operators.verifier import check_reference, verify, verify_batch
+from rejuice.operators.verifier import (
+    Slug,
+    Verdict,
+    check_reference,
+    symbolic,
+    verify,
+    verify_batch,
+    worker,
+)
 from rejuice.operators.verifier.pool import Pool, shared_pool, usable_cores
 
 pytestmark = pytest.mark.alone
@@ -95,9 +107,9 @@ def test_the_pool_is_whole_afterwards() -> None:
     assert [v.verdict for v in verdicts][1::2] == ["correct", "correct"]
     nursery = shared_pool(1)._nursery
     assert nursery is not None
-    for worker in psutil.Process(nursery[0].pid).children():
-        if worker.status() != psutil.STATUS_ZOMBIE:
-            assert worker.memory_info().rss < 1 << 30
+    for process in psutil.Process(nursery[0].pid).children():
+        if process.status() != psutil.STATUS_ZOMBIE:
+            assert process.memory_info().rss < 1 << 30
 
 
 # --- every caller ---------------------------------------------------------------------
@@ -220,7 +232,7 @@ def test_a_worker_at_its_memory_limit_is_an_error_and_replaced() -> None:
         worker.rlimit(psutil.RLIMIT_AS, (limit, limit))
         outcomes = pool.run([(HUNGRY, "42"), EASY], timeout=30, workers=1)
         assert [o.slug for o in outcomes] == ["verifier_error", "correct"]
-        assert "MemoryError" in outcomes[0].reason
+        assert re.match("MemoryError|SystemError", outcomes[0].reason)
     finally:
         pool.close()
 
@@ -236,6 +248,84 @@ def test_check_reference(reference: str, graded: bool) -> None:
 @pytest.mark.parametrize("response", [None, "", "  \n", "<think>42"])
 def test_no_answer(response: str | None) -> None:
     assert verify(response, "42") == ("no_answer", None)
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "inf", "-inf", "None", "null", "N/A", "<NA>"])
+def test_the_word_for_a_missing_value_is_no_reference(word: str) -> None:
+    assert check_reference(word) == f"{word!r} is a missing value, not an answer"
+    assert verify("3", word) == ("verifier_error", "3")
+    assert verify(word, word).verdict == "verifier_error"
+
+
+@pytest.mark.parametrize("reference", [r"\infty", r"-\infty", "infinity", "none of these", "no"])
+def test_infinity_and_words_are_references(reference: str) -> None:
+    assert check_reference(reference) is None
+    assert verify(reference, reference)
+
+
+def test_a_verdict_is_true_where_it_is_correct() -> None:
+    verdicts = [Verdict(slug, "3") for slug in get_args(Slug)]
+    assert [v.verdict for v in verdicts if v] == ["correct"]
+    assert pickle.loads(pickle.dumps(verdicts)) == verdicts
+    assert verdicts[0] == ("correct", "3")
+
+
+def test_a_null_reference_is_an_error_of_its_pair() -> None:
+    assert check_reference(None) == "the reference is null"
+    assert verify("3", None) == ("verifier_error", "3")
+    assert verify(None, None) == ("verifier_error", None)
+    verdicts = verify_batch(["4", "4", None], ["4", None, "4"])
+    assert [v.verdict for v in verdicts] == ["correct", "verifier_error", "no_answer"]
+
+
+@pytest.mark.parametrize(
+    ("responses", "references", "message"),
+    [
+        (["3", "4"], ["3", 4], "references[1] is int, not str or None"),
+        (["3", 4.0], ["3", "4"], "responses[1] is float, not str or None"),
+        ("34", ["3", "4"], "responses is one str, not a sequence of them"),
+        (["3", "4"], "34", "references is one str, not a sequence of them"),
+    ],
+)
+def test_what_is_not_text_is_refused(responses: Any, references: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        verify_batch(responses, references)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "slug"),
+    [
+        ((100, 600), "verifier_error"),
+        ((600, 600), "wrong_answer"),
+        ((960, 960), "verifier_error"),
+        ((100, 400), "wrong_answer"),
+    ],
+)
+def test_an_answer_that_ate_the_memory_is_not_wrong(
+    peaks: tuple[int, int], slug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # sympy may have caught the MemoryError, and said that it cannot.
+    monkeypatch.setattr(symbolic, "equivalent", lambda answer, reference: False)
+    monkeypatch.setattr(worker, "_peak", iter(peaks).__next__)
+    monkeypatch.setattr(worker, "_limit", lambda: 1000)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker.send(ours, ["3", "4"])
+        ours.shutdown(socket.SHUT_WR)
+        worker.serve(theirs)
+        assert worker.receive(ours)[0] == slug
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError])
+def test_a_parser_short_of_memory_says_nothing_of_the_answer(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(symbolic, "parse", fails)
+    with pytest.raises(error):
+        symbolic.expression("x+17y")
 
 
 def test_bad_arguments_are_refused() -> None:
