@@ -108,7 +108,7 @@ def extract_answer(response: str) -> str | None:
     text = text.strip()
     if not text:
         return None
-    if is_bare(text) or (tagged and "\n" not in text and not _KEYWORD.search(text[:_TAIL])):
+    if is_bare(text) or (tagged and "\n" not in text and not _is_sentence(text[:_TAIL])):
         return text
     return _from_prose(text[-_TAIL:])
 
@@ -223,6 +223,11 @@ def is_bare(text: str) -> bool:
     if not start[:1].isalpha() or not prose or not any(c.isdigit() for c in bare):
         return True
     return bool(_RELATION_START.match(start) or _MONTHS.match(start))
+
+
+def _is_sentence(text: str) -> bool:
+    words = re.findall(r"[a-z]+", text.lower())
+    return bool(_KEYWORD.search(text)) or any(word in _SENTENCE_WORDS for word in words)
 
 
 def _is_bound(text: str) -> bool:

@@ -247,3 +247,17 @@ def test_any_text_with_a_digit_has_an_end(text: str) -> None:
 def test_the_run_is_found_whole(n: int, form: str) -> None:
     run = form.replace("@", str(n))
     assert last_number(f"So we get {run} of those in the end.") == run
+
+
+@pytest.mark.parametrize(
+    ("inside", "verdict"),
+    [
+        ("We get 5", "correct"),
+        ("It is 5 meters", "correct"),
+        ("It is 5 or 6", "wrong_answer"),
+        ("It is not 5", "wrong_answer"),
+        ("at least 5", "wrong_answer"),
+    ],
+)
+def test_a_sentence_inside_the_answer_tag_is_read_as_one(inside: str, verdict: str) -> None:
+    assert verify(f"<answer>{inside}</answer>", "5").verdict == verdict
