@@ -10,7 +10,6 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..operators import RecipeError
 
@@ -83,6 +82,8 @@ def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    import pyarrow.parquet as pq  # It brings clients of object stores along: not for `check`.
+
     with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
         yield parquet.write_table
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 
 from ..operators import DataError, Groups, __version__
@@ -198,6 +197,8 @@ def _plain(file: Path, table: pa.Table) -> pa.Table:
 
 
 def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq  # It brings clients of object stores along: not for `check`.
+
     with pq.ParquetFile(file) as parquet:
         groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
         size = sum(group.total_byte_size for group in groups)
