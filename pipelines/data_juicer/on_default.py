@@ -21,6 +21,7 @@ from ..books import Ledger
 from ..frame import Frame
 from ..parts import check_groups, heads, shares
 from ..recipe import Step
+from .datasets import plain, rows_of
 
 PIECE_ROWS = 65_536
 
@@ -70,40 +71,12 @@ def pieces(dataset: Any) -> list[Piece]:
     return frames
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """The table with every large or view string and list as the plain one that operators know."""
-    fields = [field.with_type(_plain(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
-    return kind
-
-
 def _changes(operator: Operator, made: Sequence[Piece]) -> Iterator[Change]:
     if operator.scope is not Scope.DATASET:
         return (change_of(operator, piece.frame) for piece in made)
     digests = [digest(operator, piece.frame) for piece in made]
     starts = [int(at) for at in np.cumsum([0, *(piece.frame.num_rows for piece in made)])]
     return shares(decide(operator, pa.concat_tables(digests), starts[-1]), starts)
-
-
-def rows_of(dataset: Any) -> tuple[pa.Table, Array]:
-    """The table behind a Hugging Face dataset, and the ascending rows of it that it has."""
-    if dataset._indices is not None:
-        # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
-        rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
-        if (np.diff(rows) > 0).all():
-            return dataset.data.table.replace_schema_metadata(None), rows
-        dataset = dataset.flatten_indices()
-    table = dataset.data.table.replace_schema_metadata(None)
-    return table, np.arange(table.num_rows)
 
 
 def _cuts(table: pa.Table, rows: Array) -> list[int]:

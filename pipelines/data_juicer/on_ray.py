@@ -19,7 +19,7 @@ from ..books import Ledger
 from ..frame import Frame
 from ..parts import Heads, check_groups, heads, shares
 from ..recipe import Step
-from .on_default import plain
+from .datasets import plain
 
 _GROUP = "prompt_id"
 

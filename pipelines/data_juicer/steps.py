@@ -25,6 +25,7 @@ from ...operators import (
 from ...operators.errors import suggest
 from ...operators.registry import config_json
 from .catalogue import OTHER_KINDS, Found, find, names
+from .datasets import rows_of
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -193,8 +194,6 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         raise OperatorError(
             "Data-Juicer's operator lost track of its rows", "run this recipe with dj-process"
         )
-    from .on_default import rows_of
-
     whole, rows = rows_of(out)
     if len(rows) == whole.num_rows:
         return whole

@@ -34,7 +34,7 @@ from data_juicer.core.preflight import (
 from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
-from rejuice.pipelines.data_juicer import on_default, plugin
+from rejuice.pipelines.data_juicer import datasets, on_default, plugin
 
 OPERATORS: Registry = plugin.OPERATORS
 
@@ -127,19 +127,16 @@ class ManyTypesFilter(Filter):
 
 def test_signature_is_made_from_the_fields():
     juicer = plugin.OPERATORS.modules[ManyTypesFilter.name()]
-    try:
-        parameters = inspect.signature(juicer.__init__).parameters
-        types = {name: p.annotation for name, p in parameters.items()}
-        assert types["needed"] == Optional[int]  # noqa: UP045
-        assert types["share"] is float
-        assert types["flag"] is bool
-        assert types["mode"] == Literal["a", "b"]
-        assert types["maybe"] == Optional[float]  # noqa: UP045
-        assert types["weights"] is Any
-        assert parameters["names"].default == ["x"]
-        assert ":param needed: How many." in juicer.__init__.__doc__
-    finally:
-        del OPERATORS.modules["many_types_filter"]
+    parameters = inspect.signature(juicer.__init__).parameters
+    types = {name: p.annotation for name, p in parameters.items()}
+    assert types["needed"] == Optional[int]  # noqa: UP045
+    assert types["share"] is float
+    assert types["flag"] is bool
+    assert types["mode"] == Literal["a", "b"]
+    assert types["maybe"] == Optional[float]  # noqa: UP045
+    assert types["weights"] is Any
+    assert parameters["names"].default == ["x"]
+    assert ":param needed: How many." in juicer.__init__.__doc__
 
 
 @pytest.mark.parametrize("name", sorted(installed()))
@@ -204,10 +201,7 @@ def test_a_bad_value_ends_the_process_with_one_line():
 
 def test_a_missing_field_is_said():
     juicer = plugin.OPERATORS.modules[ManyTypesFilter.name()]
-    try:
-        lines = lines_of(lambda: juicer(needed=None, skip_op_error=True))
-    finally:
-        del OPERATORS.modules["many_types_filter"]
+    lines = lines_of(lambda: juicer(needed=None, skip_op_error=True))
     assert lines == ["many_types_filter: field 'needed' is missing; it has no default\n"]
 
 
@@ -263,7 +257,7 @@ def test_large_types_come_in_plain_and_go_out_as_they_were():
             "kept": pa.array([["x"], []], pa.large_list(pa.large_string())),
         }
     )
-    assert on_default.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
+    assert datasets.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
     out = run("pass_rate_filter", dataset(large))
     assert out.features == dataset(large).features
     assert out.to_list() == large.to_pylist()

@@ -1,0 +1,38 @@
+"""Arrow tables of Hugging Face datasets, which Data-Juicer's are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators.groups import Array
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """The table with every large or view string and list as the plain one that operators know."""
+    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    return kind
+
+
+def rows_of(dataset: Any) -> tuple[pa.Table, Array]:
+    """The table behind a Hugging Face dataset, and the ascending rows of it that it has."""
+    if dataset._indices is not None:
+        # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
+        rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
+        if (np.diff(rows) > 0).all():
+            return dataset.data.table.replace_schema_metadata(None), rows
+        dataset = dataset.flatten_indices()
+    table = dataset.data.table.replace_schema_metadata(None)
+    return table, np.arange(table.num_rows)
