@@ -74,7 +74,8 @@ def test_the_folder_of_a_run(finished):
         "recipe.yaml",
         "report.json",
     } <= set(left)
-    assert not [p for p in folder.parent.iterdir() if p.name.startswith(".curated")]
+    hidden = [p.name for p in folder.parent.iterdir() if p.name.startswith(".curated")]
+    assert hidden == [".curated.parquet.lock"]
     assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe.resolved()
 
 
