@@ -67,7 +67,8 @@ def register(kind: type[Operator]) -> type[Any]:
 
 def _learn(kind: type[Operator]) -> None:
     known = kind.name() in OPERATORS.modules or kind.__module__.startswith("rejuice.")
-    if not known:
+    # Data-Juicer pickles its operators, which a class inside a function does not allow.
+    if not known and "<locals>" not in kind.__qualname__:
         register(kind)
 
 

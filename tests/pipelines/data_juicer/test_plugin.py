@@ -402,7 +402,9 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_says(tmp_path, executor)
     log = ran.stdout + ran.stderr
     line = "step 1 prompt_template_mapper: a row has no text in column 'question'"
     assert log.count(line) == 1
-    assert "Traceback" not in log
+    # Ray's own workers, which are cut off in their work, say so under their name and number.
+    ours = [text for text in log.splitlines() if "pid=" not in text]
+    assert not [text for text in ours if "Traceback" in text]
     assert not (tmp_path / "out" / "curated.parquet").exists()
 
 
