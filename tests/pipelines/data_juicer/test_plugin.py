@@ -465,3 +465,12 @@ def test_fields_can_be_set_on_the_command_line(tmp_path):
     expected = run_in_memory([get("pass_rate_filter")(min=0.9)], table)
     assert exported(tmp_path).to_pylist() == expected.to_pylist()
     assert 0 < expected.num_rows < table.num_rows
+
+
+def test_a_class_inside_a_function_stays_out_of_the_registry():
+    class InsideFilter(Filter):
+        def decide(self, table):
+            return drop({"never": [False] * table.num_rows})
+
+    assert InsideFilter.name() not in OPERATORS.modules
+    assert ManyTypesFilter.name() in OPERATORS.modules
