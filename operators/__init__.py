@@ -9,9 +9,9 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 
 from ._version import __version__
 from .columns import component, component_columns
-from .errors import DataError, OperatorError, RecipeError, RejuiceError
+from .errors import DataError, EngineError, OperatorError, RecipeError, RejuiceError
 from .groups import Groups, uniform_N
-from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, drop
+from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, StreamOperator, drop
 from .registry import build, get, installed
 from .verifier import Verdict, extract_answer, verify, verify_batch
 
@@ -20,6 +20,7 @@ __all__ = [
     "Change",
     "Columns",
     "DataError",
+    "EngineError",
     "Filter",
     "Groups",
     "Mapper",
@@ -28,6 +29,7 @@ __all__ = [
     "RecipeError",
     "RejuiceError",
     "Scope",
+    "StreamOperator",
     "Verdict",
     "__version__",
     "build",

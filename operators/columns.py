@@ -28,6 +28,14 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "prompt_token_ids": pa.list_(pa.int32()),
     "response_token_ids": pa.list_(pa.int32()),
     "response_logprobs": pa.list_(pa.float32()),
+    "sampling": pa.struct(
+        [
+            ("temperature", pa.float64()),
+            ("top_p", pa.float64()),
+            ("max_tokens", pa.int64()),
+            ("seed", pa.int64()),  # of the prompt
+        ]
+    ),
     "policy": pa.string(),
     "policy_version": pa.int64(),
     "verdict": pa.string(),  # correct, wrong_answer, no_answer, timeout, verifier_error

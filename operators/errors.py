@@ -45,6 +45,10 @@ class OperatorError(RejuiceError):
     """An operator broke its contract or failed on rows it should have handled."""
 
 
+class EngineError(RejuiceError):
+    """A sampling engine is gone, or cannot be had: nothing more will come of it."""
+
+
 def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> RejuiceError:
     return kind(found, right, where=where)
 

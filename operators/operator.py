@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
@@ -70,9 +70,6 @@ class Operator(BaseModel, ABC):
     scope: ClassVar[Scope] = Scope.ROW
     gil_bound: ClassVar[bool] = False
     """Whether the work is a loop in Python: then several workers have to be processes."""
-    commit_rows: ClassVar[int | None] = None
-    """For scope `row`: rows that are committed at a time, where work is too dear to be lost, such
-    as sampling. None: a chunk."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version decides the result, such as `math-verify`."""
     reasons: ClassVar[Mapping[str, str]] = {}
@@ -102,6 +99,22 @@ class Operator(BaseModel, ABC):
         """Columns of the input that the output no longer has."""
         return ()
 
+    def identity(self) -> Mapping[str, Any]:
+        """What decides the result, as JSON: all fields. A commit is found again by it.
+
+        Leave out fields that only say how the work is done (an address, a number of workers), and
+        add what the fields do not show (the state of a file that they name).
+        """
+        return self.model_dump(mode="json")
+
+    def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
+        """Lines that `rejuice explain` adds: about the step, or about a row that it has written.
+
+        Args:
+            row: the row behind the step; None: the step itself is explained.
+        """
+        return {}
+
     def digest(self, table: pa.Table) -> pa.Table:
         """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
 
@@ -116,6 +129,29 @@ class Operator(BaseModel, ABC):
 
 on_definition: list[Callable[[type[Operator]], object]] = []
 """Called with every concrete operator class as it is defined: how Data-Juicer learns of yours."""
+
+
+class StreamOperator(Operator):
+    """An operator whose work is too dear to be lost, such as sampling: rows finish one by one.
+
+    It runs in one process for all rows, and each row is committed as it finishes. Joined, the
+    changes of `stream` to all rows are what `apply` gives.
+    """
+
+    @abstractmethod
+    def stream(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+        """Changes to single rows of `table`, in whatever order, as they are finished.
+
+        Args:
+            table: whole groups, as for `apply`.
+            rows: which rows are to be done; the others have been done already.
+
+        Yields:
+            A row, and the change to a table of that row alone; each of `rows` once.
+        """
+
+    def close(self) -> None:
+        """Let go of what is kept from one call of `stream` to the next, such as a model."""
 
 
 class Mapper(Operator):

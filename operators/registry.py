@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ._version import __version__
 from .errors import OperatorError, RecipeError, suggest
@@ -124,8 +124,19 @@ def _folder(module: str) -> str:
 
 
 def config_json(operator: Operator) -> str:
-    """The operator's name and fields as canonical JSON."""
-    return json.dumps({operator.name(): operator.model_dump(mode="json")}, sort_keys=True)
+    """The operator's name and what decides its result, as canonical JSON."""
+    return json.dumps({operator.name(): operator.identity()}, sort_keys=True)
+
+
+def _fields_within(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields of a field."""
+    for name in path:
+        info = kind.model_fields.get(str(name))
+        inner = info.annotation if info else None
+        if not (inspect.isclass(inner) and issubclass(inner, BaseModel)):
+            return []
+        kind = inner
+    return list(kind.model_fields)
 
 
 def _checked(name: str, kind: Any) -> type[Operator]:
@@ -170,8 +181,8 @@ def _plain(kind: type[Operator], error: ValidationError) -> RecipeError:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
-        # Within a field: the operator's own fields would be the wrong ones to suggest.
-        return RecipeError(f"unknown field '{field}'")
+        known = _fields_within(kind, first["loc"][:-1])
+        return RecipeError(f"unknown field '{field}'", suggest(str(first["loc"][-1]), known))
     if first["type"] == "extra_forbidden":
         known = list(kind.model_fields)
         near = suggest(field, known) or f"its fields are: {', '.join(known) or 'none'}"

@@ -41,7 +41,7 @@ def digest(operator: Operator, frame: Frame) -> pa.Table:
         RejuiceError: as `decide` does; also where the digest has not one row for each row.
     """
     table = view(operator, frame)
-    with _own_faults(operator):
+    with own_faults(operator):
         kept = operator.digest(table)
         if kept.num_rows != frame.num_rows:
             raise OperatorError(
@@ -57,20 +57,25 @@ def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
     Raises:
         RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
     """
-    with _own_faults(operator):
+    with own_faults(operator):
         change = checked(operator, operator.apply(table), num_rows)
+    return plain(change)
+
+
+def plain(change: Change) -> Change:
+    """A change without dictionaries, which are a way of storing; each chunk would have its own."""
     columns = {name: _plain(column) for name, column in change.columns.items()}
     return change._replace(columns=columns)
 
 
 @contextmanager
-def _own_faults(operator: Operator) -> Iterator[None]:
+def own_faults(operator: Operator) -> Iterator[None]:
+    """Say of an exception that it is a bug of the operator, and where in its code."""
     try:
         yield
     except (RejuiceError, OSError, MemoryError):
         raise
     except Exception as error:
-        # An operator's own bug: say where in its code it is.
         raise _own_fault(operator, error) from error
 
 
@@ -89,7 +94,6 @@ def _file(operator: Operator) -> str:
 
 
 def _plain(column: Any) -> Any:
-    # A dictionary is a way of storing; each chunk would have one of its own.
     kind = column.type
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -19,22 +19,25 @@ from pathlib import Path
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from ..operators import Change, DataError, RejuiceError
+from ..operators import DataError, RejuiceError, StreamOperator
 from .apply import decide, digest, view
 from .books import write_books
 from .commit import Commit, load, read_arrow, save, write_arrow
 from .export import check_export_is_ours
 from .frame import Frame
-from .parts import NO_HEADS, Heads, check_groups, heads, joined, shares
+from .parts import NO_HEADS, Heads, check_groups, heads, shares
 from .plan import Plan, Stage, checked_schema, group_columns
 from .progress import Progress
 from .recipe import Recipe, Step
 from .report import Report
 from .source import prepare
+from .streaming import stream
 from .summary import summarise
 from .workers import Workers
 
 CHUNK_ROWS = 65_536
+STREAM_CHUNK_ROWS = 2_048
+"""Where a step samples: one row becomes many, with all their tokens."""
 _SECONDS = b"seconds"
 
 
@@ -42,7 +45,7 @@ def run(
     recipe: Recipe,
     *,
     overwrite: bool = False,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int | None = None,
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -51,7 +54,8 @@ def run(
     Args:
         recipe: what to run.
         overwrite: replace an export that another recipe made.
-        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks.
+        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: `CHUNK_ROWS`, or
+            `STREAM_CHUNK_ROWS` where a step samples.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
 
@@ -61,6 +65,9 @@ def run(
     head = recipe.head
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
+    if chunk_rows is None:
+        samples = any(isinstance(step.operator, StreamOperator) for step in recipe.steps)
+        chunk_rows = STREAM_CHUNK_ROWS if samples else CHUNK_ROWS
     schema = checked_schema(recipe)
     if not overwrite:
         check_export_is_ours(recipe.path, head.export_path)
@@ -79,6 +86,8 @@ def run(
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
+    if stage.stream:
+        return _run_stream(plan, stage.steps[0], stage.stream, progress)
     work = partial(_run_chunk, plan, stage)
     steps = [step for step in (*stage.steps, stage.barrier) if step]
     names = [step.name for step in steps]
@@ -89,12 +98,34 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
         for chunk, result in workers.map(todo, work, len(plan.source.rows)):
             found[chunk] = result
             advance(plan.source.rows[chunk])
-    try:
-        check_groups([found[chunk] for chunk in sorted(found)])
-    except DataError as error:
-        raise error.at(str(plan.recipe.head.dataset_path)) from None
+    _check_groups(plan, [found[chunk] for chunk in sorted(found)])
     if stage.barrier and not plan.is_done(stage.barrier):
         _cross(plan, stage.barrier)
+
+
+def _check_groups(plan: Plan, parts: Sequence[Heads]) -> None:
+    try:
+        check_groups(parts)
+    except DataError as error:
+        raise error.at(str(plan.recipe.head.dataset_path)) from None
+
+
+def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> None:
+    """Run a stream on all chunks, here: it has workers of its own."""
+    offsets = [0, *accumulate(plan.source.rows)]
+    chunks = range(len(plan.source.rows))
+    if step.number == 1:  # Before anything is paid for.
+        found = [heads(plan.frame_before(chunk, step), offsets[chunk]) for chunk in chunks]
+        _check_groups(plan, found)
+    rows = sum(plan.frame_before(chunk, step).num_rows for chunk in chunks)
+    with progress.task(step.name, rows) as advance, closing(operator):
+        for chunk in chunks:
+            frame, path = plan.frame_before(chunk, step), plan.path(step, chunk)
+            if path.exists():
+                advance(frame.num_rows)
+                continue
+            with _at(plan.recipe, step):
+                stream(operator, view(operator, frame), path, advance)
 
 
 def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:
@@ -136,30 +167,10 @@ def _commit(plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
         return frame.after(load(path).change)
     start = time.perf_counter()
     with _at(plan.recipe, step):
-        table = view(step.operator, frame)
-        if step.operator.commit_rows is None or frame.num_rows <= step.operator.commit_rows:
-            change = decide(step.operator, table, frame.num_rows)
-        else:
-            change = _decide_in_pieces(step, table, path)
+        change = decide(step.operator, view(step.operator, frame), frame.num_rows)
     seconds = time.perf_counter() - start
     save(path, Commit(change, frame.num_rows, seconds, summarise(change.columns)))
-    for piece in path.parent.glob(f"{path.stem}-*"):
-        piece.unlink(missing_ok=True)
     return frame.after(change)
-
-
-def _decide_in_pieces(step: Step, table: pa.Table, path: Path) -> Change:
-    """Commit some rows at a time, so that little is lost of work that is dear."""
-    changes, sizes = [], []
-    for begin in range(0, table.num_rows, step.operator.commit_rows or table.num_rows):
-        rows = table.slice(begin, step.operator.commit_rows)
-        piece = path.with_name(f"{path.stem}-{begin:08d}.arrow")
-        if not piece.exists():
-            change = decide(step.operator, rows, rows.num_rows)
-            save(piece, Commit(change, rows.num_rows, 0.0, {}))
-        changes.append(load(piece).change)
-        sizes.append(rows.num_rows)
-    return joined(changes, sizes)
 
 
 def _cross(plan: Plan, step: Step) -> None:

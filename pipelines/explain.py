@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from ..operators import DataError
+from ..operators import DataError, Operator
 from ..operators.groups import Array
 from .commit import Commit
 from .export import run_folder
@@ -36,6 +36,7 @@ def explain_recipe(recipe: Recipe) -> str:
             f"   fields  {json.dumps(operator.model_dump(mode='json'), ensure_ascii=False)}",
             f"   reads   {', '.join(operator.reads()) or '-'}",
             f"   writes  {', '.join(operator.writes()) or '-'}",
+            *(f"   {name}: {_quoted(text)}" for name, text in operator.explain().items()),
         ]
         if operator.reasons:
             lines.append(f"   drops   {', '.join(operator.reasons)}")
@@ -131,12 +132,24 @@ def _story(
             names = list(commits[at].change.columns)
             was = _values(frames[at], path[at], names) if path[at] >= 0 else []
             lines += [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
+            lines += _explained(recipe.steps[at].operator, frames[at + 1], path[at + 1])
     if len(frames) > len(commits):
         return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
     step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons
     slug = "" if reasons is None else reasons[end].as_py()
     why = step.operator.reasons.get(slug, "not explained")
     return "\n".join([*lines, f"{step.label}: dropped, {slug} ({why})", ""])
+
+
+def _explained(operator: Operator, frame: Frame, row: int) -> list[str]:
+    names = [name for name in operator.writes() if name in frame.column_names]
+    written = {name: frame.select([name])[name][row].as_py() for name in names}
+    return [f"   {name}: {_quoted(text)}" for name, text in operator.explain(written).items()]
+
+
+def _quoted(text: str) -> str:
+    """On one line, with what a line would hide."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _values(frame: Frame, row: int, names: Iterable[str]) -> list[str]:

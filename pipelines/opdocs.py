@@ -59,15 +59,25 @@ def entry(name: str) -> str:
     if fields := schema.get("properties"):
         lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
         required = schema.get("required", ())
+        nested = schema.get("$defs", {})
         for field, spec in fields.items():
-            default = "required" if field in required else f"`{_shown(spec.get('default'))}`"
-            lines.append(f"| `{field}` | {_type(spec)} | {default} | {_cell(spec)} |")
+            inner = nested.get(str(spec.get("$ref")).rsplit("/", 1)[-1], {}).get("properties")
+            if inner:
+                lines.append(f"| `{field}` | fields | `{{}}` | {_cell(spec)} |")
+                lines += [_line(f"{field}.{name}", each) for name, each in inner.items()]
+            else:
+                lines.append(_line(field, spec, required=field in required))
         lines.append("")
     if kind.reasons:
         lines += ["| reason | meaning |", "|---|---|"]
         lines += [f"| `{slug}` | {meaning} |" for slug, meaning in kind.reasons.items()]
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+def _line(field: str, spec: dict[str, Any], *, required: bool = False) -> str:
+    default = "required" if required else f"`{_shown(spec.get('default'))}`"
+    return f"| `{field}` | {_type(spec)} | {default} | {_cell(spec)} |"
 
 
 def _columns(kind: type[Operator]) -> str:

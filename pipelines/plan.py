@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..operators import ALL, DataError, RecipeError, Scope, installed
+from ..operators import ALL, DataError, RecipeError, Scope, StreamOperator, installed
 from ..operators.errors import suggest
 from ..operators.registry import code_version, config_json, get
 from .commit import FORMAT, Commit, load
@@ -30,6 +30,12 @@ class Stage(NamedTuple):
 
     steps: tuple[Step, ...]
     barrier: Step | None
+
+    @property
+    def stream(self) -> StreamOperator | None:
+        """The operator, where it is one whose rows are committed one by one."""
+        operator = self.steps[0].operator if self.steps else None
+        return operator if isinstance(operator, StreamOperator) else None
 
 
 class Plan(NamedTuple):
@@ -63,10 +69,15 @@ class Plan(NamedTuple):
         return cls(recipe, source, cache, tuple(keys))
 
     def stages(self) -> Iterator[Stage]:
-        """The steps, cut behind each one of dataset scope."""
+        """The steps, cut behind each one of dataset scope, and on both sides of a stream."""
         held: list[Step] = []
         for step in self.steps:
-            if step.operator.scope is Scope.DATASET:
+            if isinstance(step.operator, StreamOperator):
+                if held:
+                    yield Stage(tuple(held), None)
+                yield Stage((step,), None)
+                held = []
+            elif step.operator.scope is Scope.DATASET:
                 yield Stage(tuple(held), step)
                 held = []
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -202,14 +202,25 @@ def _override(
             raise RecipeError(
                 f"{text!r} is not YAML", "quote the value", where=f"--{key}"
             ) from None
-        step, dot, field = key.partition(".")
-        if not dot:
+        step, *path = key.split(".")
+        if not path:
             document[key] = value
         elif step in fields:
-            fields[step][field] = value
+            _set(fields[step], path, value)
         else:
             near = suggest(step, fields) or f"its steps are: {', '.join(fields)}"
             raise RecipeError(f"no step '{step}' in the recipe", near, where=f"--{key}")
+
+
+def _set(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a field, or a field of a field, without a change to what the recipe's anchors share."""
+    field, *rest = path
+    if rest:
+        inner = fields.get(field)
+        fields[field] = dict(inner) if isinstance(inner, Mapping) else {}
+        _set(fields[field], rest, value)
+    else:
+        fields[field] = value
 
 
 def _head(path: Path, document: Mapping[str, Any]) -> Head:
