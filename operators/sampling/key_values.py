@@ -1,0 +1,295 @@
+"""Keys and values of a batch: those of a prompt once, for several responses.
+
+In `SharedPrompts` responses to a prompt share one sequence: the prompt, then their tokens as they
+come, in whatever order. A mask says whose each token is. So attention is one product per sequence,
+in which the keys of the prompt are read once, and it is the model's own attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers.cache_utils import Cache, DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_NAME = "rejuice_shared_prompts"
+_SEATS = 8  # responses to a sequence; each costs the others a masked product
+
+
+class Moves(NamedTuple):
+    """How groups close ranks: those at `source` move `to` the gaps, and `held` remain."""
+
+    to: Array
+    source: Array
+    held: int
+
+
+class OneGroup:
+    """For any architecture: one prompt at a time, in the model's own cache and attention."""
+
+    def __init__(self, model: Any, n: int, groups: int) -> None:
+        self.groups = 1
+        self._model, self._n = model, n
+
+    def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Compute a prompt; logits of what follows, float32[1, V]."""
+        self._cache = DynamicCache(config=self._model.config)
+        logits = self._run(torch.tensor([list(prompts[0])]))
+        self._cache.reorder_cache(torch.zeros(self._n, dtype=torch.long))
+        return logits
+
+    def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
+        """Append a token to each response; logits of what follows, float32[R, V]."""
+        return self._run(torch.from_numpy(token_R)[:, None])
+
+    def leave(self, open_R: Array, moves: Moves) -> None:
+        """Let only open rows remain, in their order."""
+        self._cache.reorder_cache(torch.from_numpy(np.flatnonzero(open_R)))
+
+    def _run(self, ids: Tensor) -> Tensor:
+        ids = ids.to(self._model.device)
+        run = self._model(ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        logits: Tensor = run.logits[:, -1].float()
+        return logits
+
+
+class Recomputed:
+    """For models whose state is none of keys and values: one prompt at a time, whole each time."""
+
+    def __init__(self, model: Any, n: int, groups: int) -> None:
+        self.groups = 1
+        self._model, self._n = model, n
+
+    def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Compute a prompt; logits of what follows, float32[1, V]."""
+        self._ids_R = torch.tensor([list(prompts[0])], device=self._model.device)
+        logits = self._run()
+        self._ids_R = self._ids_R.expand(self._n, -1)
+        return logits
+
+    def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
+        """Append a token to each response; logits of what follows, float32[R, V]."""
+        token = torch.from_numpy(token_R)[:, None].to(self._model.device)
+        self._ids_R = torch.cat((self._ids_R, token), 1)
+        return self._run()
+
+    def leave(self, open_R: Array, moves: Moves) -> None:
+        """Let only open rows remain, in their order."""
+        self._ids_R = self._ids_R[torch.from_numpy(open_R).to(self._model.device)]
+
+    def _run(self) -> Tensor:
+        logits: Tensor = self._model(self._ids_R, use_cache=False).logits[:, -1].float()
+        return logits
+
+
+class SharedPrompts:
+    """Many prompts at a time, for models whose attention is the usual one in all layers."""
+
+    def __init__(self, model: Any, n: int, groups: int) -> None:
+        self.groups = groups
+        self._model, self._held = model, 0
+        self._parts = -(-n // _SEATS)  # sequences for each prompt
+        self._seats = -(-n // self._parts)
+        self._length_G = np.zeros(groups, np.int64)
+        self._used_S = np.zeros(groups * self._parts, np.int64)
+        shape = (len(self._used_S), 1, self._seats, 0)
+        self._mask = torch.empty(shape, dtype=model.dtype, device=model.device)
+        self._layers = [_Layer(len(self._used_S)) for _ in DynamicCache(config=model.config).layers]
+        self._cache = Cache(layers=self._layers)
+
+    def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Compute these prompts; logits of what follows, float32[G, V]."""
+        lengths = np.array([len(ids) for ids in prompts])
+        longest, device = int(lengths.max()), self._model.device
+        ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[-len(prompt) :] = torch.tensor(prompt)
+        place = torch.arange(longest) - torch.from_numpy(longest - lengths)[:, None]
+        fresh = DynamicCache(config=self._model.config)
+        run = self._model(
+            ids.to(device),
+            attention_mask=(place >= 0).to(device),
+            position_ids=place.clamp(min=0).to(device),
+            past_key_values=fresh,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        start, end = (g * self._parts for g in (self._held, self._held + len(prompts)))
+        for mine, new in zip(self._layers, fresh.layers, strict=True):
+            mine.hold(start, *(x.repeat_interleave(self._parts, 0) for x in (new.keys, new.values)))
+        self._mask = _grown(self._mask, 3, longest, -torch.inf)
+        self._mask[start:end] = -torch.inf
+        hidden = self._mask.new_zeros(place.shape).masked_fill_((place < 0).to(device), -torch.inf)
+        self._mask[start:end, 0, :, :longest] = hidden.repeat_interleave(self._parts, 0)[:, None]
+        self._used_S[start:end] = longest
+        self._length_G[self._held : self._held + len(prompts)] = lengths
+        self._held += len(prompts)
+        logits: Tensor = run.logits[:, -1].float()
+        return logits
+
+    def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
+        """Append a token to each response; logits of what follows, float32[R, V].
+
+        Rows of a group are consecutive, and in the order of their samples.
+        """
+        part_R, place_R = np.divmod(sample_R, self._seats)
+        sequence_R = group_R * self._parts + part_R
+        column_R = self._next_columns(sequence_R)
+        held, extent = self._held * self._parts, int(column_R.max()) + 1
+        numbers = np.stack(
+            (sequence_R, column_R, place_R, self._length_G[group_R] + step_R, token_R)
+        )
+        sequence, column, place, position, token = torch.from_numpy(numbers).to(self._model.device)
+        self._mask = _grown(self._mask, 3, extent, -torch.inf)
+        self._mask[sequence, 0, place, column] = 0
+        for layer in self._layers:
+            layer.look(sequence, column, held, extent)
+        logits: Tensor = self._model(
+            token[:, None],
+            position_ids=position[:, None],
+            attention_mask=self._mask[:held, :, :, :extent],
+            past_key_values=self._cache,
+            use_cache=True,
+            seat_R=sequence * self._seats + place,
+        ).logits
+        return logits[:, -1].float()
+
+    def leave(self, open_R: Array, moves: Moves) -> None:
+        """Let only open rows remain, in their order, and of the groups as many as `moves` says."""
+        self._held = moves.held
+        self._length_G[moves.to] = self._length_G[moves.source]
+        for to, source in zip(moves.to * self._parts, moves.source * self._parts, strict=True):
+            for part in range(self._parts):
+                used = self._used_S[to + part] = self._used_S[source + part]
+                self._mask[to + part] = self._mask[source + part]
+                for x in (x for layer in self._layers for x in layer.tensors):
+                    x[to + part, :, :used] = x[source + part, :, :used]
+
+    def _next_columns(self, sequence_R: Array) -> Array:
+        """Where the next token of each row goes: behind all that its sequence has."""
+        begins = np.flatnonzero(np.diff(sequence_R, prepend=-1))
+        counts = np.diff(begins, append=len(sequence_R))
+        behind_R = np.arange(len(sequence_R)) - begins.repeat(counts)
+        column_R: Array = self._used_S[sequence_R] + behind_R
+        self._used_S[sequence_R[begins]] += counts
+        return column_R
+
+
+class _Layer:
+    """Keys and values of one layer, each [S, H, columns, D].
+
+    To transformers it is a layer of a cache, whose masks and positions it is given.
+    """
+
+    is_sliding = False
+    is_compileable = False
+
+    def __init__(self, sequences: int) -> None:
+        self._sequences = sequences
+        self.tensors: list[Tensor] = []
+
+    def get_seq_length(self) -> int:
+        """What transformers need not know."""
+        return 0
+
+    def hold(self, start: int, keys: Tensor, values: Tensor) -> None:
+        """Keep those of prompts as sequences from `start` on."""
+        self.tensors = [
+            _grown(x, 2, keys.shape[2])
+            for x in self.tensors
+            or [new.new_zeros(self._sequences, *new[0, :, :0].shape) for new in (keys, values)]
+        ]
+        for mine, new in zip(self.tensors, (keys, values), strict=True):
+            mine[start : start + len(new), :, : new.shape[2]] = new
+
+    def look(self, sequence_R: Tensor, column_R: Tensor, held: int, extent: int) -> None:
+        """Prepare for a token at these places, and attention over so many sequences and columns."""
+        self._to = (sequence_R, slice(None), column_R)
+        self._visible = (slice(held), slice(None), slice(extent))
+        self.tensors = [_grown(x, 2, extent) for x in self.tensors]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        for mine, new in zip(self.tensors, (key_states, value_states), strict=True):
+            mine[self._to] = new[:, :, 0]
+        keys, values = (x[self._visible] for x in self.tensors)
+        return keys, values
+
+
+def attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    seat_R: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """What the model calls in each layer: torch's attention, of rows that sit in sequences."""
+    if seat_R is None or attention_mask is None:
+        mixed, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return mixed, None
+    sequences, _, seats, _ = attention_mask.shape
+    query_R = query[:, :, 0]  # [R, H, D]
+    sat = query_R.new_zeros(sequences * seats, *query_R.shape[1:]).index_copy_(0, seat_R, query_R)
+    sat = sat.view(sequences, seats, *query_R.shape[1:]).transpose(1, 2)
+    mixed, _ = sdpa_attention_forward(module, sat, key, value, attention_mask, **kwargs)
+    return mixed.flatten(0, 1).index_select(0, seat_R)[:, None], None
+
+
+AttentionInterface.register(_NAME, attention)
+AttentionMaskInterface.register(_NAME, sdpa_mask)
+
+
+Store: TypeAlias = OneGroup | Recomputed | SharedPrompts
+
+
+def store_for(model: Any) -> type[Store]:
+    """The fastest store in which the model computes what it computes without any."""
+    with torch.inference_mode():
+        expected = _probe(model, Recomputed)
+        layers = [] if model._is_stateful else DynamicCache(config=model.config).layers
+        if model._supports_attention_backend and layers:
+            before = model.config._attn_implementation
+            model.set_attn_implementation(_NAME)
+            usual = all(type(layer) is DynamicLayer for layer in layers)
+            if usual and _equal(_probe(model, SharedPrompts), expected, model.dtype):
+                return SharedPrompts
+            model.set_attn_implementation(before)
+        if layers and _equal(_probe(model, OneGroup), expected, model.dtype):
+            return OneGroup
+    return Recomputed
+
+
+def _probe(model: Any, kind: type[Store]) -> Tensor:
+    """Logits after two prompts, and after one token more of their responses, float32[6, V]."""
+    prompts, n = [[1, 2, 3], [3, 2, 1, 0, 2]], 2
+    first, second = list[Tensor](), list[Tensor]()
+    for batch in [prompts] if kind is SharedPrompts else [[prompt] for prompt in prompts]:
+        store = kind(model, n, len(batch))
+        group_R, sample_R = np.divmod(np.arange(n * len(batch)), n)
+        first.append(store.admit(batch))
+        second.append(store.forward(sample_R + 4, group_R, sample_R, np.zeros_like(sample_R)))
+    return torch.cat(first + second)
+
+
+def _equal(logits: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
+    """But for rounding; what is not a number is not equal."""
+    scale = expected.abs().max().clamp(1)
+    return bool((logits - expected).abs().max() <= 100 * torch.finfo(dtype).eps * scale)
+
+
+def _grown(x: Tensor, axis: int, length: int, fill: float = 0.0) -> Tensor:
+    """With room for `length` along `axis`; doubled, so that it seldom happens."""
+    size = x.shape[axis]
+    more = max(length, 2 * size) - size
+    return x if size >= length else pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, more), value=fill)

@@ -1,0 +1,77 @@
+"""An event loop in a thread of its own, so that code without async can iterate over async work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads until it is closed.
+
+    >>> async def count(put):
+    ...     for number in range(3):
+    ...         put(number)
+    >>> loop = LoopThread("counting")
+    >>> list(loop.stream(count))
+    [0, 1, 2]
+    >>> loop.close()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stream(
+        self, work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
+    ) -> Iterator[T]:
+        """What `work(put)` puts, as it puts it; then what it raises.
+
+        Whoever leaves the iteration early cancels the work and waits until it has ended.
+
+        Raises:
+            asyncio.CancelledError: the loop was closed meanwhile.
+        """
+        results: SimpleQueue[T | asyncio.Task[None]] = SimpleQueue()
+
+        async def begin() -> asyncio.Task[None]:
+            task = asyncio.ensure_future(work(results.put))
+            task.add_done_callback(results.put)  # The last thing in the queue, whatever happens.
+            return task
+
+        task = self.run(begin())
+        try:
+            while not isinstance(result := results.get(), asyncio.Task):
+                yield result
+            result.result()
+        finally:
+            if not task.done():
+                self._loop.call_soon_threadsafe(task.cancel)
+                while not isinstance(results.get(), asyncio.Task):
+                    pass
+
+    def close(self) -> None:
+        """Cancel what still runs and end the thread. Closing twice is no error."""
+        if self._loop.is_closed():
+            return
+        self.run(self._cancel_all())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_default_executor()  # Threads that looked up host names.

@@ -1,0 +1,88 @@
+"""Options of the engines, as recipes give them. Their docstrings are the recipe's documentation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class Options(BaseModel):
+    """Options of one engine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    incidental: ClassVar[frozenset[str]] = frozenset()
+    """Those that do not decide what is sampled: another one finds the same samples again."""
+
+
+class TransformersOptions(Options):
+    """How the `transformers` engine works."""
+
+    device: str | None = None
+    """As torch names it, such as `cuda:0`. Null: a GPU where there is one, else the CPU."""
+    dtype: Dtype = "float32"
+    """Of weights and computation. In float32 a sample is the same whatever is sampled beside it;
+    in the others now and then it is not."""
+    workers: PositiveInt | None = None
+    """Processes. Null: one for each core, each with one thread; one on a GPU."""
+    rows: PositiveInt = 256
+    """Responses that a process works on at a time: they bound its memory."""
+
+    incidental: ClassVar[frozenset[str]] = frozenset({"device", "workers", "rows"})
+
+
+class OpenAIOptions(Options):
+    """How the `openai` engine works."""
+
+    base_url: str = Field("http://localhost:8000/v1", pattern=r"^https?://[^/]")
+    """Address of the server, up to and with `/v1`."""
+    api: Literal["completions", "chat", "generate"] = "completions"
+    """Which door of the server. `completions` gets token ids: the chat template is applied here.
+    `chat` leaves that to the server. `generate` is vLLM's own, which states weight versions."""
+    tokenizer: str | None = None
+    """Name or folder of the tokenizer whose chat template is applied. Null: that of `model`."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable with the key, where the server wants one."""
+    concurrency: PositiveInt = 64
+    """Most requests under way at a time; each is for all responses to one prompt."""
+    attempts: PositiveInt = 10
+    """Most attempts for one prompt. An answer that cannot be used counts as a third of them, a
+    request that the server refuses as all; waiting for an unreachable server does not count."""
+    timeout_s: PositiveFloat = 600
+    """Longest wait for one answer."""
+    give_up_s: PositiveFloat = 1800
+    """No attempt for a prompt starts later than this after its first."""
+    patience_s: NonNegativeFloat = 120
+    """How long to wait for a server that cannot be reached before the run ends."""
+    back_off_s: PositiveFloat = 0.5
+    """First pause before another attempt is up to this long; later ones double, up to 30 s. It
+    comes on top of the `Retry-After` of the server."""
+
+    incidental: ClassVar[frozenset[str]] = frozenset(
+        {"base_url", "api_key_env", "concurrency", "attempts", "timeout_s", "give_up_s"}
+        | {"patience_s", "back_off_s"}
+    )
+
+
+class VllmOptions(Options):
+    """How the `vllm` engine works."""
+
+    python: str | None = None
+    """Interpreter of the environment that vLLM and rejuice are installed in. Null: this one."""
+    dtype: Literal["auto"] | Dtype = "auto"
+    """Of weights and computation; `auto` is that of the weights."""
+    tensor_parallel_size: PositiveInt = 1
+    """GPUs that share the model."""
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    """Share of a GPU's memory for weights and keys and values."""
+    max_model_len: PositiveInt | None = None
+    """Longest prompt with its response, in tokens. Null: what the model says."""
+    arguments: dict[str, Any] = Field({})
+    """Further arguments of `vllm.LLM`."""
+
+    incidental: ClassVar[frozenset[str]] = frozenset(
+        {"python", "tensor_parallel_size", "gpu_memory_utilization", "max_model_len"}
+    )

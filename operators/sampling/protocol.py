@@ -1,0 +1,95 @@
+"""What every sampling engine is: prompts in, groups of samples out, as they finish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Prompt(NamedTuple):
+    """One prompt to sample responses to.
+
+    Attributes:
+        messages: the chat, as (role, content) pairs; the engine applies the chat template once.
+        seed: in [0, 2**62); decides the samples of this prompt, whatever else is in the batch.
+    """
+
+    messages: tuple[tuple[str, str], ...]
+    seed: int
+
+
+class Settings(NamedTuple):
+    """How to sample.
+
+    Attributes:
+        n: responses per prompt.
+        temperature: 1.0 samples from the policy itself, which is what on-policy training needs.
+        top_p: 1.0 truncates nothing.
+        max_tokens: longest response, in tokens.
+    """
+
+    n: int = 8
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 1024
+
+
+class Sample(NamedTuple):
+    """One response, exactly as it was sampled.
+
+    Attributes:
+        text: the decoded response, without the special token that ends it.
+        token_ids: int[T], the end-of-sequence token included where one was sampled; None where
+            the engine cannot tell.
+        logprobs: float[T], log-probability of each sampled token under the policy itself, before
+            temperature and top_p; None where the engine cannot tell.
+        finish_reason: `stop` or `length`.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] | None
+    logprobs: tuple[float, ...] | None
+    finish_reason: str
+
+
+class Group(NamedTuple):
+    """The samples of one prompt, and where they come from.
+
+    Attributes:
+        policy: name of the policy.
+        version: of its weights.
+        seed: that was sampled with; None where nobody knows any more.
+        prompt_token_ids: the prompt as the policy saw it; None where the engine cannot tell.
+        samples: as many as were asked for.
+    """
+
+    policy: str
+    version: int
+    seed: int | None
+    prompt_token_ids: tuple[int, ...] | None
+    samples: tuple[Sample, ...]
+
+
+class Failure(NamedTuple):
+    """A prompt that could not be sampled: a slug such as `request_refused`, and what was said."""
+
+    reason: str
+    detail: str
+
+
+class Engine(Protocol):
+    """Something that samples. Built from settings, used for many batches, then closed."""
+
+    def sample(
+        self, prompts: Sequence[Prompt], settings: Settings
+    ) -> Iterator[tuple[int, Group | Failure]]:
+        """Groups as they finish, each with the index of its prompt; every index exactly once.
+
+        Raises:
+            EngineError: the engine itself is gone: nothing more will come of it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of processes, connections and memory. Closing twice is no error."""
+        ...

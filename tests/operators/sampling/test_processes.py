@@ -1,0 +1,223 @@
+"""Engines in processes: who samples what, what ends with what, and what is said on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stub_engine import StubEngine
+
+from rejuice.operators.errors import EngineError
+from rejuice.operators.sampling.processes import EngineProcesses, usable_cores
+from rejuice.operators.sampling.protocol import Prompt, Settings
+
+ONE = Settings(n=1)
+
+
+def ask(*texts):
+    return [Prompt((("user", text),), seed) for seed, text in enumerate(texts)]
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until_gone(pids):
+    deadline = time.monotonic() + 10
+    while not all(map(gone, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def two():
+    engine = EngineProcesses(StubEngine, workers=2)
+    yield engine
+    engine.close()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.text(max_size=20).filter(lambda text: len(text) != 5), max_size=12))
+def test_every_prompt_once_and_its_own(two, texts):
+    prompts = ask(*(f"_{text}" for text in texts))
+    results = list(two.sample(prompts, ONE))
+    assert sorted(index for index, _ in results) == list(range(len(prompts)))
+    for index, group in results:
+        assert group.seed == index
+        assert group.samples[0].text == prompts[index].messages[0][1]
+
+
+def test_work_is_shared_out_by_length(two):
+    texts = ["a" * length for length in (9, 1, 8, 2, 7, 3)]
+    results = dict(two.sample(ask(*texts), ONE))
+    workers = {}
+    for index, group in results.items():
+        workers.setdefault(group.samples[2].text, []).append(len(texts[index]))
+    assert sorted(map(sorted, workers.values())) == [[1, 3, 8], [2, 7, 9]]
+
+
+def test_threads_and_environment():
+    def seen(variable, **arguments):
+        engine = EngineProcesses(partial(StubEngine, variable), **arguments)
+        try:
+            return next(engine.sample(ask("a"), ONE))[1].samples[1].text
+        finally:
+            engine.close()
+
+    assert seen("OMP_NUM_THREADS", threads=3) == "3"
+    assert seen("OMP_NUM_THREADS", threads=None) == os.environ.get("OMP_NUM_THREADS", "")
+    assert seen("OMP_WAIT_POLICY") == "PASSIVE"
+    assert seen("ODD", environment={"ODD": "even"}) == "even"
+
+
+def test_another_interpreter_has_its_own_path(tmp_path):
+    """It gets no `sys.path` of ours, so here only PYTHONPATH leads to the stub."""
+    link = tmp_path / "python"
+    link.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    link.chmod(0o755)
+    with pytest.raises(EngineError, match=r"^a sampling process died with exit code 1; "):
+        EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": ""})
+    path = {"PYTHONPATH": os.path.dirname(sys.modules["stub_engine"].__file__)}
+    engine = EngineProcesses(StubEngine, python=str(link), environment=path)
+    assert next(engine.sample(ask("a"), ONE))[1].seed == 0
+    engine.close()
+
+
+def test_interpreter_that_does_not_exist():
+    message = r"^cannot run '/no/python'; No such file or directory$"
+    with pytest.raises(EngineError, match=message):
+        EngineProcesses(StubEngine, python="/no/python")
+
+
+def test_engine_that_cannot_be_built():
+    with pytest.raises(EngineError, match=r"^no such variable; name another one$"):
+        EngineProcesses(partial(StubEngine, "none"), workers=2)
+
+
+def test_what_they_print_is_kept_from_the_terminal(two, capfd):
+    list(two.sample(ask("chatter", "chatter"), ONE))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_last_words_of_a_process_that_dies(two, capfd):
+    pids = two.pids
+    message = r"^a sampling process died with exit code 3; what it said is above$"
+    with pytest.raises(EngineError, match=message):
+        list(two.sample(ask("a", "exit"), ONE))
+    assert capfd.readouterr().err.endswith("last words\n")
+    assert two.pids == []
+    wait_until_gone(pids)
+    assert len(list(two.sample(ask("a", "b"), ONE))) == 2  # begun anew
+
+
+def test_process_that_is_killed(capfd):
+    engine = EngineProcesses(StubEngine)
+    os.kill(engine.pids[0], signal.SIGKILL)
+    message = r"^a sampling process died with exit code -9; it said nothing; perhaps memory ran out"
+    with pytest.raises(EngineError, match=message):
+        list(engine.sample(ask("a"), ONE))
+    assert capfd.readouterr().err == ""
+    engine.close()
+
+
+def test_bug_of_an_engine_is_shown(two, capfd):
+    with pytest.raises(EngineError, match=r"^a sampling process died with exit code 1; "):
+        list(two.sample(ask("bug"), ONE))
+    assert "ZeroDivisionError: of the engine" in capfd.readouterr().err
+
+
+def test_engine_error_ends_the_call_and_not_the_next(two):
+    with pytest.raises(EngineError, match=r"^no more; stop$"):
+        list(two.sample(ask("fail", "a", "b"), ONE))
+    assert len(list(two.sample(ask("a", "b", "c"), ONE))) == 3
+
+
+def test_call_that_is_left_ends_its_processes(two):
+    results = two.sample(ask("a", "b", "sleep", "sleep"), ONE)
+    next(results)
+    pids = two.pids
+    results.close()
+    wait_until_gone(pids)
+    assert len(list(two.sample(ask("a", "b"), ONE))) == 2
+
+
+def test_weights_are_remembered(two):
+    two.load_weights("somewhere", 7)
+    with pytest.raises(EngineError, match=r"^cannot load the policy 'nowhere'$"):
+        two.load_weights("nowhere", 8)
+    versions = {group.version for _, group in two.sample(ask("a", "b", "c"), ONE)}
+    assert versions == {7}
+
+
+def test_closing_twice(two):
+    pids = two.pids
+    two.close()
+    two.close()
+    assert all(map(gone, pids))
+
+
+def test_usable_cores_obey_affinity():
+    program = (
+        "import os; from rejuice.operators.sampling.processes import usable_cores\n"
+        "print(usable_cores()); os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "print(usable_cores())"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == [str(usable_cores()), "1"]
+
+
+PARENT = """
+import sys; sys.path[:] = sys.argv[1:]
+from rejuice.operators.sampling.processes import EngineProcesses
+from rejuice.operators.sampling.protocol import Prompt, Settings
+from stub_engine import StubEngine
+engine = EngineProcesses(StubEngine, workers=2)
+assert "torch" not in sys.modules
+prompts = [Prompt((("user", text),), 0) for text in ["", "", "sleep", "sleep"]]
+print(*engine.pids, flush=True)
+try:
+    list(engine.sample(prompts, Settings()))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_die_with_their_parent(ending):
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, *sys.path], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert not any(map(gone, pids))
+        parent.send_signal(ending)
+    wait_until_gone(pids)
+
+
+def test_interrupt_is_the_parents():
+    """Ctrl-C goes to the whole process group: no child may shout, the parent ends them."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, *sys.path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        time.sleep(0.3)
+        os.killpg(parent.pid, signal.SIGINT)
+        assert parent.stdout.read() == "interrupted\n"
+        assert parent.stderr.read() == ""
+    wait_until_gone(pids)

@@ -1,0 +1,425 @@
+import math
+import shutil
+import subprocess
+import textwrap
+import time
+from types import SimpleNamespace
+
+import pytest
+from tiny_policy import save_policy
+from true_policy import TruePolicy
+from vllm_server import EMBEDDED, vllm_python
+
+from rejuice.operators.errors import EngineError
+from rejuice.operators.sampling import vllm_engine
+from rejuice.operators.sampling.options import VllmOptions
+from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
+from rejuice.operators.sampling.tokenizer import TemplateRefusedError
+from rejuice.operators.sampling.vllm_engine import (
+    Difference,
+    VllmEngine,
+    pack_again,
+    vllm_process,
+)
+
+TWO = Settings(n=2, max_tokens=3)
+
+
+def prompts(count):
+    return [Prompt((("user", "x" * (k + 1)),), 100 * k) for k in range(count)]
+
+
+class FakeLLM:
+    """Stands where vllm.LLM does; its last request is always the first to finish.
+
+    Args:
+        broken: what is raised by the next step or call of the workers.
+        reasons: why responses finish.
+    """
+
+    def __init__(self, broken=None, reasons=("stop", "length")):
+        self.broken, self.reasons = broken, reasons
+        self.waiting, self.most, self.aborted, self.calls = {}, 0, [], []
+        self.llm_engine = self
+        self.model_config = SimpleNamespace(max_model_len=10, dtype="torch.float32")
+        self.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=4))
+
+    def add_request(self, name, prompt, params):
+        if prompt["prompt_token_ids"] == [7]:
+            raise ValueError("no\nsuch token")
+        self.waiting[name] = prompt["prompt_token_ids"], params
+        self.most = max(self.most, len(self.waiting))
+
+    def step(self):
+        if self.broken:
+            raise self.broken
+        name, (ids, params) = self.waiting.popitem()
+        responses = [
+            SimpleNamespace(
+                text=f"{params.seed}:{index}",
+                token_ids=[5, index],
+                logprobs=[{5: SimpleNamespace(logprob=-1.0)}, {index: SimpleNamespace(logprob=-2)}],
+                finish_reason=self.reasons[index % len(self.reasons)],
+            )
+            for index in range(params.n)
+        ]
+        done = SimpleNamespace(
+            request_id=name, prompt_token_ids=ids, outputs=responses, finished=True
+        )
+        return [SimpleNamespace(finished=False), done]
+
+    def abort_request(self, names):
+        self.aborted += names
+        for name in names:
+            del self.waiting[name]
+
+    def collective_rpc(self, method, args):
+        if self.broken:
+            raise self.broken
+        self.calls.append((method, *args))
+
+    def reset_prefix_cache(self):
+        self.calls.append(("reset_prefix_cache",))
+
+
+@pytest.fixture
+def make(monkeypatch):
+    def encode(messages):
+        if messages[0][0] == "tool":
+            raise TemplateRefusedError("the chat template says: no")
+        return [len(messages[0][1])] * (len(messages[0][1]) % 20)
+
+    def params(settings, seed, *, ignore_eos=False):
+        return SimpleNamespace(n=settings.n, seed=seed)
+
+    def make(llm, **fields):
+        monkeypatch.setattr(vllm_engine, "chat_encoder", lambda name: encode)
+        monkeypatch.setattr(vllm_engine, "_params", params)
+        monkeypatch.setattr(vllm_engine, "_start", lambda model, options: llm)
+        return VllmEngine("m", VllmOptions(), **fields)
+
+    return make
+
+
+def test_groups_come_as_they_finish_with_all_that_is_known(make):
+    found = list(make(FakeLLM(), version=3).sample(prompts(6), TWO))
+    # vLLM holds 4 responses at a time, so it is given twice as many: 4 prompts.
+    assert [index for index, _ in found] == [3, 4, 5, 2, 1, 0]
+    samples = (
+        Sample("100:0", (5, 0), (-1.0, -2), "stop"),
+        Sample("100:1", (5, 1), (-1.0, -2), "length"),
+    )
+    assert dict(found)[1] == Group("m", 3, 100, (2, 2), samples)
+
+
+def test_no_more_prompts_are_in_memory_than_keep_vllm_busy(make):
+    llm = FakeLLM()
+    assert len(list(make(llm).sample(prompts(6) * 50, TWO))) == 300
+    assert llm.most == 4
+    wide = FakeLLM()
+    assert len(list(make(wide).sample(prompts(6), TWO._replace(n=50)))) == 6
+    assert wide.most == 2
+
+
+def test_name_of_the_policy_may_be_another_one(make):
+    ((_, group),) = make(FakeLLM(), name="embedded").sample(prompts(1), TWO)
+    assert group.policy == "embedded"
+
+
+def test_prompts_that_cannot_be_sampled_are_named_and_the_others_go_on(make):
+    few = prompts(12)
+    few[2] = Prompt((("tool", "x"),), 0)
+    found = dict(make(FakeLLM()).sample(few, TWO))
+    assert found[2] == Failure("template_refused", "the chat template says: no")
+    said = "tokens, but with a response the policy takes 10"
+    assert found[9] == Failure("prompt_too_long", f"10 {said}")
+    assert [k for k, each in found.items() if isinstance(each, Group)] != []
+    assert {k for k, each in found.items() if isinstance(each, Failure)} == {2, 9, 10, 11}
+    long = Prompt((("user", "x" * 41),), 0)  # One token, 41.
+    assert isinstance(dict(make(FakeLLM()).sample([long], TWO))[0], Group)
+
+
+def test_what_vllm_refuses_is_a_failure_of_the_prompt(make, monkeypatch):
+    engine = make(FakeLLM())
+    engine._encode = lambda messages: [7]
+    assert list(engine.sample(prompts(1), TWO)) == [
+        (0, Failure("request_refused", "no such token"))
+    ]
+
+
+def test_who_fails_to_take_a_request_is_not_used_again(make):
+    llm = FakeLLM()
+    engine = make(llm)
+    llm.add_request = None  # A TypeError, and no fault of the prompt.
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"^vLLM has failed; 'NoneType'"):
+            list(engine.sample(prompts(2), TWO))
+
+
+def test_response_that_was_not_finished_is_no_sample(make):
+    found = list(make(FakeLLM(reasons=("stop", "abort"))).sample(prompts(1), TWO))
+    assert found == [(0, Failure("bad_response", "vLLM finished with ['abort', 'stop']"))]
+
+
+def test_leaving_early_aborts_the_rest(make):
+    llm = FakeLLM()
+    engine = make(llm)
+    sampling = engine.sample(prompts(6), TWO)
+    next(sampling)
+    sampling.close()
+    assert llm.waiting == {}
+    assert len(llm.aborted) == 3
+    assert len(list(engine.sample(prompts(6), TWO))) == 6
+
+
+def test_who_fails_in_a_step_is_not_used_again(make):
+    llm = FakeLLM(broken=RuntimeError("out of memory\n  at ..."))
+    engine = make(llm)
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"^vLLM has failed; out of memory at \.\.\.$"):
+            list(engine.sample(prompts(2), TWO))
+        llm.broken = None
+
+
+def test_closing_twice_is_no_error(make):
+    engine = make(FakeLLM())
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineError, match=r"^the engine was closed$"):
+        list(engine.sample(prompts(1), TWO))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    return tmp_path
+
+
+def test_weights_are_replaced_and_what_was_cached_of_the_old_ones_is_dropped(
+    make, folder, monkeypatch
+):
+    llm = FakeLLM()
+    engine = make(llm)
+    monkeypatch.setattr(vllm_engine, "_difference", lambda *_: Difference(0, 1e-4, "torch.float32"))
+    engine.load_weights(folder, 8)
+    assert llm.calls == [("replace_weights", str(folder)), ("reset_prefix_cache",)]
+    ((_, group),) = engine.sample(prompts(1), TWO)
+    assert group.version == 8
+
+
+def test_dead_canary_leaves_the_engine_unusable(make, folder, monkeypatch):
+    engine = make(FakeLLM())
+    monkeypatch.setattr(
+        vllm_engine, "_difference", lambda *_: Difference(0.01, 0.2, "torch.float32")
+    )
+    said = (
+        rf"^vLLM does not sample from '{folder}': log-probabilities of a response are off by 0.01 "
+        r"on average, 0.2 at most; start it anew with these weights$"
+    )
+    for use in (
+        lambda: engine.load_weights(folder, 1),
+        lambda: list(engine.sample(prompts(1), TWO)),
+        lambda: engine.load_weights(folder, 2),
+    ):
+        with pytest.raises(EngineError, match=said):
+            use()
+
+
+def test_loading_that_fails_midway_leaves_the_engine_unusable(make, folder):
+    llm = FakeLLM(broken=RuntimeError("size mismatch"))
+    engine = make(llm)
+    with pytest.raises(EngineError, match=rf"^vLLM cannot load '{folder}'; size mismatch$"):
+        engine.load_weights(folder, 1)
+    llm.broken = None
+    with pytest.raises(EngineError, match=r"^vLLM has no weights: loading '.+' has failed$"):
+        list(engine.sample(prompts(1), TWO))
+
+
+def test_folder_without_a_policy_changes_nothing(make, tmp_path):
+    engine = make(FakeLLM(), version=4)
+    with pytest.raises(EngineError, match=r"it is no folder with config.json and weights$"):
+        engine.load_weights(tmp_path / "nothing", 5)
+    ((_, group),) = engine.sample(prompts(1), TWO)
+    assert group.version == 4
+
+
+@pytest.mark.parametrize(
+    ("difference", "within"),
+    [
+        (Difference(0, 9e-4, "torch.float32"), True),
+        (Difference(0, 2e-3, "torch.float32"), False),
+        (Difference(4e-2, 9, "torch.bfloat16"), True),
+        (Difference(6e-2, 6e-2, "torch.bfloat16"), False),
+        (Difference(math.nan, math.nan, "torch.float32"), False),
+        (Difference(math.nan, math.nan, "torch.float16"), False),
+    ],
+)
+def test_tolerance_of_the_canary(difference, within):
+    assert difference.within is within
+
+
+def test_canary_compares_with_a_full_forward_pass(tmp_path):
+    save_policy(tmp_path)
+    ids, tokens = [5, 6, 7], (8, 9)
+    true = TruePolicy(tmp_path).logprobs(ids, tokens)
+    same = vllm_engine._difference(str(tmp_path), "float32", ids, Sample("", tokens, true, "stop"))
+    assert same.most < 1e-6
+    off = (true[0], true[1] + 0.5)
+    other = vllm_engine._difference(str(tmp_path), "float32", ids, Sample("", tokens, off, "stop"))
+    assert other[:2] == pytest.approx((0.25, 0.5), abs=1e-5)
+
+
+def test_packs_again_where_weight_and_copy_are_both_there():
+    packed = []
+
+    def layer(size, **fields):
+        method = SimpleNamespace(process_weights_after_loading=packed.append)
+        weight = SimpleNamespace(numel=lambda: size)
+        return SimpleNamespace(weight=weight, quant_method=method, **fields)
+
+    tied, only_copy = layer(9, cpu_linear=print), layer(0, cpu_linear=print)
+    on_gpu, norm = layer(9), SimpleNamespace()
+    layers = [tied, only_copy, on_gpu, norm]
+    pack_again(SimpleNamespace(modules=lambda: layers))
+    assert packed == [tied]
+
+
+def test_interpreter_without_vllm():
+    with pytest.raises(EngineError) as error:
+        VllmEngine(str(EMBEDDED), VllmOptions())
+    said = str(error.value)
+    assert said.startswith("vLLM cannot be imported by ")
+    assert said.endswith(": No module named 'vllm'; name an environment that has it by `python`")
+
+
+# From here on with vLLM itself.
+
+real = [pytest.mark.slow, pytest.mark.alone]
+EIGHT = Settings(n=8, max_tokens=24)
+EAGER = {"enforce_eager": True, "max_num_seqs": 32}
+
+
+def problems(count):
+    chat = "Tom has {} apples and buys {} more. How many apples does Tom have?"
+    return [Prompt((("user", chat.format(k, k + 3)),), 1_000_003 * k) for k in range(count)]
+
+
+@pytest.fixture(scope="module")
+def other_policy(tmp_path_factory):
+    """The embedded policy after some training, as far as weights go."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("weights") / "other"
+    shutil.copytree(EMBEDDED, folder)
+    model = AutoModelForCausalLM.from_pretrained(EMBEDDED)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        for weights in model.parameters():
+            weights += 0.05 * weights.std() * torch.randn_like(weights)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine():
+    options = VllmOptions(python=vllm_python(), dtype="float32", max_model_len=128, arguments=EAGER)
+    engine = vllm_process(str(EMBEDDED), options, name="embedded", version=1)
+    yield engine
+    engine.close()
+
+
+def check_true(groups, folder, version):
+    truth = TruePolicy(folder)
+    for group in groups:
+        assert (group.policy, group.version, len(group.samples)) == ("embedded", version, 8)
+        for sample in group.samples:
+            expected = truth.logprobs(group.prompt_token_ids, sample.token_ids)
+            assert sample.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.usefixtures("_real")
+class TestReal:
+    pytestmark = real
+
+    @pytest.fixture
+    def _real(self):
+        vllm_python()
+
+    def test_samples_are_the_policy_s_own(self, engine):
+        found = list(engine.sample(problems(64), EIGHT))
+        assert sorted(index for index, _ in found) == list(range(64))
+        assert [index for index, _ in found] != list(range(64))  # As they finish.
+        groups = [group for _, group in found]
+        check_true(groups, EMBEDDED, 1)
+        assert TruePolicy(EMBEDDED).p_value(groups) > 1e-4
+
+    def test_samples_do_not_depend_on_the_batch(self, engine):
+        whole = dict(engine.sample(problems(24), EIGHT))
+        part = dict(engine.sample(problems(24)[:15:-1], EIGHT))
+        for index, group in part.items():
+            same = whole[23 - index].samples
+            assert [s.token_ids for s in group.samples] == [s.token_ids for s in same]
+
+    def test_a_prompt_that_is_too_long_is_named(self, engine):
+        long = Prompt((("user", "one " * 200),), 0)
+        found = dict(engine.sample([long, *problems(1)], EIGHT))
+        assert found[0].reason == "prompt_too_long"
+        assert len(found[1].samples) == 8
+
+    def test_weights_are_replaced_in_place(self, engine, other_policy):
+        pids, before = engine.pids, dict(engine.sample(problems(8), EIGHT))
+        start = time.monotonic()
+        engine.load_weights(other_policy, 2)
+        assert time.monotonic() - start < 5
+        other = dict(engine.sample(problems(8), EIGHT))
+        check_true(other.values(), other_policy, 2)
+        engine.load_weights(EMBEDDED, 1)
+        assert dict(engine.sample(problems(8), EIGHT)) == before
+        assert before != other
+        assert engine.pids == pids
+
+    def test_settings_that_vllm_refuses(self, engine):
+        with pytest.raises(EngineError, match=r"^vLLM refuses these settings; n must be 1 when"):
+            list(engine.sample(problems(2), EIGHT._replace(temperature=0.0)))
+
+    def test_canary_dies_of_the_old_output_head(self, other_policy):
+        script = f"""
+            from rejuice.operators.errors import EngineError
+            from rejuice.operators.sampling import vllm_engine
+            from rejuice.operators.sampling.options import VllmOptions
+            from rejuice.operators.sampling.protocol import Prompt, Settings
+
+            vllm_engine.pack_again = lambda model: None
+            options = VllmOptions(dtype="float32", max_model_len=128, arguments={EAGER})
+            engine = vllm_engine.VllmEngine({str(EMBEDDED)!r}, options)
+            for use in (
+                lambda: engine.load_weights({str(other_policy)!r}, 2),
+                lambda: next(engine.sample([Prompt((("user", "Hi"),), 0)], Settings())),
+            ):
+                try:
+                    use()
+                except EngineError as error:
+                    print(error)
+        """
+        command = [vllm_python(), "-c", textwrap.dedent(script)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        said = f"vLLM does not sample from '{other_policy}': log-probabilities of a response are"
+        assert [line[: len(said)] for line in done.stdout.splitlines()] == [said] * 2
+
+    def test_sixteen_bits(self, other_policy):
+        options = VllmOptions(python=vllm_python(), max_model_len=128, arguments=EAGER)
+        engine = vllm_process(str(EMBEDDED), options)
+        try:
+            engine.load_weights(other_policy, 2)  # The canary lives.
+            assert len(list(engine.sample(problems(4), EIGHT))) == 4
+        finally:
+            engine.close()
+
+    def test_arguments_that_vllm_does_not_take(self):
+        options = VllmOptions(python=vllm_python(), arguments={"max_model_length": 3})
+        with pytest.raises(EngineError) as error:
+            vllm_process(str(EMBEDDED), options)
+        assert str(error.value).startswith(f"vLLM cannot be started with '{EMBEDDED}'; ")
+        assert "max_model_length" in str(error.value)
+        assert "\n" not in str(error.value)
