@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from pydantic import BaseModel
 
 from ..operators import DataError, Operator
 from ..operators.groups import Array
@@ -33,7 +34,7 @@ def explain_recipe(recipe: Recipe) -> str:
         operator = step.operator
         lines += [
             f"{step.number}. {step.name} ({operator.scope.value})",
-            f"   fields  {json.dumps(operator.model_dump(mode='json'), ensure_ascii=False)}",
+            f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
             f"   reads   {', '.join(operator.reads()) or '-'}",
             f"   writes  {', '.join(operator.writes()) or '-'}",
             *(f"   {name}: {_quoted(text)}" for name, text in operator.explain().items()),
@@ -41,6 +42,15 @@ def explain_recipe(recipe: Recipe) -> str:
         if operator.reasons:
             lines.append(f"   drops   {', '.join(operator.reasons)}")
     return "\n".join(lines) + "\n"
+
+
+def _fields(operator: Operator) -> dict[str, Any]:
+    """All fields; of fields within a field, those that are not as by default."""
+    fields: dict[str, Any] = operator.model_dump(mode="json")
+    for name, value in operator:
+        if isinstance(value, BaseModel):
+            fields[name] = value.model_dump(mode="json", exclude_defaults=True)
+    return {name: value for name, value in fields.items() if value != {}}
 
 
 def explain_row(recipe: Recipe, row: str) -> str:

@@ -57,14 +57,16 @@ class Progress:
 
     def _lines(self, title: str, rows: int | None) -> Callable[[int], None]:
         start = last = time.monotonic()
-        done = 0
+        done = before = 0
 
         def advance(n: int) -> None:
-            nonlocal done, last
+            nonlocal done, last, start, before
             done += n
             now = time.monotonic()
-            if now - last >= _SECONDS_BETWEEN_LINES and rows:
-                last, rate = now, done / (now - start)
+            if before == 0:  # A rate is of what is done from now on: a model had to be loaded.
+                start, before = now, done
+            elif now - last >= _SECONDS_BETWEEN_LINES and rows:
+                last, rate = now, (done - before) / (now - start)
                 left = (rows - done) / rate
                 self.console.print(
                     f"{title}: {done:,} of {rows:,} rows, {rate:,.0f} rows/s, {left:,.0f} s left",

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from ...operators import Change, Groups, Operator, RejuiceError, Scope
+from ...operators import Change, Groups, Operator, RejuiceError, Scope, StreamOperator
 from ..apply import change_of, decide, digest
 from ..books import Ledger
 from ..frame import Frame
@@ -121,7 +121,8 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
 def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Ledger]:
     operator = step.operator
     changes: list[Any] = [None] * len(blocks)
-    if operator.scope is Scope.DATASET:
+    # A stream has workers of its own; a task for every block would open an engine for every one.
+    if operator.scope is Scope.DATASET or isinstance(operator, StreamOperator):
         reduce = ray.remote(_digest)
         digests = _get([reduce.remote(operator, block) for block in blocks])
         whole = decide(

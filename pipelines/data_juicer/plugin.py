@@ -26,6 +26,7 @@ from ...operators import (
     Operator,
     RejuiceError,
     Scope,
+    StreamOperator,
     build,
     get,
     installed,
@@ -111,6 +112,9 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         place.keep(ledger)
     except RejuiceError as error:
         _stop(error.at(f"step {place.step.number} {place.step.name}"))
+    finally:
+        if isinstance(place.step.operator, StreamOperator):
+            place.step.operator.close()
     return out
 
 

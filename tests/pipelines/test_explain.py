@@ -218,3 +218,23 @@ def test_what_a_recipe_does(recipe_file, tmp_path):
         "   drops   no_text, too_short, too_long\n"
         "2. grpo_advantage_mapper (group)\n"
     )
+
+
+TELLING = """
+import pyarrow as pa
+from rejuice.operators import Mapper
+
+class TellingMapper(Mapper):
+    def writes(self): return ("told",)
+    def map(self, table): return {"told": pa.array([f"row {i}" for i in range(table.num_rows)])}
+    def explain(self, row=None): return {"in words": f"line\\n{row and row['told']}"}
+"""
+
+
+def test_an_operator_adds_lines_of_its_own(recipe_file, tmp_path):
+    (tmp_path / "telling.py").write_text(TELLING)
+    files = [str(tmp_path / "telling.py")]
+    recipe = load(recipe_file(["telling_mapper"], [{"a": 1}] * 3, custom_operator_paths=files))
+    assert '   in words: "line\\nNone"' in explain_recipe(recipe).splitlines()
+    engine.run(recipe)
+    assert '   in words: "line\\nrow 1"' in explain_row(recipe, "row 2").splitlines()

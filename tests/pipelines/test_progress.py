@@ -21,9 +21,14 @@ def said(terminal=False, quiet=False, clock=(), monkeypatch=None):
 def test_a_log_gets_a_line_every_ten_seconds(monkeypatch):
     text = said(clock=[1.0, 10.0, 12.0, 20.0], monkeypatch=monkeypatch)
     assert text == (
-        "read: 2,000 of 4,000 rows, 200 rows/s, 10 s left\n"
-        "read: 4,000 of 4,000 rows, 200 rows/s, 0 s left\n"
+        "read: 2,000 of 4,000 rows, 111 rows/s, 18 s left\n"
+        "read: 4,000 of 4,000 rows, 158 rows/s, 0 s left\n"
     )
+
+
+def test_what_came_before_the_first_rows_is_not_in_the_rate(monkeypatch):
+    text = said(clock=[100.0, 110.0], monkeypatch=monkeypatch)
+    assert text == "read: 2,000 of 4,000 rows, 100 rows/s, 20 s left\n"
 
 
 def test_quick_work_says_nothing_in_a_log(monkeypatch):

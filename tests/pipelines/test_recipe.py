@@ -147,3 +147,41 @@ def test_recipes_resolve_to_their_golden_copies(path):
     found = yaml.safe_dump(load(path).resolved(), sort_keys=False)
     assert found == golden.read_text("utf-8"), "if this is meant, run `make docs`"
     assert load(golden).steps == load(path).steps
+
+
+SAMPLES = (
+    HEAD
+    + """process:
+- policy_rollout_mapper:
+    engine: openai
+    model: m
+    openai: &server {concurrency: 3, patience_s: 1}
+- policy_rollout_mapper: {engine: openai, model: m, openai: *server}
+"""
+)
+
+
+def test_fields_within_fields_can_be_set(tmp_path):
+    path = write(tmp_path, SAMPLES)
+    found = fields(path, {"policy_rollout_mapper.openai.concurrency": "7"})
+    assert found["policy_rollout_mapper"]["openai"] == {"concurrency": 7, "patience_s": 1}
+    # What the recipe shares by an anchor is set in one step alone.
+    assert found["policy_rollout_mapper_2"]["openai"] == {"concurrency": 3, "patience_s": 1}
+    found = fields(path, {"policy_rollout_mapper.vllm.dtype": "float32"})
+    assert found["policy_rollout_mapper"]["vllm"] == {"dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("openai.concurency", "unknown field 'openai.concurency'; did you mean 'concurrency'?"),
+        ("openai.concurrency.x", "field 'openai.concurrency' is {'x': 1}; input should be a valid"),
+        ("opnai.concurrency", "unknown field 'opnai'; did you mean 'openai'?"),
+        ("openai.concurrency", "field 'openai.concurrency' is 0; input should be greater than 0"),
+    ],
+)
+def test_fields_within_fields_that_are_wrong(tmp_path, key, line):
+    path = write(tmp_path, SAMPLES)
+    value = "0" if line.endswith("0") else "1"
+    said = message(path, {f"policy_rollout_mapper.{key}": value})
+    assert said.startswith(f"recipe.yaml, step 1 policy_rollout_mapper: {line}")

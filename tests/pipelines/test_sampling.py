@@ -1,0 +1,166 @@
+"""Sampling as a step of a recipe: against servers that fail, and runs that are killed."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import pyarrow.ipc
+import pyarrow.json
+import pyarrow.parquet as pq
+import pytest
+from fake_server import FakeServer, Trouble
+
+from rejuice.operators import EngineError
+from rejuice.operators.groups import hash_each
+from rejuice.pipelines import engine
+from rejuice.pipelines.apply import run_in_memory
+from rejuice.pipelines.commit import load as load_commit
+from rejuice.pipelines.recipe import load
+
+N = 3
+QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 0.3, "patience_s": 5, "attempts": 6}
+COMMAND = [sys.executable, "-m", "rejuice.pipelines", "run"]
+TROUBLES = [  # of single prompts
+    Trouble.RATE_LIMIT, Trouble.RATE_LIMIT_AFTER, Trouble.ERROR_500, Trouble.ERROR_503,
+    Trouble.RESET, Trouble.RESET_MID_BODY, Trouble.SLOW, Trouble.WRONG_JSON, Trouble.CUT_JSON,
+    Trouble.EMPTY, Trouble.FEWER, Trouble.TWICE, Trouble.ABORTED, Trouble.REFUSED, Trouble.FILTERED,
+]  # fmt: skip
+
+
+@pytest.fixture
+def recipe_of(recipe_file):
+    """A recipe that samples from a server, for so many prompts."""
+
+    def make(server, prompts, **options):
+        sampling = {"engine": "openai", "model": "m", "n": N, "max_tokens": 9}
+        options = {**QUICK, "base_url": server.url, **options}
+        return recipe_file(
+            [
+                {"prompt_template_mapper": {}},
+                {"policy_rollout_mapper": {**sampling, "openai": options}},
+                {"length_filter": {"min": 1}},
+            ],
+            [{"question": f"{k}?", "answer": str(k)} for k in range(prompts)],
+        )
+
+    return make
+
+
+def cache_of(path):
+    (folder,) = (path.parent / "out" / ".rejuice").glob("policy_rollout_mapper-*")
+    return folder
+
+
+def decisions_of(path):
+    (file,) = (path.parent / "out" / "curated.run").glob("02_*/decisions.arrow")
+    return pyarrow.ipc.open_file(file).read_all().to_pylist()
+
+
+def check_whole(path, prompts):
+    """Every prompt is n responses or a decision; gives the reasons of the decisions."""
+    rows = pq.read_table(load(path).head.export_path).to_pylist()
+    sampled = Counter(row["prompt_id"] for row in rows)
+    dropped = Counter(row["row_id"] for row in decisions_of(path))
+    assert set(sampled.values()) <= {N}
+    assert set(dropped.values()) <= {1}
+    assert len(sampled) + len(dropped) == prompts
+    assert not set(sampled) & set(dropped)
+    for row in rows:  # Text, tokens and seed of one request.
+        seed, attempt, index = map(int, row["response"].split(":"))
+        assert row["sampling"]["seed"] == seed
+        assert row["response_token_ids"] == [attempt, index, 7]
+    assert len({row["response"] for row in rows}) == len(rows)
+    return Counter(row["reason"] for row in decisions_of(path))
+
+
+def seeds_of(path):
+    """The seeds of the prompts, in the order of the dataset, as the mapper gives them."""
+    recipe = load(path)
+    table = pyarrow.json.read_json(recipe.head.dataset_path)
+    prompt_ids = run_in_memory([recipe.steps[0].operator], table)["prompt_id"]
+    return [int(seed) % 2**62 for seed in hash_each(prompt_ids)]
+
+
+@pytest.mark.parametrize("draw", range(3))
+def test_faults_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
+    rng = random.Random(draw)
+    with FakeServer(retry_after=rng.choice(["0.02", "0", "soon"])) as server:
+        path = recipe_of(server, 60)
+        server.script = {
+            seed: [rng.choice(TROUBLES) for _ in range(rng.choice([0, 0, 1, 2, 6]))]
+            for seed in seeds_of(path)
+        }
+        server.script[seeds_of(path)[7]] = [Trouble.RESTART]
+        report = engine.run(load(path))
+        reasons = check_whole(path, 60)
+        assert report.steps[1].dropped == dict(reasons)
+        assert len(reasons) > 1
+        asked = Counter(server.answered)
+        # A good answer is taken, and the prompt is not asked again.
+        assert set(asked.values()) == {1}
+
+
+def test_a_storm_of_429_passes(recipe_of):
+    with FakeServer(retry_after="0.01") as server:
+        path = recipe_of(server, 40)
+        server.script = {seed: [Trouble.RATE_LIMIT_AFTER] * 4 for seed in seeds_of(path)}
+        engine.run(load(path))
+        assert check_whole(path, 40) == {}
+        assert set(server.attempts.values()) == {5}
+
+
+def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
+    with FakeServer(think_s=0.02) as server:
+        path = recipe_of(server, 40, patience_s=0.2, concurrency=4)
+        server.script = {seeds_of(path)[20]: [Trouble.SLOW] * 9}
+        url = server.url
+
+        threading.Timer(0.3, server.kill).start()
+        with pytest.raises(EngineError) as caught:
+            engine.run(load(path))
+        said = str(caught.value)
+        assert said.startswith(f"{path}, step 2 policy_rollout_mapper: {url} was not to be reached")
+        assert "\n" not in said
+        kept = len(list(cache_of(path).glob("*-*.arrow")))
+        assert 0 < kept < 40
+        server.script.clear()
+        before = Counter(server.answered)
+        server.start()
+        engine.run(load(path))
+        assert check_whole(path, 40) == {}
+        asked_again = [seed for seed in before if server.answered[seed] > 1]
+        assert len(asked_again) <= 4  # Answered, perhaps, as the server died; never committed.
+
+
+@pytest.mark.slow
+def test_killed_ten_times(recipe_of):
+    with FakeServer(think_s=0.03) as server:
+        path = recipe_of(server, 200, concurrency=2, timeout_s=5)
+        rng, asked = random.Random(0), dict[int, int]()
+        for _ in range(10):
+            run = subprocess.Popen([*COMMAND, str(path)])
+            wanted = len(asked) + rng.randrange(3, 16)
+            while len(committed(path)) < wanted:
+                assert run.poll() is None
+                time.sleep(0.005)
+            run.kill()
+            run.wait()
+            # How often each finished prompt was asked: it must stay so.
+            asked = {seed: server.attempts[seed] for seed in committed(path)} | asked
+        assert 50 < len(asked) < 200
+        subprocess.run([*COMMAND, str(path)], check=True)
+        assert check_whole(path, 200) == {}
+        assert {seed: server.attempts[seed] for seed in asked} == asked
+        # Asked twice were only those that were under way when a run was killed.
+        again = [seed for seed, times in server.attempts.items() if times > 1]
+        assert len(again) <= 10 * 2
+
+
+def committed(path):
+    """Seeds of the prompts that are finished."""
+    pieces = (path.parent / "out").glob(".rejuice/policy_rollout_mapper-*/*-*.arrow")
+    changes = [load_commit(piece).change for piece in pieces]
+    return {change.columns["sampling"][0]["seed"].as_py() for change in changes}
