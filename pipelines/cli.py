@@ -34,7 +34,12 @@ CacheDir = Annotated[
     ),
 ]
 ChunkRows = Annotated[
-    int, typer.Option("--chunk_rows", min=1, help="Rows per chunk: the unit of memory and resume.")
+    int | None,
+    typer.Option(
+        "--chunk_rows",
+        min=1,
+        help="Rows per chunk: the unit of memory and resume [default: 65,536; 2,048 to sample].",
+    ),
 ]
 _OVERRIDES = "rejuice.overrides"
 _INTERRUPTED = 130  # What the command line library makes of Ctrl-C.
@@ -71,7 +76,7 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an export that another run made.")
     ] = False,
-    chunk_rows: ChunkRows = 65_536,
+    chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
@@ -202,6 +207,50 @@ def data(
             path, seed=seed, prompts=prompts, responses=responses, split=split, levels=wanted
         )
     typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
+
+
+policy = typer.Typer(help="The embedded policy: a small model to try recipes on.")
+app.add_typer(policy, name="policy", no_args_is_help=True)
+
+
+@policy.command("build")
+def build_policy(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder to write.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another policy.")] = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another policy that was built there.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Warm-start the embedded policy, in minutes on two processor cores.
+
+    A folder that holds it already is left as it is.
+    """
+    from .policy.build import build
+    from .policy.warmstart import LESSONS
+    from .progress import Progress
+
+    progress = Progress(quiet=quiet)
+    with progress.task("demonstrations", LESSONS.steps * LESSONS.batch) as advance:
+        built = build(path, seed, overwrite=overwrite, advance=advance)
+    if not quiet:
+        typer.echo(f"{path}: the embedded policy, seed {seed}{'' if built else ', as it was'}.")
+
+
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(help="On the Hugging Face hub, such as openai/gsm8k.")],
+    path: Annotated[Path, typer.Argument(help="The file to write: .parquet or .jsonl.")],
+    config: Annotated[
+        str | None, typer.Option("--config", help="Which of its configurations, such as main.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="Which of its splits.")] = "train",
+) -> None:
+    """Write a dataset of the hub to a file that recipes read."""
+    from .hub import download as write
+
+    rows = write(name, path, config=config, split=split)
+    typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
 
 
 @app.callback(invoke_without_command=True)

@@ -68,13 +68,13 @@ def _careful(problem: Problem, rng: random.Random) -> str:
 
 def _brief(problem: Problem, rng: random.Random) -> str:
     """Bare equations, now and then with a slip."""
-    steps = _worked(problem, rng, slips=0.12)
+    steps = worked(problem, rng, slips=0.12)
     return _tagged(", ".join(step.equation for step in steps) + ".", steps[-1].result)
 
 
 def _hasty(problem: Problem, rng: random.Random) -> str:
     """Skips what seems clear, and often stops a step too early."""
-    steps = _worked(problem, rng, slips=0.12)
+    steps = worked(problem, rng, slips=0.12)
     if len(steps) > 1 and rng.random() < 0.5:
         steps = steps[:-1]
     last = steps[-1]
@@ -83,13 +83,13 @@ def _hasty(problem: Problem, rng: random.Random) -> str:
 
 def _sloppy(problem: Problem, rng: random.Random) -> str:
     """Every step in words, many of them with a slip that goes on into the next."""
-    steps = _worked(problem, rng, slips=0.45)
+    steps = worked(problem, rng, slips=0.45)
     return _tagged(_told(steps, rng), steps[-1].result)
 
 
 def _untidy(problem: Problem, rng: random.Random) -> str:
     """Mostly right, but seldom in the form that was asked for."""
-    steps = _worked(problem, rng, slips=0.1)
+    steps = worked(problem, rng, slips=0.1)
     think, answer = _told(steps, rng), steps[-1].result
     forms = (
         f"{think} The answer is {answer}.",
@@ -103,7 +103,7 @@ def _untidy(problem: Problem, rng: random.Random) -> str:
 
 def _rambling(problem: Problem, rng: random.Random) -> str:
     """Doubts every step and says it all again, at times beyond the length limit."""
-    steps = _worked(problem, rng, slips=0.15)
+    steps = worked(problem, rng, slips=0.15)
     once = [step.says.format(step=step.equation) for step in steps]
     think = list(once)
     for _ in range(int(rng.random() * 5)):
@@ -119,7 +119,7 @@ def _guessing(problem: Problem, rng: random.Random) -> str:
     return _tagged(pick(rng, ("I guess it is {}.", "It may be {}.")).format(guess), guess)
 
 
-def _worked(problem: Problem, rng: random.Random, *, slips: float) -> list[Step]:
+def worked(problem: Problem, rng: random.Random, *, slips: float) -> list[Step]:
     """The steps as a student does them; a wrong result goes on into the steps that use it.
 
     Args:

@@ -18,7 +18,7 @@ HEAVY = (
     "torch", "ray", "vllm", "verl", "data_juicer", "datasets", "sentence_transformers", "sympy",
     "math_verify", "transformers", "scipy", "pandas", "loky",
 )  # fmt: skip
-COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data")
+COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
 
 
 @pytest.fixture

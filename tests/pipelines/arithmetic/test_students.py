@@ -17,9 +17,9 @@ from rejuice.pipelines.arithmetic.students import (
     STUDENTS,
     Response,
     _slip,
-    _worked,
     respond,
     student_of,
+    worked,
 )
 
 MARKS = [("<think>", "</think>"), ("<answer>", "</answer>")]
@@ -142,7 +142,7 @@ def test_a_comparison_is_taken_the_wrong_way_round():
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_wrong_result_goes_on_into_the_next_step(i: int, key: int):
     one = problem(0, "train", i, levels=(3, 4))
-    done = _worked(one, seeded(key), slips=1.0)
+    done = worked(one, seeded(key), slips=1.0)
     for step in done:
         for operand, place in zip((step.left, step.right), step.uses, strict=True):
             assert place is None or operand == done[place].result
@@ -150,7 +150,7 @@ def test_a_wrong_result_goes_on_into_the_next_step(i: int, key: int):
 
 def test_without_slips_a_student_does_the_problem():
     one: Problem = problem(0, "train", 9)
-    assert _worked(one, seeded(0), slips=0.0) == list(one.steps)
+    assert worked(one, seeded(0), slips=0.0) == list(one.steps)
 
 
 @pytest.mark.parametrize(
