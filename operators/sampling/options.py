@@ -50,7 +50,8 @@ class OpenAIOptions(Options):
     """Most requests under way at a time; each is for all responses to one prompt."""
     attempts: PositiveInt = 10
     """Most attempts for one prompt. An answer that cannot be used counts as a third of them, a
-    request that the server refuses as all; waiting for an unreachable server does not count."""
+    request that the server refuses as all; to be told to wait (429) or to find no server does not
+    count."""
     timeout_s: PositiveFloat = 600
     """Longest wait for one answer."""
     give_up_s: PositiveFloat = 1800
@@ -84,5 +85,5 @@ class VllmOptions(Options):
     """Further arguments of `vllm.LLM`."""
 
     incidental: ClassVar[frozenset[str]] = frozenset(
-        {"python", "tensor_parallel_size", "gpu_memory_utilization", "max_model_len"}
+        {"python", "gpu_memory_utilization"}
     )

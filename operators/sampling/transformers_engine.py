@@ -41,7 +41,7 @@ class TransformersEngine:
         name: str | None = None,
         device: str = "cpu",
         dtype: str = "float32",
-        rows: int = 256,
+        rows: int = 512,
         version: int = 0,
     ) -> None:
         self.policy = name or str(policy)

@@ -135,7 +135,7 @@ def compare(title: str, policy: Path, prompts: list[Prompt], rounds: int) -> Non
 
 def main() -> None:
     """Both policies."""
-    count, rounds = (int(word) for word in (*sys.argv[1:], 64, 3)[:2])
+    count, rounds = (int(word) for word in (*sys.argv[1:], *(192, 3)[len(sys.argv) - 1 :]))
     prompts = [
         Prompt((("user", problem(0, "validation", i, (1, 2)).question),), i) for i in range(count)
     ]

@@ -1,7 +1,9 @@
 import pytest
 from tiny_policy import save_policy
+from vllm_server import EMBEDDED
 
 from rejuice.operators.errors import EngineError
+from rejuice.operators.sampling import tokenizer
 from rejuice.operators.sampling.tokenizer import (
     TemplateRefusedError,
     chat_encoder,
@@ -27,17 +29,18 @@ def test_template_is_applied_once_and_is_what_is_shown(policy):
     assert chat_text(str(policy), CHAT) == decoded(str(policy), ids) == TEXT
 
 
-def test_long_chats_are_left_to_the_engine(policy, caplog):
-    assert len(chat_encoder(str(policy))((("user", "x" * 5000),))) > 5000
-    assert caplog.records == []
+def test_long_chats_are_left_to_the_engine():
+    assert len(chat_encoder(str(EMBEDDED))((("user", "one " * 400),))) > 256
+    # Its files say 256, of which it would warn, once and on stderr.
+    assert tokenizer._load(str(EMBEDDED)).model_max_length > 1 << 40
 
 
 def test_template_that_refuses(policy, tmp_path):
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(policy)
-    tokenizer.chat_template = "{{ raise_exception('only users') }}"
-    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(policy)
+    loaded.chat_template = "{{ raise_exception('only users') }}"
+    loaded.save_pretrained(tmp_path)
     with pytest.raises(TemplateRefusedError, match=r"^the chat template says: only users$"):
         chat_encoder(str(tmp_path))(CHAT)
 
@@ -45,9 +48,9 @@ def test_template_that_refuses(policy, tmp_path):
 def test_no_template(policy, tmp_path):
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(policy)
-    tokenizer.chat_template = None
-    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(policy)
+    loaded.chat_template = None
+    loaded.save_pretrained(tmp_path)
     with pytest.raises(EngineError) as error:
         chat_encoder(str(tmp_path))
     said = f"the tokenizer of '{tmp_path}' has no chat template; name an instruction-tuned one"

@@ -203,7 +203,7 @@ def test_subset_order_rows_n_and_limit_decide_nothing(trained, answers, chosen, 
 
 def test_random_weights_rows_and_stores_decide_nothing(engine, groups, monkeypatch):
     """With flat distributions near ties are common."""
-    for rows in (1, 12, 1000):
+    for rows in (1, 12):
         monkeypatch.setattr(engine, "_rows", rows)
         results = dict(engine.sample(PROMPTS, FOUR))
         for index, group in results.items():
@@ -212,7 +212,7 @@ def test_random_weights_rows_and_stores_decide_nothing(engine, groups, monkeypat
                 assert np.allclose(one.logprobs, other.logprobs, atol=1e-5)
     for store in (OneGroup, Recomputed):
         monkeypatch.setattr(engine, "_store", store)
-        for index, ids in all_tokens(engine.sample(PROMPTS[:5], FOUR)).items():
+        for index, ids in all_tokens(engine.sample(PROMPTS[:3], FOUR)).items():
             assert ids == tokens(groups[index])
 
 
@@ -260,7 +260,7 @@ def test_slack_is_far_above_rounding(trained, monkeypatch):
         return draw(batch)
 
     monkeypatch.setattr(decoding._Batch, "_draw", watched)
-    list(trained.sample(SUMS, EIGHT))
+    list(trained.sample(SUMS[:6], EIGHT))
     assert len(seen) > 20
     assert 0 < max(seen) < decoding.SLACK / 2 / 25
 
