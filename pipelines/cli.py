@@ -270,7 +270,8 @@ def main() -> NoReturn:
         typer.echo(f"rejuice: {error}", err=True)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            typer.echo("rejuice: stopped; run again to go on from the finished chunks", err=True)
+            kept = "; run again to go on from what is finished" if sys.argv[1:2] == ["run"] else ""
+            typer.echo(f"rejuice: stopped{kept}", err=True)
         raise
     sys.exit(2)
 

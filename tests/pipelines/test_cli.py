@@ -309,7 +309,7 @@ def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):
     os.kill(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert err == "rejuice: stopped; run again to go on from the finished chunks\n"
+    assert err == "rejuice: stopped; run again to go on from what is finished\n"
 
 
 def test_a_reader_that_goes_away_is_no_error():
