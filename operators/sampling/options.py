@@ -28,7 +28,7 @@ class TransformersOptions(Options):
     in the others now and then it is not."""
     workers: PositiveInt | None = None
     """Processes. Null: one for each core, each with one thread; one on a GPU."""
-    rows: PositiveInt = 256
+    rows: PositiveInt = 512
     """Responses that a process works on at a time: they bound its memory."""
 
     incidental: ClassVar[frozenset[str]] = frozenset({"device", "workers", "rows"})

@@ -120,4 +120,4 @@ def test_beyond_doubt_means_that_rounding_changes_nothing(seed, temperature, top
     for _ in range(8):
         moved = logits + 0.0099 * (2 * torch.rand(logits.shape, generator=generator) - 1)
         assert (choose(moved, noise, wanted)[0] == token)[certain].all()
-    assert certain.float().mean() > 0.5
+    assert temperature == 0 or certain.float().mean() > 0.5  # equal logits are always in doubt
