@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from .errors import DataError, OperatorError, RejuiceError
 from .groups import Groups
-from .operator import ALL, Change, Operator, Scope
+from .operator import ALL, Change, Operator, Scope, StreamOperator
 from .registry import build
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
@@ -25,7 +26,9 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     length; reasons are declared slugs; parents ascend and no row vanishes without a reason; the
     result is the same again, after pickling, from rebuilt config, and on any split of the rows
     its scope allows; an empty table, one-row groups and nulls do not break it (nulls may be
-    refused with a DataError); a column has the same type every time.
+    refused with a DataError); a column has the same type every time. Of a StreamOperator also:
+    `stream` finishes each row that it is asked for once and no other, all of them or some, and
+    its change to a row is what `apply` does to it.
 
     Args:
         operator: the operator to check.
@@ -52,6 +55,9 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
         _attempt(operator, _with_nulls(table), "nulls")
     for at in _splits(operator, table):
         _check_split(operator, table, change, at)
+    if isinstance(operator, StreamOperator):
+        _check_stream(operator, table, change, range(table.num_rows))
+        _check_stream(operator, table, change, range(1, table.num_rows, 2))
     return change
 
 
@@ -125,6 +131,42 @@ def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -
     for half in halves:
         _same_types(operator, change, half, after)
     return _equal(operator, change, _joined(halves, tables), after)
+
+
+def _check_stream(
+    operator: StreamOperator, table: pa.Table, change: Change, rows: Sequence[int]
+) -> None:
+    left = set(rows)
+    try:
+        # A run does not ask for no rows.
+        for row, own in operator.stream(_declared(operator, table), rows) if left else ():
+            if row not in left:
+                again = "a second time" if row in rows else "which it was not asked for"
+                _broken(operator, f"finishes row {row}, {again}: see stream()")
+            left.remove(row)
+            share = _share(change, row)
+            _equal(operator, share, checked(operator, own, 1), f"streaming row {row} alone")
+    except RejuiceError:
+        raise
+    except Exception as error:
+        said = f"fails on a stream of {len(rows)} rows: {type(error).__name__}: {error}"
+        raise _breach(operator, said) from error
+    if left:
+        _broken(operator, f"leaves out row {min(left)} of {len(rows)} that it was to stream")
+
+
+def _share(change: Change, row: int) -> Change:
+    """The part of a change that is about one row."""
+    start, stop, parents = row, row + 1, None
+    if change.parents is not None:
+        # A row without a parent goes with the row before it.
+        behind = np.maximum.accumulate(np.append(0, change.parents))[1:]
+        start, stop = (int(at) for at in np.searchsorted(behind, [row, row + 1]))
+        own = np.asarray(change.parents)[start:stop]
+        parents = np.where(own < 0, -1, own - row)
+    columns = {name: column.slice(start, stop - start) for name, column in change.columns.items()}
+    reasons = None if change.reasons is None else change.reasons.slice(row, 1)
+    return Change(columns, reasons, parents)
 
 
 def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:

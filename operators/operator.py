@@ -72,6 +72,9 @@ class Operator(BaseModel, ABC):
     """Whether the work is a loop in Python: then several workers have to be processes."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version decides the result, such as `math-verify`."""
+    code: ClassVar[str | None] = None
+    """Names the state of the code behind the result; None: a digest of the source. Set it where
+    results are too dear to be lost to any edit, and change it with those that change results."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
 

@@ -102,8 +102,10 @@ def code_version(kind: type[Operator]) -> str:
     and the versions of what it depends on.
 
     It is part of the key under which results are kept, so that edited code is never answered
-    with old results.
+    with old results. An operator may say itself what state its code is in.
     """
+    if kind.code is not None:
+        return kind.code
     package = sys.modules.get(_folder(kind.__module__))
     own = sys.modules[kind.__module__].__file__
     folders = [Path(path) for path in getattr(package, "__path__", ())]

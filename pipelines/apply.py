@@ -12,7 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..operators import ALL, Change, DataError, Operator, OperatorError, RejuiceError, Scope
+from ..operators import (
+    ALL,
+    Change,
+    DataError,
+    Operator,
+    OperatorError,
+    RejuiceError,
+    Scope,
+    StreamOperator,
+)
 from ..operators.check import checked
 from .frame import Frame
 
@@ -112,4 +121,7 @@ def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
             frame = frame.after(change_of(operator, frame))
         except RejuiceError as error:
             raise error.at(operator.name()) from error.__cause__
+        finally:
+            if isinstance(operator, StreamOperator):
+                operator.close()
     return frame.table()

@@ -76,6 +76,12 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an export that another run made.")
     ] = False,
+    retry_dropped: Annotated[
+        bool,
+        typer.Option(
+            "--retry_dropped", help="Sample prompts again that an earlier run gave up on."
+        ),
+    ] = False,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
@@ -95,6 +101,7 @@ def run(
     report = engine.run(
         load(recipe, overrides),
         overwrite=overwrite,
+        retry_dropped=retry_dropped,
         chunk_rows=chunk_rows,
         cache=cache_dir,
         progress=Progress(console, quiet=quiet),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,9 +66,9 @@ def save(path: Path, commit: Commit) -> None:
     write_arrow(path, table)
 
 
-def load(path: Path) -> Commit:
-    """Read a commit; columns stay on disk until they are used."""
-    table = read_arrow(path)
+def load(path: Path, *, mapped: bool = True) -> Commit:
+    """Read a commit; mapped, its columns stay on disk until they are used."""
+    table = read_arrow(path, mapped=mapped)
     meta = json.loads(table.schema.metadata[_META])
     rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
     codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
@@ -87,7 +88,7 @@ def load(path: Path) -> Commit:
 def write_arrow(path: Path, table: pa.Table) -> None:
     """Write an Arrow file under a temporary name, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = temporary_of(path)
     try:
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
@@ -96,14 +97,19 @@ def write_arrow(path: Path, table: pa.Table) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read_arrow(path: Path) -> pa.Table:
-    """An Arrow file as a table over mapped memory.
+def temporary_of(path: Path) -> Path:
+    """A name beside `path` that no other process and no other thread uses."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
+
+
+def read_arrow(path: Path, *, mapped: bool = True) -> pa.Table:
+    """An Arrow file as a table, over mapped memory or in memory.
 
     Raises:
         DataError: the file is damaged.
     """
     try:
-        with pa.memory_map(str(path)) as source:
+        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
             return pa.ipc.open_file(source).read_all()
     except pa.ArrowInvalid:
         raise DataError(f"{path} is damaged", "remove it and run again") from None

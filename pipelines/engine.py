@@ -26,12 +26,12 @@ from .commit import Commit, load, read_arrow, save, write_arrow
 from .export import check_export_is_ours
 from .frame import Frame
 from .parts import NO_HEADS, Heads, check_groups, heads, shares
-from .plan import Plan, Stage, checked_schema, group_columns
+from .plan import Plan, Stage, checked_schema, group_columns, kept_folder
 from .progress import Progress
 from .recipe import Recipe, Step
 from .report import Report
 from .source import prepare
-from .streaming import stream
+from .streaming import reopen, stream
 from .summary import summarise
 from .workers import Workers
 
@@ -45,6 +45,7 @@ def run(
     recipe: Recipe,
     *,
     overwrite: bool = False,
+    retry_dropped: bool = False,
     chunk_rows: int | None = None,
     cache: Path | None = None,
     progress: Progress | None = None,
@@ -54,6 +55,7 @@ def run(
     Args:
         recipe: what to run.
         overwrite: replace an export that another recipe made.
+        retry_dropped: sample prompts again that an earlier run gave up on.
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: `CHUNK_ROWS`, or
             `STREAM_CHUNK_ROWS` where a step samples.
         cache: where commits are kept; `.rejuice` beside the export by default.
@@ -76,6 +78,10 @@ def run(
             grouping = group_columns(recipe, schema)
             source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
         plan = Plan.of(recipe, source, cache)
+        for step in recipe.steps if retry_dropped else ():
+            if isinstance(step.operator, StreamOperator):
+                reopen(kept_folder(cache, step.operator), plan.paths(step))
+                plan = Plan.of(recipe, source, cache)  # What follows has other keys now.
         cached = {step.name: plan.is_done(step) for step in plan.steps}
         with sole_writer(head.export_path), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
@@ -112,20 +118,20 @@ def _check_groups(plan: Plan, parts: Sequence[Heads]) -> None:
 
 def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> None:
     """Run a stream on all chunks, here: it has workers of its own."""
-    offsets = [0, *accumulate(plan.source.rows)]
-    chunks = range(len(plan.source.rows))
-    if step.number == 1:  # Before anything is paid for.
-        found = [heads(plan.frame_before(chunk, step), offsets[chunk]) for chunk in chunks]
-        _check_groups(plan, found)
-    rows = sum(plan.frame_before(chunk, step).num_rows for chunk in chunks)
+    rows, found = 0, list[Heads]()
+    for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
+        frame = plan.frame_before(chunk, step)
+        rows += frame.num_rows
+        found.append(heads(frame, offset) if step.number == 1 else NO_HEADS)
+    _check_groups(plan, found)  # Before anything is paid for.
     with progress.task(step.name, rows) as advance, closing(operator):
-        for chunk in chunks:
+        for chunk in range(len(plan.source.rows)):
             frame, path = plan.frame_before(chunk, step), plan.path(step, chunk)
             if path.exists():
                 advance(frame.num_rows)
                 continue
             with _at(plan.recipe, step):
-                stream(operator, view(operator, frame), path, advance)
+                stream(operator, frame, kept_folder(plan.cache, operator), path, advance)
 
 
 def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:

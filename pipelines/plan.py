@@ -1,6 +1,7 @@
 """What will be run, and under which keys its results are kept.
 
     key of a step = hash(key of the step before it, operator config, operator code)
+    key of what a stream keeps = hash(its config, its code), and the content of the chunk
     key of the source = hash(content, chunking)
 
 So a result is found again if and only if everything that led to it is unchanged.
@@ -15,7 +16,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..operators import ALL, DataError, RecipeError, Scope, StreamOperator, installed
+from ..operators import (
+    ALL,
+    DataError,
+    Operator,
+    RecipeError,
+    Scope,
+    StreamOperator,
+    installed,
+)
 from ..operators.errors import suggest
 from ..operators.registry import code_version, config_json, get
 from .commit import FORMAT, Commit, load
@@ -23,6 +32,7 @@ from .export import check_export_path
 from .frame import Frame
 from .recipe import Recipe, Step
 from .source import Source, chunk_name, peek_schema, whole_schema
+from .streaming import generation
 
 
 class Stage(NamedTuple):
@@ -63,9 +73,10 @@ class Plan(NamedTuple):
         """The plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
-            parts = [key, config_json(step.operator), code_version(type(step.operator))]
-            key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+            key = _digest(key, step.operator)
             keys.append(f"{step.operator.name()}-{key}")
+            if isinstance(step.operator, StreamOperator):
+                key += f"-{generation(kept_folder(cache, step.operator))}"
         return cls(recipe, source, cache, tuple(keys))
 
     def stages(self) -> Iterator[Stage]:
@@ -93,9 +104,13 @@ class Plan(NamedTuple):
         """Where the digest of a chunk for a step of dataset scope is kept."""
         return self.cache / self.keys[step.number - 1] / f"digest-{chunk_name(chunk)}"
 
+    def paths(self, step: Step) -> list[Path]:
+        """Where the commits of a step are, or will be."""
+        return [self.path(step, chunk) for chunk in range(len(self.source.rows))]
+
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""
-        return all(self.path(step, chunk).exists() for chunk in range(len(self.source.rows)))
+        return all(path.exists() for path in self.paths(step))
 
     def replay(self, chunk: int, steps: tuple[Step, ...]) -> Iterator[tuple[Frame, Commit]]:
         """For each of the first steps, the frame before it and what it did."""
@@ -112,6 +127,16 @@ class Plan(NamedTuple):
         for before, commit in self.replay(chunk, done):
             frame = before.after(commit.change)
         return frame
+
+
+def kept_folder(cache: Path, operator: StreamOperator) -> Path:
+    """Where the results of a stream are kept, whatever came before it."""
+    return cache / f"kept-{operator.name()}-{_digest('', operator)}"
+
+
+def _digest(key: str, operator: Operator) -> str:
+    parts = [key, config_json(operator), code_version(type(operator))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Progress:
             now = time.monotonic()
             if before == 0:  # A rate is of what is done from now on: a model had to be loaded.
                 start, before = now, done
-            elif now - last >= _SECONDS_BETWEEN_LINES and rows:
+            elif done > before and now - last >= _SECONDS_BETWEEN_LINES and rows:
                 last, rate = now, (done - before) / (now - start)
                 left = (rows - done) / rate
                 self.console.print(

@@ -1,74 +1,167 @@
-"""Rows that are too dear to be lost: each is committed as it finishes, and none is done twice.
+"""Rows that are too dear to be lost: each is kept as it finishes, and none is done twice.
 
-A killed run leaves pieces behind, one file for each row that was finished. The next run asks for
-the other rows, and joins all pieces to one commit.
+What a stream gave for a chunk is kept under a key of its own (what decides the result, and the
+content of the chunk), whatever steps and whatever code led to that chunk; the step's commit is a
+link to it. A killed run leaves pieces behind, one file for each row that was finished. The next run
+asks for the other rows, and joins all pieces.
+
+    kept-policy_rollout_mapper-52c0…/generation
+    kept-policy_rollout_mapper-52c0…/9af3….arrow             a chunk
+    kept-policy_rollout_mapper-52c0…/77b1…-00000004.arrow    a row of a chunk that is not done
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from filelock import FileLock
+import xxhash
+from filelock import FileLock, Timeout
 
 from ..operators import Change, OperatorError, StreamOperator
 from ..operators.check import checked
-from .apply import decide, own_faults, plain
-from .commit import Commit, load, save
-from .parts import joined
+from .apply import decide, own_faults, plain, view
+from .commit import Commit, load, save, temporary_of
+from .frame import Frame
+from .parts import joined, shares
 from .summary import summarise
+
+_log = logging.getLogger(__name__)
+_GENERATION = "generation"
 
 
 def stream(
-    operator: StreamOperator, table: pa.Table, path: Path, advance: Callable[[int], None]
+    operator: StreamOperator, frame: Frame, kept: Path, path: Path, advance: Callable[[int], None]
 ) -> None:
-    """Do the rows of `table` that are not done yet, and commit all of them at `path`.
+    """Do the rows of `frame` that are not done yet, and commit all of them at `path`.
 
     Args:
         operator: whose work it is.
-        table: a chunk, with the columns that the operator reads.
-        path: of the commit; its pieces lie beside it until it is there.
+        frame: a chunk.
+        kept: the folder of what this operator gave.
+        path: of the commit.
         advance: told how many rows are done.
 
     Raises:
         RejuiceError: what the operator raised; what finished before is kept.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Another recipe with the same beginning may be at the same rows: it goes first, or we do.
-    with FileLock(path.with_suffix(".lock")):
-        if path.exists():
-            return
-        done = {_row(piece) for piece in _pieces_of(path)}
-        advance(len(done))
-        left = set(range(table.num_rows)) - done
-        dropped: list[tuple[int, Change]] = []
-        with own_faults(operator):
-            since = time.perf_counter()
-            for row, change in operator.stream(table, sorted(left)) if left else ():
-                if row not in left:
-                    raise OperatorError(f"finished row {row}, which it was not asked for")
-                left.remove(row)
-                change = checked(operator, change, 1)
-                if change.reasons is None or change.reasons.null_count:
-                    seconds, since = time.perf_counter() - since, time.perf_counter()
-                    _save_piece(path, row, change, seconds)
-                else:  # Should the run be stopped, the next one may fare better.
-                    dropped.append((row, change))
-                advance(1)
-        for row, change in dropped:
-            _save_piece(path, row, change, 0.0)
-        if left:
-            raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
-        save(path, _whole(operator, table, path))
-        for piece in _pieces_of(path):
+    table = view(operator, frame)
+    whole = kept / f"{_content(table)}.arrow"
+    kept.mkdir(parents=True, exist_ok=True)
+    with _held(whole):
+        if whole.exists():
+            advance(frame.num_rows)
+        else:
+            _finish(operator, table, whole, advance)
+            save(whole, _whole(operator, table, whole))
+        for piece in _pieces_of(whole):
             piece.unlink(missing_ok=True)
+    _link(path, whole)
+
+
+def _content(table: pa.Table) -> str:
+    text = json.dumps([table.column_names, table.to_pylist()], default=repr)
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def _link(path: Path, whole: Path) -> None:
+    """Put a link in place, by one rename, as commits are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_of(path)
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(whole, path.parent))
+    temporary.replace(path)
+
+
+def generation(kept: Path) -> int:
+    """How often dropped rows of a step were given another try: what follows depends on it."""
+    path = kept / _GENERATION
+    return int(path.read_text()) if path.exists() else 0
+
+
+def reopen(kept: Path, paths: Sequence[Path]) -> None:
+    """Take commits apart, so that rows that were dropped are tried again and the others are kept.
+
+    Args:
+        kept: the folder of what the operator gave.
+        paths: of the commits of one step.
+    """
+    wholes = [path.resolve() for path in paths if path.exists()]
+    commits = {whole: load(whole, mapped=False) for whole in wholes}
+    with_drops = {w: c for w, c in commits.items() if c.change.reasons is not None}
+    if with_drops:
+        # First, so that nothing that was made of the old rows is ever taken for the new ones'.
+        (kept / _GENERATION).write_text(str(generation(kept) + 1))
+    for whole, commit in with_drops.items():
+        for row, change in enumerate(shares(commit.change, range(commit.rows_in + 1))):
+            if change.reasons is None or change.reasons.null_count:
+                _save_piece(whole, row, change, commit.seconds / commit.rows_in)
+        whole.unlink()
+
+
+def _finish(
+    operator: StreamOperator, table: pa.Table, path: Path, advance: Callable[[int], None]
+) -> None:
+    """Make the pieces of all rows that have none."""
+    left = set(range(table.num_rows)) - {_row(piece) for piece in _pieces_of(path)}
+    advance(table.num_rows - len(left))
+    dropped: list[tuple[int, Change]] = []
+    since = time.perf_counter()
+    for row, change in _changes(operator, table, sorted(left)) if left else ():
+        if row not in left:
+            raise OperatorError(f"finished row {row}, which it was not asked for")
+        left.remove(row)
+        if change.reasons is None or change.reasons.null_count:
+            seconds, since = time.perf_counter() - since, time.perf_counter()
+            _save_piece(path, row, change, seconds)
+        else:  # Should the run be stopped, the next one may fare better.
+            dropped.append((row, change))
+        advance(1)
+    if left:
+        raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
+    for row, change in dropped:
+        _save_piece(path, row, change, 0.0)
+
+
+def _changes(
+    operator: StreamOperator, table: pa.Table, rows: Sequence[int]
+) -> Iterator[tuple[int, Change]]:
+    """What the operator finishes, as it should be; its own faults are said to be its own."""
+    with own_faults(operator):
+        stream = operator.stream(table, rows)
+    while True:
+        with own_faults(operator):
+            found = next(stream, None)
+            if found is None:
+                return
+            row, change = found[0], checked(operator, found[1], 1)
+        yield row, plain(change)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Do it alone: another recipe that begins alike may be at the same rows."""
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        _log.warning("another run is at the same rows: waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _save_piece(path: Path, row: int, change: Change, seconds: float) -> None:
     piece = path.with_name(f"{path.stem}-{row:08d}.arrow")
-    save(piece, Commit(plain(change), 1, seconds, {}))
+    save(piece, Commit(change, 1, seconds, {}))
 
 
 def _pieces_of(path: Path) -> list[Path]:
@@ -81,7 +174,8 @@ def _row(piece: Path) -> int:
 
 
 def _whole(operator: StreamOperator, table: pa.Table, path: Path) -> Commit:
-    pieces = [load(piece) for piece in _pieces_of(path)]
+    # In memory, not mapped: a process may map 65,530 files.
+    pieces = [load(piece, mapped=False) for piece in _pieces_of(path)]
     if pieces:
         change = joined([piece.change for piece in pieces], [1] * len(pieces))
     else:

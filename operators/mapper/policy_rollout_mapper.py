@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..columns import ROW_CONTRACT, content_ids
-from ..errors import EngineError
+from ..errors import DataError
 from ..groups import Array, Groups, hash_each
 from ..operator import Change, Columns, Scope, StreamOperator
 from ..sampling.engines import (
@@ -25,10 +25,9 @@ from ..sampling.engines import (
     sampler,
     state_of,
 )
-from ..sampling.options import OpenAIOptions, TransformersOptions, VllmOptions
+from ..sampling.options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from ..sampling.protocol import Failure, Group, Prompt, Settings
 
-_MANY = 16
 _log = logging.getLogger(__name__)
 _SEEDS = 2**62
 _WRITTEN = (
@@ -54,8 +53,8 @@ class PolicyRolloutMapper(StreamOperator):
     """`transformers`: in processes of this machine. `openai`: any server with OpenAI's API, such as
     vLLM. `vllm`: vLLM on this machine's GPUs. `recorded`: what an earlier run sampled."""
     model: str = "embedded"
-    """The policy: a folder or hub name; with `openai` its name on the server, with `recorded` the
-    file of an earlier run. `embedded` is the small policy that comes with rejuice."""
+    """The policy: a folder or hub name; with `openai` its name on the server. `embedded` is the
+    small policy that comes with rejuice. Not used by `recorded`."""
     policy_version: NonNegativeInt = 0
     """Which weights these are. Raise it when those behind a server's name have changed, and they
     are sampled anew; a change in a folder is seen without."""
@@ -69,6 +68,8 @@ class PolicyRolloutMapper(StreamOperator):
     """Longest response, in tokens."""
     seed: int = 0
     """Another seed gives other samples."""
+    chat_template_kwargs: dict[str, Any] = Field({})
+    """What else the chat template is told, such as `{enable_thinking: false}` for Qwen3."""
     on_policy: bool = True
     """Stop with an error where the engine gives no token ids and log-probabilities, or where
     `temperature` or `top_p` make the samples another policy's. `false` is for evaluation."""
@@ -78,10 +79,13 @@ class PolicyRolloutMapper(StreamOperator):
     """Options of that engine."""
     vllm: VllmOptions = VllmOptions()
     """Options of that engine."""
+    recorded: RecordedOptions = RecordedOptions()
+    """Options of that engine."""
 
     scope: ClassVar[Scope] = Scope.GROUP  # To see a prompt that is there twice.
+    code: ClassVar[str | None] = "1"
     reasons: ClassVar[Mapping[str, str]] = {
-        "no_prompt": "the prompt is null or has no messages",
+        "no_prompt": "the prompt is null or empty, or a message lacks its role or content",
         "repeated_prompt": "the row before has the same prompt_id: one row is one prompt",
         "prompt_too_long": "prompt and response do not fit into the policy's context",
         "template_refused": "the chat template refuses the messages",
@@ -97,11 +101,17 @@ class PolicyRolloutMapper(StreamOperator):
     }
 
     @model_validator(mode="after")
-    def _is_on_policy(self) -> Self:
+    def _fits_together(self) -> Self:
         if self.on_policy and (self.temperature, self.top_p) != (1, 1):
             raise ValueError("on_policy needs temperature: 1 and top_p: 1")
+        if self.temperature == 0 and self.n > 1:
+            raise ValueError("temperature: 0 gives one response time and again: it needs n: 1")
         if self.engine == "openai" and self.model == "embedded" and self.openai.tokenizer is None:
             raise ValueError("engine openai needs model, its name on the server")
+        if self.engine == "recorded" and self.recorded.path is None:
+            raise ValueError(
+                "engine recorded needs recorded: {path: …}, what an earlier run sampled"
+            )
         return self
 
     def reads(self) -> Columns:
@@ -111,7 +121,7 @@ class PolicyRolloutMapper(StreamOperator):
         return _WRITTEN
 
     def identity(self) -> Mapping[str, Any]:
-        fields = self.model_dump(mode="json", exclude={"transformers", "openai", "vllm"})
+        fields = self.model_dump(mode="json", exclude={*get_args(EngineName)})
         return {**fields, **state_of(self)}
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
@@ -131,28 +141,32 @@ class PolicyRolloutMapper(StreamOperator):
 
     def close(self) -> None:
         release(self)
+        _told.clear()
 
     def _sampled(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[int, Group | Failure]]:
         """What became of each of these rows, as they finish."""
-        places, prompts = list[int](), list[Prompt]()
+        _check_prompts(table["prompt"])
         repeated_N = Groups.of(table).position() > 0
         seeds_N = hash_each(table["prompt_id"], seed=self.seed & 0xFFFFFFFFFFFFFFFF) % _SEEDS
-        for row in rows:
-            messages = table["prompt"][row].as_py()
+        chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
+        places, prompts = list[int](), list[Prompt]()
+        for row, messages in zip(rows, chosen, strict=True):
+            chat = tuple((each["role"], each["content"]) for each in messages or () if each)
             if repeated_N[row]:
                 yield row, Failure("repeated_prompt", "")
-            elif not messages:
+            elif not chat or len(chat) < len(messages) or None in chain.from_iterable(chat):
                 yield row, Failure("no_prompt", "")
             else:
-                chat = tuple((each["role"], each["content"]) for each in messages)
                 places.append(row)
                 prompts.append(Prompt(chat, int(seeds_N[row])))
         if prompts:
             settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
-            results = _watched(sampler(self).sample(prompts, settings), table.num_rows)
-            yield from ((places[index], found) for index, found in results)
+            for index, found in sampler(self).sample(prompts, settings):
+                if isinstance(found, Failure):
+                    _tell(found)
+                yield places[index], found
 
     def _change(self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure]) -> Change:
         """The change to rows of which this became."""
@@ -177,18 +191,14 @@ class PolicyRolloutMapper(StreamOperator):
     def _provenance(self, groups: Sequence[Group], sizes: Sequence[int]) -> dict[str, pa.Array]:
         """The columns that are the same for all samples of a group."""
         of = pa.array(np.repeat(np.arange(len(groups)), sizes))
-        n = len(groups)
-        sampling = {
-            "temperature": pa.array(np.full(n, self.temperature)),
-            "top_p": pa.array(np.full(n, self.top_p)),
-            "max_tokens": pa.array(np.full(n, self.max_tokens)),
-            "seed": pa.array([group.seed for group in groups], pa.int64()),
-        }
+        settings = {name: getattr(self, name) for name in ("temperature", "top_p", "max_tokens")}
+        # Where nobody knows the seed, nobody knows how it was sampled.
+        sampling = [None if g.seed is None else {**settings, "seed": g.seed} for g in groups]
         columns = {
             "prompt_token_ids": _lists("prompt_token_ids", [g.prompt_token_ids for g in groups]),
             "policy": pa.array([group.policy for group in groups], pa.string()),
             "policy_version": pa.array([group.version for group in groups], pa.int64()),
-            "sampling": pa.StructArray.from_arrays(list(sampling.values()), names=list(sampling)),
+            "sampling": pa.array(sampling, ROW_CONTRACT["sampling"]),
         }
         return {name: column.take(of) for name, column in columns.items()}
 
@@ -207,21 +217,47 @@ def _lists(name: str, rows: Sequence[Sequence[float] | None]) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, pa.array(flat), type=kind, mask=absent)
 
 
-def _watched(
-    results: Iterator[tuple[int, Group | Failure]], prompts: int
-) -> Iterator[tuple[int, Group | Failure]]:
-    """The same results; of each kind of failure, the first is told in a warning.
+def _check_prompts(prompts: pa.ChunkedArray) -> None:
+    """Refuse a column that is no chats, or chats of which a part would be lost.
 
     Raises:
-        EngineError: all of many prompts failed, so it is not the prompts.
+        DataError: it is.
     """
-    seen: Counter[str] = Counter()
-    for index, found in results:
-        if isinstance(found, Failure):
-            seen[found.reason] += 1
-            if seen[found.reason] == 1:
-                _log.warning("a prompt failed with %s: %s", found.reason, found.detail)
-            if seen.total() == prompts >= _MANY:
-                said = f"all {prompts} prompts failed, the last one with {found.reason}"
-                raise EngineError(f"{said}: {found.detail}")
-        yield index, found
+    right = "prompt_template_mapper makes prompts: lists of messages with role and content"
+    kind = prompts.type
+    if pa.types.is_null(kind):
+        return
+    if not (_is_list(kind) and pa.types.is_struct(kind.value_type)):
+        raise DataError(f"column 'prompt' is {kind}", right)
+    messages = pc.list_flatten(prompts)
+    for field in kind.value_type:
+        if field.name in ("role", "content"):
+            if not (_is_text(field.type) or pa.types.is_null(field.type)):
+                raise DataError(
+                    f"'{field.name}' of the messages in 'prompt' is {field.type}", right
+                )
+        elif pc.struct_field(messages, field.name).null_count < len(messages):
+            raise DataError(
+                f"messages in 'prompt' have a '{field.name}', which the policy would not see", right
+            )
+    for name in ("role", "content"):
+        if kind.value_type.get_field_index(name) < 0:
+            raise DataError(f"messages in 'prompt' have no '{name}'", right)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+_told: set[str] = set()
+
+
+def _tell(failure: Failure) -> None:
+    """The first failure of each kind in full: the books keep only its reason."""
+    if failure.reason not in _told:
+        _told.add(failure.reason)
+        _log.warning("a prompt failed with %s: %s", failure.reason, failure.detail)

@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_TOO_LATE = "can't create new thread at interpreter shutdown"
 
 
 class LoopThread:
@@ -74,4 +75,11 @@ class LoopThread:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._loop.shutdown_default_executor()  # Threads that looked up host names.
+        try:
+            await self._loop.shutdown_default_executor()  # Threads that looked up host names.
+        except RuntimeError as error:
+            # An engine that was left open is closed by atexit. There Python 3.12 starts no thread
+            # any more, not even the one that waits for these; but it has waited for them itself,
+            # before atexit (concurrent.futures.thread._python_exit).
+            if str(error) != _TOO_LATE:
+                raise

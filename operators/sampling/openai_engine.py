@@ -1,4 +1,4 @@
-"""Samples from any OpenAI-compatible server: vLLM, SGLang and others."""
+"""Samples from a server with OpenAI's API, such as vLLM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -39,7 +39,7 @@ from .openai_wire import (
 )
 from .options import OpenAIOptions
 from .protocol import Failure, Group, Prompt, Settings
-from .tokenizer import Encode, TemplateRefusedError
+from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError
 
 _Put = Callable[[tuple[int, Group | Failure]], None]
 _AWAY = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -62,15 +62,17 @@ class OpenAIEngine:
         options: which server, and how patiently.
         encode: chat to token ids; `completions` and `generate` need it, `chat` must not have it.
         version: of the weights, where the server states none; may be set between batches.
-        exact: stop with an error where the server gives no token ids and log-probabilities.
-            Without them nothing can be trained on-policy; False asks for text only, which every
-            server has.
+        exact: stop with an error where the server gives no token ids and log-probabilities, and
+            ask again where weights changed while a group was sampled. Else nothing can be trained
+            on-policy; False asks for text only, which every server has.
+        chat_template_kwargs: what the chat template is told beside the chat. `chat` sends it on;
+            for the others, `encode` was made with it.
 
     Attributes:
         faults: attempts that failed so far, by reason.
 
     Raises:
-        EngineError: `encode` and the api do not fit.
+        EngineError: `encode` and the api do not fit, or there is no key where one is named.
     """
 
     def __init__(
@@ -81,12 +83,15 @@ class OpenAIEngine:
         encode: Encode | None = None,
         version: int = 0,
         exact: bool = True,
+        chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     ) -> None:
         if (encode is None) != (options.api == "chat"):
             needs = "needs a" if encode is None else "takes no"
             raise EngineError(f"api '{options.api}' {needs} tokenizer")
+        _headers(options.api_key_env)  # Now, not after an hour of other steps.
         self.policy = model
         self.options, self.encode, self.version, self.exact = options, encode, version, exact
+        self.chat_template_kwargs = chat_template_kwargs
         self.faults: Counter[str] = Counter()
         self._thread: LoopThread | None = None
 
@@ -171,7 +176,15 @@ class _Batch:
 
     async def _attempt(self, prompt: Prompt, ids: list[int] | None) -> Group:
         engine, api = self._engine, self._options.api
-        body = request_body(api, engine.policy, prompt, ids, self._settings, engine.exact)
+        body = request_body(
+            api,
+            engine.policy,
+            prompt,
+            ids,
+            self._settings,
+            engine.exact,
+            engine.chat_template_kwargs,
+        )
         url = endpoint(self._base, api)
         try:
             response = await self._reach("POST", url, body)
@@ -259,9 +272,14 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _headers(api_key_env: str) -> dict[str, str]:
+def _headers(api_key_env: str | None) -> dict[str, str]:
+    if api_key_env is None:
+        return {}
     key = os.environ.get(api_key_env, "").strip()
-    return {"Authorization": f"Bearer {key}"} if key else {}
+    if not key:
+        found = f"api_key_env names the environment variable '{api_key_env}', which is not set"
+        raise EngineError(found, "set it to the server's key")
+    return {"Authorization": f"Bearer {key}"}
 
 
 def _is_away(error: BaseException) -> bool:

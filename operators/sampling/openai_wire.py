@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -12,14 +13,15 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from ..errors import EngineError
 from .protocol import Group, Prompt, Sample, Settings
+from .tokenizer import NO_KWARGS
 
 _BUSY = frozenset({408, 425, 429})
 _REFUSED = frozenset({400, 413, 422, 451})
 
 
 Api: TypeAlias = Literal["completions", "chat", "generate"]
-"""Door of the server: `/v1/completions` with token ids, `/v1/chat/completions`, which applies the
-chat template itself, or vLLM's own `/inference/v1/generate`, which states weight versions."""
+"""Endpoint of the server: `/v1/completions` with token ids, `/v1/chat/completions`, which applies
+the chat template itself, or vLLM's own `/inference/v1/generate`, which states weight versions."""
 
 
 class Blame(Enum):
@@ -76,12 +78,18 @@ def endpoint(base: str, api: Api) -> str:
 
 
 def request_body(
-    api: Api, model: str, prompt: Prompt, ids: list[int] | None, settings: Settings, exact: bool
+    api: Api,
+    model: str,
+    prompt: Prompt,
+    ids: list[int] | None,
+    settings: Settings,
+    exact: bool,
+    chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> dict[str, Any]:
     """The JSON of one request for all n responses of a prompt.
 
     Args:
-        api: which door it goes through.
+        api: which endpoint it goes to.
         model: name of the model on the server.
         prompt: what to answer.
         ids: token ids of the prompt; None for `chat`.
@@ -89,17 +97,20 @@ def request_body(
         exact: ask for token ids and log-probabilities, and switch off whatever the server's
             defaults would do to the distribution (Qwen's own `generation_config.json` sets
             top_k 20 and a repetition penalty). Not every server knows these fields.
+        chat_template_kwargs: what the server tells its chat template beside the chat; `chat` only.
     """
     sampling: dict[str, Any] = {**settings._asdict(), "seed": prompt.seed}
     if exact:
         sampling |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
         sampling["logprobs"] = True if api == "chat" else 0
-    extra = {"return_token_ids": True} if exact else {}
+    extra: dict[str, Any] = {"return_token_ids": True} if exact else {}
     if api == "generate":
         asked = {"token_ids": ids, "sampling_params": sampling, "output_mode": "text"}
         return {"model": model, **asked, **extra}
     if api == "chat":
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
+        if chat_template_kwargs:
+            extra["chat_template_kwargs"] = dict(chat_template_kwargs)
         return {"model": model, "messages": messages, **sampling, **extra}
     return {"model": model, "prompt": ids, **sampling, **extra}
 
@@ -242,11 +253,11 @@ def read_group(
         n: responses asked for.
         policy: its name.
         version: of the weights, where the server states none. Where they changed while the
-            group was sampled, it has the oldest.
-        exact: token ids and log-probabilities must be there.
+            group was sampled, and that is not `exact`, it has the oldest.
+        exact: token ids and log-probabilities must be there, and all of one version.
 
     Raises:
-        Fault: it is not the n responses asked for.
+        Fault: it is not the n responses asked for, or not of one version.
         EngineError: the server cannot give what `exact` needs.
     """
     answer = _read(body)
@@ -257,9 +268,13 @@ def read_group(
         _check_exact(choices, seen, ids)
     prompt_ids = seen if ids is None else ids
     labels = {span.version for choice in choices for span in choice.weight_versions or ()}
+    versions = {_number(label, version) for label in labels} or {version}
+    oldest, newest = min(versions), max(versions)
+    if exact and oldest != newest:
+        raise _bad(f"weights changed from {oldest} to {newest} while it was sampled")
     return Group(
         policy=policy,
-        version=min((_number(label, version) for label in labels), default=version),
+        version=oldest,
         seed=prompt.seed,
         prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
         samples=tuple(_sample(choice) for choice in choices),

@@ -27,7 +27,8 @@ class TransformersOptions(Options):
     """Of weights and computation. In float32 a sample is the same whatever is sampled beside it;
     in the others now and then it is not."""
     workers: PositiveInt | None = None
-    """Processes. Null: one for each core, each with one thread; one on a GPU."""
+    """Processes. Null: one for each core where the weights are small, else one with all cores; one
+    on a GPU."""
     rows: PositiveInt = 512
     """Responses that a process works on at a time: they bound its memory."""
 
@@ -40,12 +41,13 @@ class OpenAIOptions(Options):
     base_url: str = Field("http://localhost:8000/v1", pattern=r"^https?://[^/]")
     """Address of the server, up to and with `/v1`."""
     api: Literal["completions", "chat", "generate"] = "completions"
-    """Which door of the server. `completions` gets token ids: the chat template is applied here.
-    `chat` leaves that to the server. `generate` is vLLM's own, which states weight versions."""
+    """Which endpoint of the server. `completions` gets token ids: the chat template is applied
+    here. `chat` leaves that to the server. `generate` is vLLM's own, which states weight
+    versions."""
     tokenizer: str | None = None
     """Name or folder of the tokenizer whose chat template is applied. Null: that of `model`."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable with the key, where the server wants one."""
+    api_key_env: str | None = None
+    """Environment variable with the key, where the server wants one. Null: no key is sent."""
     concurrency: PositiveInt = 64
     """Most requests under way at a time; each is for all responses to one prompt."""
     attempts: PositiveInt = 10
@@ -72,7 +74,8 @@ class VllmOptions(Options):
     """How the `vllm` engine works."""
 
     python: str | None = None
-    """Interpreter of the environment that vLLM and rejuice are installed in. Null: this one."""
+    """Interpreter of the environment that vLLM and this version of rejuice are installed in. Null:
+    this one."""
     dtype: Literal["auto"] | Dtype = "auto"
     """Of weights and computation; `auto` is that of the weights."""
     tensor_parallel_size: PositiveInt = 1
@@ -82,8 +85,16 @@ class VllmOptions(Options):
     max_model_len: PositiveInt | None = None
     """Longest prompt with its response, in tokens. Null: what the model says."""
     arguments: dict[str, Any] = Field({})
-    """Further arguments of `vllm.LLM`."""
+    """Further arguments of `vllm.LLM`, such as `{enforce_eager: true}`."""
 
-    incidental: ClassVar[frozenset[str]] = frozenset(
-        {"python", "gpu_memory_utilization"}
-    )
+    incidental: ClassVar[frozenset[str]] = frozenset({"python", "gpu_memory_utilization"})
+
+
+class RecordedOptions(Options):
+    """What the `recorded` engine reads."""
+
+    path: str | None = None
+    """A Parquet, Arrow or JSON Lines file, or a folder of them, with one row for each response: the
+    export of a recipe that ends behind its sampling step, or your own. The first `n` responses to a
+    prompt are taken. Columns `prompt` and `response` must be there, with `on_policy: true` also
+    `prompt_token_ids`, `response_token_ids` and `response_logprobs`."""

@@ -17,11 +17,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
+from .._version import __version__
 from ..errors import EngineError, RejuiceError
 from .protocol import Engine, Failure, Group, Prompt, Settings
 
-# By command line, never by `multiprocessing`, so that `__main__` may be a notebook.
-_START = f"import sys; sys.path[:] = sys.argv[3:] or sys.path; from {__name__} import main; main()"
+# By command line, never by `multiprocessing`, so that `__main__` may be a notebook. It says its
+# version before it imports what another version may not have.
+_START = f"""
+import sys
+sys.path[:] = sys.argv[3:] or sys.path
+from multiprocessing.connection import Connection
+from rejuice.operators import __version__
+link = Connection(int(sys.argv[1]))
+link.send(__version__)
+from {__name__} import main
+main(link)
+"""
 _WATCH = 0.5  # seconds between looks at whether the parent lives
 _SHOWN = 8192  # bytes, at most, of what a process said before it died
 # Threads that spin while they wait take turns from those that work; progress bars say nothing
@@ -47,12 +58,12 @@ class EngineProcesses:
         build: makes the engine; it crosses a process boundary, so it must pickle.
         workers: how many processes.
         threads: with which each computes; None: as many as its libraries choose.
-        python: interpreter of another environment, which has rejuice and what the engine needs;
+        python: interpreter of another environment, which has this rejuice and what is needed;
             None: this one, with the same `sys.path`.
         environment: further variables for the processes.
 
     Raises:
-        EngineError: a process does not start; or what `build` raises.
+        EngineError: a process does not start, or has another rejuice; or what `build` raises.
     """
 
     def __init__(
@@ -121,21 +132,34 @@ class EngineProcesses:
     def _start(self) -> None:
         if self._processes:
             return
-        for _ in range(self._workers):
-            self._processes.append(_launch(self._python, self._environment))
+        with self._closed_on_error():
+            for _ in range(self._workers):
+                self._processes.append(_launch(self._python, self._environment))
+            for process in self._processes:
+                self._check_version(self._receive(process))
         self._call("build", self._build)
         if self._weights:
             self._call("load_weights", *self._weights)
 
     def _call(self, method: str, *arguments: object) -> None:
-        try:
+        with self._closed_on_error():  # some may have done it and others not
             for process in self._processes:
                 self._send(process, method, *arguments)
             for process in self._processes:
                 self._receive(process)
+
+    @contextlib.contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
-            self.close()  # some may have done it and others not
+            self.close()
             raise
+
+    def _check_version(self, version: str) -> None:
+        if version != __version__:
+            found = f"{self._python} has rejuice {version}, this one is {__version__}"
+            raise EngineError(found, "install the same one there")
 
     def _send(self, process: _Process, *request: object) -> None:
         try:
@@ -198,13 +222,12 @@ def usable_cores() -> int:
     return int(cpu_count())
 
 
-def main() -> None:
+def main(link: Connection) -> None:
     """Be the process at the other end of the link."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    descriptor, parent = map(int, sys.argv[1:3])
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     engine: Any = None
-    with Connection(descriptor) as link:
+    with link:
         while True:
             try:
                 method, *arguments = link.recv()

@@ -1,48 +1,66 @@
-"""The engine that samples nothing: it gives back what an earlier run sampled."""
+"""The engine that samples nothing: it gives back what an earlier run sampled.
+
+files ──> batches of rows, without their prompts ──> for each chat, the numbers of its rows
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 
+from ..columns import MESSAGES, ROW_CONTRACT
 from ..errors import EngineError
+from ..groups import Array
 from .protocol import Failure, Group, Prompt, Sample, Settings
 
 _NEEDED = ("prompt", "response")
-_KEPT = (
-    "finish_reason", "prompt_token_ids", "response_token_ids", "response_logprobs", "policy",
-    "policy_version", "sampling",
-)  # fmt: skip
-_Messages = tuple[tuple[str, str], ...]
+_EXACT = ("prompt_token_ids", "response_token_ids", "response_logprobs")
+_READ = (*_NEEDED, *_EXACT, "finish_reason", "policy", "policy_version", "sampling")
+_SCHEMA = pa.schema([(name, ROW_CONTRACT[name]) for name in _READ])
+_FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json"}
+_BATCH_ROWS = 1 << 14
+_JSON_BLOCK = 1 << 24  # bytes; no line may be longer than two blocks
+_MEND_EXACT = "set on_policy: false, or record it with on_policy: true"
 
 
 class RecordedEngine:
     """Responses of a table that has one row for each: the export of an earlier run, or your own.
 
-    The first n responses to a prompt are given, found by its messages, in the order of the rows.
+    A prompt is found by its messages. Given are the first n responses to it, in the order of the
+    rows; files of a folder go by their names. A row whose response is null was never sampled: it
+    is left out, and so is one whose prompt is null or has a message without role or content.
 
     Args:
         path: a Parquet, Arrow or JSON Lines file, or a folder of them. Columns `prompt` and
-            `response` must be there; of the other columns that sampling writes, those that are.
-        exact: token ids and log-probabilities must be there too.
+            `response` must be there; of the other columns that sampling writes, those that are
+            there are given too.
+        exact: token ids and log-probabilities must be known of each response that is given.
 
     Raises:
-        EngineError: there is no such file, or a column is missing.
+        EngineError: there is no such file, or a column is missing or of another type.
     """
 
     def __init__(self, path: str | Path, *, exact: bool) -> None:
-        self._path = path
-        table = _read(Path(path))
-        self._check(table, [*_NEEDED, *(_KEPT[1:4] if exact else ())])
-        self._table = table.select([n for n in (*_NEEDED, *_KEPT) if n in table.column_names])
-        self._rows_of = defaultdict[_Messages, list[int]](list)
-        for row, messages in enumerate(table["prompt"].to_pylist()):
-            chat = tuple((each["role"], each["content"]) for each in messages or ())
-            self._rows_of[chat].append(row)
+        self._path, self._exact = path, exact
+        self._batches: list[pa.RecordBatch] = []
+        self._numbers: dict[bytes, int] = {}  # of the chats, each by a 128-bit hash
+        numbers = [np.zeros(0, np.int64)]
+        for batch in _batches(Path(path), exact):
+            numbers.append(self._numbered(batch))
+            self._batches.append(batch.drop_columns(["prompt"]))
+        if not self._numbers:
+            raise EngineError(f"{path} has no row with a prompt and a response")
+        numbers_N = np.concatenate(numbers)
+        self._rows = np.argsort(numbers_N, kind="stable")  # those of a chat are neighbours
+        chats = np.arange(len(self._numbers) + 1)
+        self._bounds = np.searchsorted(numbers_N, chats, sorter=self._rows)
+        self._begins = np.cumsum([0, *(batch.num_rows for batch in self._batches)])[:-1]
 
     def sample(
         self, prompts: Sequence[Prompt], settings: Settings
@@ -50,55 +68,117 @@ class RecordedEngine:
         """The responses that were recorded.
 
         Raises:
-            EngineError: they were sampled with other settings.
+            EngineError: they were sampled with other settings, or come from several policies, or
+                lack what `exact` asks for.
         """
-        for index, prompt in enumerate(prompts):
-            rows = self._rows_of.get(prompt.messages, [])
-            if not rows:
+        for index, (prompt, key) in enumerate(zip(prompts, _keys(prompts), strict=True)):
+            number = self._numbers.get(key)
+            if number is None:
                 yield index, Failure("not_recorded", f"{self._path} does not have the prompt")
-            elif len(rows) < settings.n:
+                continue
+            rows = self._rows[self._bounds[number] : self._bounds[number + 1]]
+            if len(rows) < settings.n:
                 said = f"{len(rows)} of {settings.n} responses were recorded"
                 yield index, Failure("too_few_samples", said)
             else:
-                yield index, self._group(rows[: settings.n], settings)
+                yield index, self._group(prompt, self._taken(rows[: settings.n]), settings)
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _check(self, table: pa.Table, names: Sequence[str]) -> None:
-        for name in names:
-            if name not in table.column_names:
-                right = "name the export of a run that sampled"
-                raise EngineError(f"{self._path} has no column '{name}'", right)
+    def _numbered(self, batch: pa.RecordBatch) -> Array:
+        """Number of each row's chat, int64[N]; -1 where the row is left out."""
+        chats = _chats(batch["prompt"])
+        nothing = pa.scalar(None, chats.type)
+        coded = pc.if_else(batch["response"].is_valid(), chats, nothing).dictionary_encode()
+        keys = (xxhash.xxh3_128_digest(chat) for chat in coded.dictionary.to_pylist())
+        numbers = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
+        # A null has the index -1, which is the last of these numbers.
+        numbers_N: Array = np.array([*numbers, -1])[np.asarray(pc.fill_null(coded.indices, -1))]
+        return numbers_N
 
-    def _group(self, numbers: Sequence[int], settings: Settings) -> Group:
-        rows = self._table.take(pa.array(numbers)).to_pylist()
+    def _taken(self, rows: Array) -> list[dict[str, Any]]:
+        """These rows, which ascend, as Python values."""
+        batch_of = np.searchsorted(self._begins, rows, "right") - 1
+        taken = []
+        for number in np.unique(batch_of):
+            own = rows[batch_of == number] - self._begins[number]
+            taken += self._batches[number].take(pa.array(own)).to_pylist()
+        return taken
+
+    def _group(self, prompt: Prompt, rows: list[dict[str, Any]], settings: Settings) -> Group:
         for row in rows:
-            self._same_settings(row.get("sampling"), settings)
-        first = rows[0]
+            self._check_settings(row["sampling"] or {}, settings)
+            if self._exact:
+                self._check_exact(row, prompt)
+        origin = self._origin(rows)
         return Group(
-            policy=first.get("policy") or "recorded",
-            version=first.get("policy_version") or 0,
-            seed=(first.get("sampling") or {}).get("seed"),
-            prompt_token_ids=_tuple(first.get("prompt_token_ids")),
+            policy=origin.policy or "recorded",
+            version=origin.version or 0,
+            seed=origin.seed,
+            prompt_token_ids=origin.prompt_token_ids,
             samples=tuple(_sample(row) for row in rows),
         )
 
-    def _same_settings(self, sampled: dict[str, Any] | None, settings: Settings) -> None:
-        for name in ("temperature", "top_p", "max_tokens") if sampled else ():
-            was, wanted = (sampled or {}).get(name), getattr(settings, name)
+    def _check_settings(self, sampled: dict[str, Any], settings: Settings) -> None:
+        for name in ("temperature", "top_p", "max_tokens"):
+            was, wanted = sampled.get(name), getattr(settings, name)
             if was is not None and was != wanted:
                 raise EngineError(
-                    f"{self._path} was sampled with {name}: {was:g}", f"not with {wanted:g}"
+                    f"{self._path} was sampled with {name}: {was:.10g}", f"not with {wanted:.10g}"
                 )
+
+    def _check_exact(self, row: dict[str, Any], prompt: Prompt) -> None:
+        for name in _EXACT:
+            if row[name] is None:
+                said = f"{self._path} lacks {name} of a response to {_beginning(prompt)}"
+                raise EngineError(said, _MEND_EXACT)
+        tokens, logprobs = len(row["response_token_ids"]), len(row["response_logprobs"])
+        if tokens != logprobs:
+            said = f"{tokens} response_token_ids and {logprobs} response_logprobs"
+            raise EngineError(
+                f"{self._path} has {said} of a response to {_beginning(prompt)}", _MEND_EXACT
+            )
+
+    def _origin(self, rows: list[dict[str, Any]]) -> _Origin:
+        """Where these rows come from, all of them."""
+        first, *others = dict.fromkeys(map(_origin, rows))
+        if others:
+            said = f"{self._path} holds responses {_mixed(first, others[0])} to one prompt"
+            raise EngineError(said, "name a file of one run")
+        return first
+
+
+class _Origin(NamedTuple):
+    """What is the same for all responses to a prompt that were sampled together."""
+
+    policy: str | None
+    version: int | None
+    seed: int | None
+    prompt_token_ids: tuple[int, ...] | None
+
+
+def _origin(row: dict[str, Any]) -> _Origin:
+    seed = (row["sampling"] or {}).get("seed")
+    return _Origin(row["policy"], row["policy_version"], seed, _tuple(row["prompt_token_ids"]))
+
+
+def _mixed(first: _Origin, other: _Origin) -> str:
+    """What differs between them."""
+    named = zip(("policies", "policy versions", "seeds"), first, other, strict=False)
+    for what, *values in named:
+        if values[0] != values[1]:
+            one, two = ("an unknown one" if value is None else value for value in values)
+            return f"of {what} {one} and {two}"
+    return "with different prompt_token_ids"
 
 
 def _sample(row: dict[str, Any]) -> Sample:
     return Sample(
-        text=row["response"] or "",
-        token_ids=_tuple(row.get("response_token_ids")),
-        logprobs=_tuple(row.get("response_logprobs")),
-        finish_reason=row.get("finish_reason") or "stop",
+        text=row["response"],
+        token_ids=_tuple(row["response_token_ids"]),
+        logprobs=_tuple(row["response_logprobs"]),
+        finish_reason=row["finish_reason"] or "stop",
     )
 
 
@@ -106,17 +186,109 @@ def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
     return None if values is None else tuple(values)
 
 
-def _read(path: Path) -> pa.Table:
-    from pyarrow import dataset  # It brings clients of object stores along: not for `check`.
+def _beginning(prompt: Prompt) -> str:
+    text = " ".join(prompt.messages[-1][1].split())
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
-    kinds = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json"}
-    first = next((p for p in sorted(path.glob("*")) if p.suffix in kinds), path)
-    kind = kinds.get(first.suffix)
-    if kind is None:
-        raise EngineError(f"{path} has no known format", f"end it in {', '.join(kinds)}")
+
+def _keys(prompts: Sequence[Prompt]) -> list[bytes]:
+    """A hash of each prompt's chat; that of nothing where there is none."""
+    chats = [[{"role": role, "content": text} for role, text in p.messages] for p in prompts]
+    return [xxhash.xxh3_128_digest(c or b"") for c in _chats(pa.array(chats, MESSAGES)).to_pylist()]
+
+
+def _chats(prompts: pa.Array) -> pa.Array:
+    """Each chat as bytes that no other chat has, large_binary[N]; null where there is none.
+
+    Lengths go first, so that no content looks like a message of its own: `4:user:2:hi`.
+    """
+    messages, parts = prompts.flatten(), []
+    for name in ("role", "content"):
+        text = pc.struct_field(messages, name).cast(pa.large_string())
+        parts += [pc.binary_length(text).cast(pa.large_string()), text]
+    colon = pa.scalar(":", pa.large_string())
+    sizes_N = np.asarray(pc.fill_null(pc.list_value_length(prompts), 0), np.int64)
+    texts = pa.LargeListArray.from_arrays(
+        pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int64()),
+        pc.binary_join_element_wise(*parts, colon),
+        mask=pa.array(sizes_N == 0),
+    )
+    return pc.binary_join(texts, colon).cast(pa.large_binary())
+
+
+def _batches(path: Path, exact: bool) -> Iterator[pa.RecordBatch]:
+    """All rows, as the row contract has them; a column that is not there is null.
+
+    Raises:
+        EngineError: the files are not there, or are no recording.
+    """
+    from pyarrow import dataset  # It brings clients of object stores along: not for `check`.
+    from pyarrow.json import ReadOptions
+
+    files, kind = _files(path)
+    options = ReadOptions(block_size=_JSON_BLOCK)
+    form = dataset.JsonFileFormat(read_options=options) if kind == "json" else kind
     try:
-        return dataset.dataset(path, format=kind).to_table()
+        data = dataset.dataset([str(file) for file in files], format=form, schema=_SCHEMA)
+        for fragment in data.get_fragments():
+            _check_names(fragment.path, fragment.physical_schema, exact)
+            if kind != "json":  # There what was read with the schema is of its types.
+                _check_types(fragment.path, fragment.physical_schema)
+        for batch in data.to_batches(batch_size=_BATCH_ROWS):
+            for name in _EXACT:
+                if batch[name].flatten().null_count:
+                    raise EngineError(f"{path} has nulls within lists of column '{name}'")
+            yield batch
     except FileNotFoundError:
         raise EngineError(f"{path} does not exist", "name the export of a run") from None
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         raise EngineError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _files(path: Path) -> tuple[list[Path], str]:
+    """The files to read, in order, and their format."""
+    inside = sorted(file for file in path.glob("*") if file.suffix in _FORMATS)
+    suffixes = sorted({file.suffix for file in inside or [path]})
+    if len(suffixes) > 1:
+        raise EngineError(f"{path} holds files of {' and '.join(suffixes)}", "name one file")
+    if path.is_dir() and not inside:
+        raise EngineError(f"{path} holds no file of {', '.join(_FORMATS)}", "name one")
+    if suffixes[0] not in _FORMATS:
+        raise EngineError(f"{path} has no known format", f"end it in {', '.join(_FORMATS)}")
+    return inside or [path], _FORMATS[suffixes[0]]
+
+
+def _check_names(path: str, schema: pa.Schema, exact: bool) -> None:
+    mend = dict.fromkeys(_NEEDED, "name the export of a run that sampled")
+    mend |= dict.fromkeys(_EXACT if exact else (), _MEND_EXACT)
+    for name, right in mend.items():
+        if name not in schema.names:
+            raise EngineError(f"{path} has no column '{name}'", right)
+
+
+def _check_types(path: str, schema: pa.Schema) -> None:
+    for field in schema:
+        if field.name in _READ and not _fits(field.type, ROW_CONTRACT[field.name]):
+            found = f"column '{field.name}' of {path} is {field.type}"
+            raise EngineError(found, f"it must be {ROW_CONTRACT[field.name]}")
+
+
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of this type can be read as wanted, and mean the same."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _fits(kind.value_type, wanted)
+    if types.is_null(kind):
+        return True
+    if types.is_list(wanted):
+        is_list = types.is_list(kind) or types.is_large_list(kind)
+        return is_list and _fits(kind.value_type, wanted.value_type)
+    if types.is_struct(wanted):
+        return types.is_struct(kind) and all(
+            _fits(field.type, wanted.field(field.name).type)
+            for field in kind
+            if wanted.get_field_index(field.name) >= 0
+        )
+    if types.is_string(wanted):
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+    return bool(types.is_integer(kind) or (types.is_floating(wanted) and types.is_floating(kind)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from ..errors import EngineError
@@ -12,34 +14,44 @@ Messages: TypeAlias = tuple[tuple[str, str], ...]
 """A chat, as (role, content) pairs."""
 Encode: TypeAlias = Callable[[Messages], Sequence[int]]
 """Token ids of a chat, the chat template applied. Raises TemplateRefusedError."""
+NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+"""Nothing more for a chat template than the chat."""
 
 
 class TemplateRefusedError(Exception):
     """The chat template cannot say this chat: a role that it does not know, or a wrong order."""
 
 
-def chat_encoder(name: str) -> Encode:
+def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS) -> Encode:
     """Token ids of chats by the tokenizer and the chat template of `name`, a folder or hub name.
 
+    Args:
+        name: of the tokenizer.
+        kwargs: what the template is told beside the chat, such as Qwen3's `enable_thinking`.
+
     Raises:
-        EngineError: there is no such tokenizer, or it has no chat template.
+        EngineError: there is no such tokenizer, it has no chat template, or `kwargs` are none of a
+            template.
     """
     tokenizer = _load(name)
+    _check(tokenizer, kwargs)
 
     def encode(messages: Messages) -> list[int]:
-        return list(map(int, _apply(tokenizer, messages, tokenize=True)))
+        return list(map(int, _apply(tokenizer, messages, kwargs, tokenize=True)))
 
     return encode
 
 
-def chat_text(name: str, messages: Messages) -> str:
+def chat_text(name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
     """What the policy is to continue, as text: for reading, not for encoding.
 
     Raises:
-        EngineError: there is no such tokenizer, or it has no chat template.
+        EngineError: as `chat_encoder`.
         TemplateRefusedError: the template cannot say this chat.
     """
-    return str(_apply(_load(name), messages, tokenize=False))
+    tokenizer = _load(name)
+    _check(tokenizer, kwargs)
+    return str(_apply(tokenizer, messages, kwargs, tokenize=False))
 
 
 def decoded(name: str, token_ids: Sequence[int]) -> str:
@@ -71,13 +83,22 @@ def _load(name: str) -> Any:
     return tokenizer
 
 
-def _apply(tokenizer: Any, messages: Messages, *, tokenize: bool) -> Any:
+def _check(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:
+    # `tokenize` and the like say how a template is applied, which is decided here.
+    how = inspect.signature(tokenizer.apply_chat_template).parameters.keys()
+    wrong = sorted(kwargs.keys() & (how - {"tools", "documents"}))
+    if wrong:
+        found = f"chat_template_kwargs cannot have '{wrong[0]}'"
+        raise EngineError(found, "give what the template itself reads, such as enable_thinking")
+
+
+def _apply(tokenizer: Any, messages: Messages, kwargs: Mapping[str, Any], *, tokenize: bool) -> Any:
     from jinja2 import TemplateError
 
     chat = [{"role": role, "content": content} for role, content in messages]
     try:
         return tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, tokenize=tokenize, return_dict=False
+            chat, add_generation_prompt=True, tokenize=tokenize, return_dict=False, **kwargs
         )
     except TemplateError as error:
         raise TemplateRefusedError(f"the chat template says: {error}") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError
 from .protocol import Failure, Group, Prompt, Sample, Settings
-from .tokenizer import TemplateRefusedError, chat_encoder, decoded
+from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded
 
 if TYPE_CHECKING:
     from .decode import Answer, Ask
@@ -29,6 +29,7 @@ class TransformersEngine:
         rows: responses in work at a time, but at least those to one prompt. Each needs memory for
             the keys and values of its own tokens; a prompt's are kept once for up to 8 responses.
         version: of the weights.
+        chat_template_kwargs: what the chat template is told beside the chat.
 
     Raises:
         EngineError: there is no such policy, or it has no chat template.
@@ -43,11 +44,12 @@ class TransformersEngine:
         dtype: str = "float32",
         rows: int = 512,
         version: int = 0,
+        chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     ) -> None:
         self.policy = name or str(policy)
         self._device, self._dtype, self._rows = device, dtype, rows
         self._tokenizer = str(policy)
-        self._encode = chat_encoder(self._tokenizer)
+        self._encode = chat_encoder(self._tokenizer, chat_template_kwargs)
         self.load_weights(policy, version)
 
     def load_weights(self, path: str | Path, version: int) -> None:

@@ -14,7 +14,7 @@ from ..errors import EngineError
 from .options import VllmOptions
 from .processes import EngineProcesses
 from .protocol import Failure, Group, Prompt, Sample, Settings
-from .tokenizer import TemplateRefusedError, chat_encoder
+from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder
 
 _CANARY_TOKENS = 32
 _CANARY = Prompt((("user", "Tom has 3 apples and buys 4 more. How many are there?"),), 0)
@@ -31,14 +31,26 @@ _WITHOUT_GPU = {
 
 
 def vllm_process(
-    model: str, options: VllmOptions, *, name: str | None = None, version: int = 0
+    model: str,
+    options: VllmOptions,
+    *,
+    name: str | None = None,
+    version: int = 0,
+    chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
     """A `VllmEngine` in a process of its own: vLLM seeds and binds threads as if it were alone.
 
     Raises:
         EngineError: the process does not start, or vLLM is not installed there.
     """
-    build = partial(VllmEngine, model, options, name=name, version=version)
+    build = partial(
+        VllmEngine,
+        model,
+        options,
+        name=name,
+        version=version,
+        chat_template_kwargs=dict(chat_template_kwargs),  # It must pickle.
+    )
     return EngineProcesses(build, workers=1, threads=None, python=options.python)
 
 
@@ -53,16 +65,24 @@ class VllmEngine:
         options: how vLLM is run.
         name: of the policy; None: `model`.
         version: of the weights.
+        chat_template_kwargs: what the chat template is told beside the chat.
 
     Raises:
         EngineError: vLLM or the policy cannot be had.
     """
 
     def __init__(
-        self, model: str, options: VllmOptions, *, name: str | None = None, version: int = 0
+        self,
+        model: str,
+        options: VllmOptions,
+        *,
+        name: str | None = None,
+        version: int = 0,
+        chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     ) -> None:
         self.policy, self.version = name or model, version
-        self._encode = chat_encoder(options.arguments.get("tokenizer") or model)
+        tokenizer = options.arguments.get("tokenizer") or model
+        self._encode = chat_encoder(tokenizer, chat_template_kwargs)
         self._llm: Any = _start(model, options)
         self._broken: EngineError | None = None
 

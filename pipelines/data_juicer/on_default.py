@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators import Change, Groups, Operator, Scope
+from ...operators import Change, Groups, Operator, Scope, StreamOperator
 from ...operators.groups import Array
 from ...operators.registry import code_version, config_json
 from ..apply import change_of, decide, digest
@@ -24,6 +24,7 @@ from ..recipe import Step
 from .datasets import plain, rows_of
 
 PIECE_ROWS = 65_536
+STREAM_ROWS = 2_048  # each of which becomes many, with all their tokens
 
 
 class Piece(NamedTuple):
@@ -44,7 +45,7 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     Raises:
         RejuiceError: what the operator raised.
     """
-    made = pieces(dataset)
+    made = pieces(dataset, STREAM_ROWS if isinstance(step.operator, StreamOperator) else PIECE_ROWS)
     if new_groups:
         check_groups([heads(piece.frame, piece.first_row) for piece in made])
     written: set[str] = set()
@@ -57,11 +58,11 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     return _wrapped(step.operator, dataset, table, written), ledger
 
 
-def pieces(dataset: Any) -> list[Piece]:
-    """The rows of a Hugging Face dataset, in pieces of whole groups."""
+def pieces(dataset: Any, size: int) -> list[Piece]:
+    """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
     table, rows = rows_of(dataset)
     frames = []
-    for start, stop in pairwise(_cuts(table, rows)):
+    for start, stop in pairwise(_cuts(table, rows, size)):
         part = rows[start:stop]
         low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
         frame = Frame.of(plain(table.slice(low, high - low)))
@@ -79,11 +80,11 @@ def _changes(operator: Operator, made: Sequence[Piece]) -> Iterator[Change]:
     return shares(decide(operator, pa.concat_tables(digests), starts[-1]), starts)
 
 
-def _cuts(table: pa.Table, rows: Array) -> list[int]:
+def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
     starts = np.arange(len(rows))
     if "prompt_id" in table.column_names:
         starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
-    at = np.searchsorted(starts, np.arange(PIECE_ROWS, len(rows), PIECE_ROWS))
+    at = np.searchsorted(starts, np.arange(size, len(rows), size))
     cuts = [int(start) for start in np.unique(starts[at[at < len(starts)]])]
     return [0, *cuts, len(rows)]
 

@@ -121,14 +121,17 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
 def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Ledger]:
     operator = step.operator
     changes: list[Any] = [None] * len(blocks)
-    # A stream has workers of its own; a task for every block would open an engine for every one.
-    if operator.scope is Scope.DATASET or isinstance(operator, StreamOperator):
-        reduce = ray.remote(_digest)
-        digests = _get([reduce.remote(operator, block) for block in blocks])
+    if operator.scope is Scope.DATASET:
+        digests = _digests(operator, blocks)
         whole = decide(
             operator, pa.concat_tables(digests, promote_options="permissive"), starts[-1]
         )
         changes = list(shares(whole, starts))
+    elif isinstance(operator, StreamOperator):
+        # Here, block by block: it has workers of its own, and a task would open another engine.
+        for at, block in enumerate(blocks):
+            (digest,) = _digests(operator, [block])
+            changes[at] = ray.put(decide(operator, digest, digest.num_rows))
     after = ray.remote(num_returns=2)(_change)
     pairs = [
         after.remote(operator, step.name, block, start, change)
@@ -138,6 +141,11 @@ def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Led
     for part in _get([books for _, books in pairs]):
         ledger.merge(part)
     return ray.data.from_arrow_refs([block for block, _ in pairs]), ledger
+
+
+def _digests(operator: Operator, blocks: list[Any]) -> list[pa.Table]:
+    reduce = ray.remote(_digest)
+    return _get([reduce.remote(operator, block) for block in blocks])
 
 
 def _get(refs: list[Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from rejuice.operators import (
     Operator,
     OperatorError,
     Scope,
+    StreamOperator,
     drop,
 )
 from rejuice.operators.check import check_operator, run
@@ -114,7 +115,52 @@ class Foundling(Operator):
         return Change(parents=np.insert(np.arange(table.num_rows), ends, -1))
 
 
-GOOD = [Scored(), Doubled(), Twice(), Highest(), PerGroup(), Foundling()]
+class Dear(StreamOperator):
+    """Two rows for each score of at most 4, last row first, and one without a parent after 2."""
+
+    reasons: ClassVar = {"too_high": "the score is above 4"}
+
+    def reads(self):
+        return ("score",)
+
+    def writes(self):
+        return ("double",)
+
+    def apply(self, table):
+        high = pc.fill_null(pc.greater(table["score"], 4.0), True).to_pylist()
+        parents = np.repeat(np.flatnonzero(np.logical_not(np.array(high, bool))), 2)
+        double = pc.multiply(table["score"].take(pa.array(parents)), 2).to_pylist()
+        if 4.0 in double:
+            at = double.index(4.0) + 2
+            parents, double = np.insert(parents, at, -1), [*double[:at], None, *double[at:]]
+        double = pa.array(double, pa.float64())
+        return Change({"double": double}, drop({"too_high": high}), parents)
+
+    def stream(self, table, rows):
+        for row in reversed(rows):
+            yield row, self.apply(table.slice(row, 1))
+
+
+class DearMapper(StreamOperator):
+    """As `Doubled`, row by row."""
+
+    def reads(self):
+        return ("score",)
+
+    def writes(self):
+        return ("double",)
+
+    def apply(self, table):
+        return Change({"double": pc.multiply(table["score"], 2)})
+
+    def stream(self, table, rows):
+        for row in rows:
+            yield row, self.apply(table.slice(row, 1))
+
+
+GOOD = [
+    Scored(), Doubled(), Twice(), Highest(), PerGroup(), Foundling(), Dear(), DearMapper()
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("good", GOOD)
@@ -446,6 +492,91 @@ class Untyped(Doubled):
 
 def test_a_column_whose_type_depends_on_the_rows():
     breaks(Untyped(), "column 'double' is string, but null after an empty table")
+
+
+class LeavesOut(Dear):
+    def stream(self, table, rows):
+        yield from ((row, change) for row, change in super().stream(table, rows) if row != 2)
+
+
+class Repeats(Dear):
+    def stream(self, table, rows):
+        yield from super().stream(table, rows)
+        yield from super().stream(table, rows[:1])
+
+
+class DoesAll(Dear):
+    """Whatever it is asked for."""
+
+    def stream(self, table, rows):
+        yield from super().stream(table, range(table.num_rows))
+
+
+class OtherValues(DearMapper):
+    def stream(self, table, rows):
+        for row in rows:
+            yield row, Change({"double": pc.multiply(table["score"].slice(row, 1), 3)})
+
+
+class OtherRows(DearMapper):
+    """Does right by all rows, but by their place among those it is asked for."""
+
+    def stream(self, table, rows):
+        for place, row in enumerate(rows):
+            yield row, self.apply(table.slice(place, 1))
+
+
+class OtherReasons(Dear):
+    """Declares two reasons, and gives another one when it streams."""
+
+    reasons: ClassVar = {**Dear.reasons, "other": "no reason at all"}
+
+    def stream(self, table, rows):
+        for row, change in super().stream(table, rows):
+            other = pc.if_else(change.reasons.is_valid(), "other", change.reasons)
+            yield row, change._replace(reasons=other)
+
+
+class OtherParents(Dear):
+    def stream(self, table, rows):
+        for row, change in super().stream(table, rows):
+            yield row, change._replace(parents=change.parents[::-1])
+
+
+class WholeChange(DearMapper):
+    """The change to all rows, for each."""
+
+    def stream(self, table, rows):
+        yield from ((row, self.apply(table)) for row in rows)
+
+
+class Untold(DearMapper):
+    def stream(self, table, rows):
+        raise ZeroDivisionError("no")
+
+
+class ReadsMore(DearMapper):
+    def stream(self, table, rows):
+        yield from ((row, Change({"double": table["text"].slice(row, 1)})) for row in rows)
+
+
+def test_a_stream_that_is_not_the_rows_it_was_asked_for():
+    breaks(LeavesOut(), "leaves out row 2 of 6 that it was to stream")
+    breaks(Repeats(), "finishes row 0, a second time: see stream()")
+    breaks(DoesAll(), "finishes row 4, which it was not asked for: see stream()")
+
+
+def test_a_stream_that_is_not_what_apply_gives():
+    breaks(OtherValues(), "column 'double' differs after streaming row 0 alone")
+    breaks(OtherRows(), "column 'double' differs after streaming row 1 alone")
+    breaks(OtherReasons(), "reasons differ after streaming row 5 alone")
+    breaks(OtherParents(), "parents differ after streaming row 1 alone")
+    breaks(WholeChange(), "column 'double' has 6 values for 1 rows")
+
+
+def test_a_stream_that_fails():
+    breaks(Untold(), "fails on a stream of 6 rows: ZeroDivisionError: no")
+    breaks(ReadsMore(), "fails on a stream of 6 rows: KeyError: ")
 
 
 def test_a_table_without_prompts_will_do_for_rows():

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 
 import pyarrow.ipc
 import pyarrow.json
@@ -17,6 +18,7 @@ from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
 from rejuice.pipelines import engine
 from rejuice.pipelines.apply import run_in_memory
+from rejuice.pipelines.arithmetic.recorded import write_prompts
 from rejuice.pipelines.commit import load as load_commit
 from rejuice.pipelines.recipe import load
 
@@ -50,7 +52,7 @@ def recipe_of(recipe_file):
 
 
 def cache_of(path):
-    (folder,) = (path.parent / "out" / ".rejuice").glob("policy_rollout_mapper-*")
+    (folder,) = (path.parent / "out" / ".rejuice").glob("kept-*")
     return folder
 
 
@@ -141,7 +143,7 @@ def test_killed_ten_times(recipe_of):
         path = recipe_of(server, 200, concurrency=2, timeout_s=5)
         rng, asked = random.Random(0), dict[int, int]()
         for _ in range(10):
-            run = subprocess.Popen([*COMMAND, str(path)])
+            run = subprocess.Popen([*COMMAND, str(path), "--chunk_rows", "30"])
             wanted = len(asked) + rng.randrange(3, 16)
             while len(committed(path)) < wanted:
                 assert run.poll() is None
@@ -151,7 +153,7 @@ def test_killed_ten_times(recipe_of):
             # How often each finished prompt was asked: it must stay so.
             asked = {seed: server.attempts[seed] for seed in committed(path)} | asked
         assert 50 < len(asked) < 200
-        subprocess.run([*COMMAND, str(path)], check=True)
+        subprocess.run([*COMMAND, str(path), "--chunk_rows", "30"], check=True)
         assert check_whole(path, 200) == {}
         assert {seed: server.attempts[seed] for seed in asked} == asked
         # Asked twice were only those that were under way when a run was killed.
@@ -160,7 +162,63 @@ def test_killed_ten_times(recipe_of):
 
 
 def committed(path):
-    """Seeds of the prompts that are finished."""
-    pieces = (path.parent / "out").glob(".rejuice/policy_rollout_mapper-*/*-*.arrow")
-    changes = [load_commit(piece).change for piece in pieces]
-    return {change.columns["sampling"][0]["seed"].as_py() for change in changes}
+    """Seeds of the prompts that are finished, one by one or with all of their chunk."""
+    seeds = set()
+    for file in (path.parent / "out").glob(".rejuice/kept-*/*.arrow"):
+        with suppress(FileNotFoundError):  # The whole chunk has taken its place meanwhile.
+            sampling = load_commit(file).change.columns["sampling"].to_pylist()
+            seeds |= {each["seed"] for each in sampling}
+    return seeds
+
+
+@pytest.mark.slow
+def test_the_embedded_policy_killed_ten_times(recipe_file, tmp_path):
+    """All prompts, each with n responses, as if nothing had happened; nothing sampled again."""
+    sampling = {"n": N, "max_tokens": 40, "transformers": {"workers": 1, "rows": 24}}
+    path = recipe_file([{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}])
+    write_prompts(tmp_path / "data.jsonl", prompts=500, levels=(1, 2))
+    rng, finished = random.Random(0), dict[str, int]()
+    for _ in range(10):
+        run = subprocess.Popen([*COMMAND, str(path)])
+        wanted = len(finished) + rng.randrange(5, 30)
+        while len(pieces_of(path)) < wanted:
+            assert run.poll() is None
+            time.sleep(0.005)
+        run.kill()
+        run.wait()
+        before, finished = finished, pieces_of(path)
+        assert before.items() <= finished.items()  # Written again would be sampled again.
+    assert len(finished) < 500
+    subprocess.run([*COMMAND, str(path)], check=True)
+    table = pq.read_table(load(path).head.export_path)
+    assert set(Counter(table["prompt_id"].to_pylist()).values()) == {N}
+    assert table.num_rows == 500 * N
+    undisturbed = load(path, {"export_path": str(tmp_path / "undisturbed" / "out.parquet")})
+    engine.run(undisturbed)
+    expected = pq.read_table(undisturbed.head.export_path)
+    for name in ("response_id", "response_token_ids", "sampling"):
+        assert table[name].to_pylist() == expected[name].to_pylist()
+
+
+def pieces_of(path):
+    """Finished prompts, by row, and when they were written."""
+    pieces = (path.parent / "out").glob(".rejuice/kept-*/*-*.arrow")
+    return {piece.name: piece.stat().st_mtime_ns for piece in pieces}
+
+
+def test_two_runs_in_one_process_do_not_mix(recipe_of, tmp_path):
+    """Threads have engines of their own: an engine takes one call at a time."""
+    with FakeServer(think_s=0.002) as server:
+        path = recipe_of(server, 100)
+        heads = [
+            {"export_path": str(tmp_path / "out" / f"{k}.parquet"), "policy_rollout_mapper.seed": k}
+            for k in "12"
+        ]
+        runs = [threading.Thread(target=engine.run, args=(load(path, head),)) for head in heads]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join()
+        for head in heads:
+            for row in pq.read_table(head["export_path"]).to_pylist():
+                assert row["response"].split(":")[0] == str(row["sampling"]["seed"])

@@ -38,6 +38,7 @@ class DearMapper(StreamOperator):
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise KeyboardInterrupt
             time.sleep(0.005)
+            if self.fault == "bug": 1 / 0
             yield (0 if self.fault == "twice" else row), self._change(ids[row:row + 1])
             with open(self.log, "a") as log:
                 log.write(f"{ids[row]}\\n")
@@ -64,7 +65,11 @@ def log(tmp_path):
 def recipe_path(recipe_file, rollouts, tmp_path, log):
     (tmp_path / "dear.py").write_text(DEAR)
     return recipe_file(
-        [{"group_size_filter": {"min": 2}}, {"dear_mapper": {"log": str(log)}}],
+        [
+            {"group_size_filter": {"min": 2}},
+            {"dear_mapper": {"log": str(log)}},
+            {"length_filter": {"column": "sample", "min": 1}},
+        ],
         rollouts(12).to_pylist(),
         custom_operator_paths=[str(tmp_path / "dear.py")],
     )
@@ -79,16 +84,16 @@ def check_whole(path, rollouts):
     expected = run_in_memory([step.operator for step in recipe.steps], rollouts(12))
     assert exported(path).to_pylist() == expected.to_pylist()
     assert expected.num_rows > 40
-    assert not list((path.parent / "out" / ".rejuice").rglob("*-0*.arrow"))
+    assert not list((path.parent / "out" / ".rejuice").glob("kept-*/*-*.arrow"))
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 20, 1000])
 def test_it_gives_what_the_operator_gives_in_memory(recipe_path, rollouts, log, chunk_rows):
     report = engine.run(load(recipe_path), chunk_rows=chunk_rows)
+    assert log.read_text().splitlines().count("closed") == 1
     check_whole(recipe_path, rollouts)
     kept = [i for i in rollouts(12)["response_id"].to_pylist() if i.endswith("-1")]
     assert report.steps[1].dropped == {"gone": len(kept)}
-    assert log.read_text().splitlines().count("closed") == 1
 
 
 @pytest.mark.parametrize("fate", ["stop", "kill"])
@@ -131,6 +136,69 @@ def test_a_stream_that_breaks_its_promise(recipe_path, rollouts, fault, said):
     with pytest.raises(OperatorError, match=said) as caught:
         engine.run(load(recipe_path, {"dear_mapper.fault": fault}))
     assert str(caught.value).startswith(f"{recipe_path}, step 2 dear_mapper: ")
+
+
+def test_dropped_rows_are_tried_again_where_asked(recipe_path, rollouts, log):
+    first = engine.run(load(recipe_path), chunk_rows=10)
+    (recipe_path.parent / "log").unlink()
+    again = engine.run(load(recipe_path), chunk_rows=10, retry_dropped=True)
+    asked = [line for line in log.read_text().split() if line != "closed"]
+    assert len(asked) == first.steps[1].dropped["gone"] > 5
+    assert all(i.endswith("-1") for i in asked)
+    assert again.steps == tuple(
+        step._replace(seconds=again.steps[at].seconds, cached=at < 1)
+        for at, step in enumerate(first.steps)
+    )
+    check_whole(recipe_path, rollouts)
+    # What was made of the rows before is not taken for what is made of them now.
+    assert first.key != again.key
+    third = engine.run(load(recipe_path), chunk_rows=10)
+    assert third.key == again.key
+    assert all(step.cached for step in third.steps)
+
+
+def test_a_bug_of_the_operator_is_told_as_its_own(recipe_path):
+    with pytest.raises(OperatorError, match=r"failed with ZeroDivisionError: .* \(dear\.py:\d+\)"):
+        engine.run(load(recipe_path, {"dear_mapper.fault": "bug"}))
+
+
+def test_killed_between_the_last_row_and_the_commit(recipe_path, rollouts, log):
+    engine.run(load(recipe_path))
+    cache = recipe_path.parent / "out" / ".rejuice"
+    (whole,) = cache.glob("kept-*/*.arrow")
+    whole.with_name(f"{whole.stem}-00000003.arrow").write_bytes(b"a piece that was not yet removed")
+    (link,) = cache.glob("dear_mapper-*/*.arrow")
+    link.unlink()
+    log.unlink()
+    engine.run(load(recipe_path))
+    assert log.read_text().split() == ["closed"]
+    check_whole(recipe_path, rollouts)
+
+
+def asked(log):
+    found = [line for line in log.read_text().split() if line != "closed"] if log.exists() else []
+    log.unlink(missing_ok=True)
+    return found
+
+
+def test_what_was_done_counts_for_the_same_rows_whatever_led_to_them(recipe_path, log):
+    """Another step before, other code of it, or more rows behind: only other chunks are done."""
+    out = recipe_path.parent / "out"
+    engine.run(load(recipe_path), chunk_rows=10)
+    assert len(asked(log)) == 30
+    engine.run(load(recipe_path, {"group_size_filter.max": "100"}), chunk_rows=10)
+    assert asked(log) == []
+    data = recipe_path.parent / "data.jsonl"
+    more = data.read_text().splitlines()
+    more += [line.replace("-0011", "-0099").replace("-0010", "-0098") for line in more[-3:]]
+    data.write_text("\n".join(more) + "\n")
+    engine.run(load(recipe_path), chunk_rows=10)
+    again = asked(log)
+    assert 3 <= len(again) <= 13
+    assert all(i > "response-0007" for i in again)
+    assert len(list(out.glob(".rejuice/kept-*"))) == 1
+    engine.run(load(recipe_path, {"dear_mapper.fault": "none"}), chunk_rows=10)
+    assert len(asked(log)) > 30
 
 
 def test_another_run_of_the_same_rows_waits(recipe_path, rollouts, log):

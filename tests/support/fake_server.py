@@ -38,6 +38,7 @@ class Trouble(Enum):
     NOT_FOUND = "404"
     REFUSED = "400"
     FILTERED = "a choice withheld by the content filter"
+    NEW_WEIGHTS = "weights are replaced while it samples: the last choice ends with version 4"
     RESTART = "the server is killed and comes back on the same port"
 
 
@@ -258,5 +259,8 @@ def _spoilt(trouble: Trouble, answer: dict[str, Any], text: str) -> str:
         return json.dumps(answer | {"choices": choices[:-1]})
     if trouble is Trouble.TWICE:
         return json.dumps(answer | {"choices": [*choices[:-1], choices[0]]})
+    if trouble is Trouble.NEW_WEIGHTS:
+        choices[-1]["weight_versions"].append({"version": "4", "start": 3, "end": 3})
+        return json.dumps(answer)
     choices[-1]["finish_reason"] = "content_filter" if trouble is Trouble.FILTERED else "abort"
     return json.dumps(answer)

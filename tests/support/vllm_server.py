@@ -29,7 +29,7 @@ _FLAGS = shlex.split(
     "--dtype float32 --enforce-eager --generation-config vllm --max-model-len 128 --block-size 32 "
     "--enable-scale-out --max-num-seqs 128 "
     # vLLM 0.32 on CPU dies of a seeded request whose prompt it takes in pieces.
-    "--no-enable-chunked-prefill --max-num-batched-tokens 8192"
+    "--no-enable-chunked-prefill"
 )
 
 

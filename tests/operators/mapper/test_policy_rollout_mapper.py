@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from rejuice.operators import EngineError
+from rejuice.operators import DataError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+from rejuice.operators.registry import code_version
 from rejuice.operators.sampling import Failure, Group, Sample
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES)])
@@ -58,6 +59,8 @@ def parrot(monkeypatch):
     parrot = Parrot()
     monkeypatch.setattr(policy_rollout_mapper, "sampler", lambda asked: parrot)
     monkeypatch.setattr(policy_rollout_mapper, "release", lambda asked: parrot.close())
+    PolicyRolloutMapper().close()  # What an earlier test was told is forgotten.
+    parrot.closed = 0
     return parrot
 
 
@@ -162,23 +165,71 @@ def test_each_kind_of_failure_is_told_once(parrot, caplog):
     ids = pa.array([str(i) for i in range(40)])
     prompts = pa.array(table["prompt"].to_pylist()[1:] * 39 + table["prompt"].to_pylist()[:1])
     many = pa.table({"prompt_id": ids, "prompt": prompts.cast(MESSAGES)})
+    operator = PolicyRolloutMapper(n=1)
     with caplog.at_level(logging.WARNING):
-        change = PolicyRolloutMapper(n=1).apply(many)
+        change = operator.apply(many)
+        operator.apply(many)
     assert change.reasons.to_pylist() == ["timeout"] * 39 + [None]
     assert len(caplog.messages) == 1
 
 
-def test_where_all_prompts_fail_it_is_not_the_prompts(parrot):
-    ids = pa.array([str(i) for i in range(16)])
-    prompts = pa.array(table_of("fail request_refused")["prompt"].to_pylist() * 16, MESSAGES)
-    table = pa.table({"prompt_id": ids, "prompt": prompts})
-    with pytest.raises(EngineError) as caught:
+OTHER_PROMPTS = {
+    "text": (["1 + 1?"], pa.string(), "column 'prompt' is string"),
+    "no content": (
+        [[{"role": "user"}]],
+        pa.list_(pa.struct([("role", pa.string())])),
+        "messages in 'prompt' have no 'content'",
+    ),
+    "images": (
+        [[{"role": "user", "content": [{"type": "text", "text": "a"}]}]],
+        None,
+        "'content' of the messages in 'prompt' is list",
+    ),
+    "tools": (
+        [[{"role": "tool", "content": "3", "tool_call_id": "x"}]],
+        None,
+        "messages in 'prompt' have a 'tool_call_id', which the policy would not see",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_PROMPTS)
+def test_prompts_that_would_lose_something_are_refused(parrot, case):
+    prompts, kind, said = OTHER_PROMPTS[case]
+    table = pa.table({"prompt_id": ["a"], "prompt": pa.array(prompts, kind)})
+    with pytest.raises(DataError) as caught:
         PolicyRolloutMapper().apply(table)
-    assert str(caught.value) == (
-        "all 16 prompts failed, the last one with request_refused: said of fail request_refused"
-    )
-    # Of few, it may be the prompts: a row that is left over in a run that goes on is no verdict.
-    assert PolicyRolloutMapper().apply(table.slice(0, 15)).reasons.null_count == 0
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).endswith("lists of messages with role and content")
+    assert parrot.asked == []
+
+
+def test_fields_of_messages_that_are_always_null_do_no_harm(parrot):
+    message = {"role": "user", "content": "ab", "tool_calls": None}
+    kind = pa.list_(pa.struct([(name, pa.string()) for name in message]))
+    table = pa.table({"prompt_id": ["a"], "prompt": pa.array([[message]], kind)})
+    change = PolicyRolloutMapper(n=1).apply(table)
+    assert change.columns["response"].to_pylist() == ["ba 0"]
+
+
+def test_messages_without_role_or_content_are_no_prompt(parrot):
+    chats = [
+        [{"role": "user", "content": None}],
+        [{"role": None, "content": "a"}],
+        [None],
+        [{"role": "user", "content": "a"}, None],
+        [{"role": "user", "content": ""}],
+    ]
+    table = pa.table({"prompt_id": list("abcde"), "prompt": pa.array(chats, MESSAGES)})
+    change = PolicyRolloutMapper(n=1).apply(table)
+    assert change.reasons.to_pylist() == [*["no_prompt"] * 4, None]
+
+
+def test_where_nobody_knows_how_it_was_sampled_nothing_is_said(parrot, monkeypatch):
+    group = Group("p", 0, None, (1,), (Sample("x", (2,), (-1.0,), "stop"),))
+    monkeypatch.setattr(parrot, "sample", lambda prompts, settings: iter([(0, group)]))
+    change = PolicyRolloutMapper(n=1).apply(table_of("a"))
+    assert change.columns["sampling"].to_pylist() == [None]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +238,8 @@ def test_where_all_prompts_fail_it_is_not_the_prompts(parrot):
         ({"temperature": 0.7}, "on_policy needs temperature: 1 and top_p: 1"),
         ({"top_p": 0.9}, "on_policy needs temperature: 1 and top_p: 1"),
         ({"engine": "openai"}, "engine openai needs model, its name on the server"),
+        ({"engine": "recorded"}, "engine recorded needs recorded: {path: …}"),
+        ({"temperature": 0, "on_policy": False}, "it needs n: 1"),
         ({"openai": {"base_url": "localhost:8000"}}, "String should match pattern"),
         ({"n": 0}, "greater than 0"),
         ({"engine": "sglang"}, "'transformers', 'openai', 'vllm' or 'recorded'"),
@@ -198,10 +251,10 @@ def test_fields_that_do_not_fit(fields, said):
 
 
 def test_other_temperatures_are_for_evaluation():
-    assert PolicyRolloutMapper(temperature=0, top_p=0.5, on_policy=False).temperature == 0
+    assert PolicyRolloutMapper(temperature=0, top_p=0.5, n=1, on_policy=False).n == 1
 
 
-def test_what_decides_the_samples_and_what_does_not(tmp_path):
+def test_what_decides_the_samples_and_what_does_not():
     def same(one, other):
         first, second = (PolicyRolloutMapper(**fields).identity() for fields in (one, other))
         return first == second
@@ -216,13 +269,34 @@ def test_what_decides_the_samples_and_what_does_not(tmp_path):
     for field in ("n", "seed", "max_tokens"):
         assert not same({}, {field: 5})
 
+
+def test_the_content_of_files_decides(tmp_path):
+    def state(**fields):
+        return PolicyRolloutMapper(**fields).identity()
+
     folder = {"model": str(tmp_path)}
     (tmp_path / "model.safetensors").write_bytes(b"one")
-    before = PolicyRolloutMapper(**folder).identity()
-    assert PolicyRolloutMapper(**folder).identity() == before
-    (tmp_path / "model.safetensors").write_bytes(b"two")
+    before = state(**folder)
     os.utime(tmp_path / "model.safetensors", (1, 1))
-    assert PolicyRolloutMapper(**folder).identity() != before
+    (tmp_path / "README.md").write_text("what it is")
+    assert state(**folder) == before  # Neither the time nor what no engine reads.
+    (tmp_path / "model.safetensors").write_bytes(b"two")
+    assert state(**folder) != before
+
+    tokenizer = {"engine": "openai", "model": "m", "openai": {"tokenizer": str(tmp_path)}}
+    before = state(**tokenizer)
+    (tmp_path / "chat_template.jinja").write_text("x")
+    assert state(**tokenizer) != before
+
+    record = {"engine": "recorded", "recorded": {"path": str(tmp_path / "run.parquet")}}
+    (tmp_path / "run.parquet").write_bytes(b"one")
+    before = state(**record)
+    (tmp_path / "run.parquet").write_bytes(b"two")
+    assert state(**record) != before
+
+
+def test_an_edit_of_the_source_does_not_cost_the_samples():
+    assert code_version(PolicyRolloutMapper) == PolicyRolloutMapper.code
 
 
 def test_closing_closes_the_engine(parrot):

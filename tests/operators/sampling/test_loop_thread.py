@@ -1,4 +1,7 @@
 import asyncio
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -66,6 +69,41 @@ def test_closing_cancels_what_runs(loop):
     loop.close()
     with pytest.raises(asyncio.CancelledError):
         next(stream)
+
+
+@pytest.mark.parametrize("said", ["can't create new thread at interpreter shutdown", "another"])
+def test_end_of_the_interpreter_is_no_error_and_others_are(monkeypatch, said):
+    async def no_thread():
+        raise RuntimeError(said)
+
+    loop = LoopThread("loop of a test")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._loop, "shutdown_default_executor", no_thread)
+        if said == "another":
+            with pytest.raises(RuntimeError, match=r"^another$"):
+                loop.close()
+        else:
+            loop.close()
+            assert loop._loop.is_closed()
+    loop.close()
+
+
+def test_left_open_and_closed_by_atexit():
+    """In Python 3.12 that is too late for new threads."""
+    program = """
+        import asyncio, atexit
+        from rejuice.operators.sampling.loop_thread import LoopThread
+
+        async def work(put):
+            put(await asyncio.to_thread(int, "4"))
+
+        loop = LoopThread("left open")
+        atexit.register(loop.close)
+        print(*loop.stream(work))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("4\n", "")
 
 
 def test_results_of_coroutines(loop):

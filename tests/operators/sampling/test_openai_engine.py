@@ -47,7 +47,7 @@ def prompts(count):
     return [Prompt((("user", "x" * (seed + 1)),), seed) for seed in range(count)]
 
 
-def engine_of(server, *, api="completions", version=0, exact=True, **fields):
+def engine_of(server, *, api="completions", version=0, exact=True, kwargs=None, **fields):
     url = server if isinstance(server, str) else server.url
     return OpenAIEngine(
         "m",
@@ -55,6 +55,7 @@ def engine_of(server, *, api="completions", version=0, exact=True, **fields):
         encode=None if api == "chat" else encode,
         version=version,
         exact=exact,
+        chat_template_kwargs=kwargs or {},
     )
 
 
@@ -136,9 +137,47 @@ def test_chat_leaves_the_template_to_the_server(make):
     body = server.bodies[0][0]
     assert body["messages"] == [{"role": "user", "content": "x"}]
     assert body["logprobs"] is True
+    assert "chat_template_kwargs" not in body
 
 
-def test_weight_version_is_the_oldest_that_the_server_states(make):
+def test_chat_is_told_what_its_template_reads(make):
+    kwargs = {"enable_thinking": False}
+    with FakeServer() as server:
+        for exact in (True, False):
+            list(make(server, api="chat", exact=exact, kwargs=kwargs).sample(prompts(1), FOUR))
+            assert server.bodies[0][-1]["chat_template_kwargs"] == kwargs
+        list(make(server, kwargs=kwargs).sample(prompts(1), FOUR))
+        assert "chat_template_kwargs" not in server.bodies[0][-1]
+
+
+@pytest.mark.parametrize("api", ["completions", "chat", "generate"])
+def test_greedy(make, api):
+    with FakeServer() as server:
+        wanted = Settings(n=1, temperature=0.0)
+        ((_, group),) = make(server, api=api, exact=False).sample(prompts(1), wanted)
+        assert len(group.samples) == 1
+        body = server.bodies[0][0]
+        sampling = body.get("sampling_params", body)
+        assert (sampling["temperature"], sampling["n"]) == (0.0, 1)
+
+
+def test_group_of_two_versions_is_asked_for_again(make):
+    script = {1: [Trouble.NEW_WEIGHTS], 2: [Trouble.NEW_WEIGHTS] * 3}
+    with FakeServer(script, version="3") as server:
+        engine = make(server, api="generate")
+        found = dict(engine.sample(prompts(3), FOUR))
+        assert (found[0].version, found[1].version) == (3, 3)
+        check_group(found[1], 1, 1)
+        said = "weights changed from 3 to 4 while it was sampled"
+        assert found[2] == Failure("bad_response", said)
+        assert engine.faults == {"bad_response": 4}
+        server.attempts.clear()
+        loose = make(server, api="generate", exact=False)
+        assert {g.version for _, g in loose.sample(prompts(3), FOUR)} == {3}
+        assert server.attempts == {0: 1, 1: 1, 2: 1}
+
+
+def test_weight_version_is_the_one_that_the_server_states(make):
     with FakeServer(version="12") as server:
         ((_, group),) = make(server, api="generate", version=5).sample(prompts(1), FOUR)
         check_group(group, 0, 0)
@@ -594,6 +633,23 @@ def test_key_is_sent_and_not_shown(make, monkeypatch):
         list(engine.sample(prompts(1), FOUR))
         assert server.keys == {"Bearer secret"}
         assert "secret" not in repr(vars(engine)) + engine.options.model_dump_json()
-        server.keys.clear()
-        list(make(server, api_key_env="NO_KEY").sample(prompts(1), FOUR))
+
+
+def test_no_key_is_sent_unless_one_is_named(make, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with FakeServer() as server:
+        list(make(server).sample(prompts(1), FOUR))
         assert server.keys == {None}
+
+
+@pytest.mark.parametrize("value", [None, "", " "])
+def test_key_that_is_named_must_be_there(make, monkeypatch, value):
+    monkeypatch.delenv("NO_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("NO_KEY", value)
+    said = (
+        r"^api_key_env names the environment variable 'NO_KEY', which is not set; "
+        r"set it to the server's key$"
+    )
+    with pytest.raises(EngineError, match=said):
+        make("http://127.0.0.1:9/v1", api_key_env="NO_KEY")

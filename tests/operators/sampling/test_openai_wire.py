@@ -27,7 +27,7 @@ PROMPT = Prompt((("system", "s"), ("user", "u")), 9)
         ("generate", "http://h/inference/v1/generate"),
     ],
 )
-def test_doors(api, url):
+def test_endpoints(api, url):
     assert endpoint("http://h/v1", api) == url
 
 
@@ -57,6 +57,18 @@ def test_text_only_asks_for_nothing_that_some_server_does_not_know():
     messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     known = {"n": 1, "temperature": 1.0, "top_p": 1.0, "max_tokens": 5, "seed": 9}
     assert body == {"model": "m", "messages": messages, **known}
+
+
+def test_template_is_told_more_where_the_server_applies_it():
+    kwargs, settings = {"enable_thinking": False}, Settings()
+    body = request_body("chat", "m", PROMPT, None, settings, True, kwargs)
+    plain = request_body("chat", "m", PROMPT, None, settings, True)
+    assert body == {**plain, "chat_template_kwargs": kwargs}
+    for api in ("completions", "generate"):
+        bodies = [
+            request_body(api, "m", PROMPT, [1], settings, True, each) for each in (kwargs, {})
+        ]
+        assert bodies[0] == bodies[1]
 
 
 def test_costs():
@@ -130,8 +142,41 @@ def read(body, ids=(1, 2), *, exact=True):
 def test_reads_an_answer():
     sample = Sample("a", (5, 6), (-1.0, -2.0), "stop")
     assert read(answer()) == read(answer(), None) == Group("m", 3, 9, (1, 2), (sample,))
-    spans = [{"version": label, "start": 0, "end": 1} for label in ("9", "8", "10")]
-    assert read(answer(weight_versions=spans)).version == 8
+
+
+@pytest.mark.parametrize(
+    ("labels", "oldest", "newest"),
+    [
+        ([], 3, 3),
+        (["8", "8"], 8, 8),
+        (["9", "8", "10"], 8, 10),
+        (["default"], 3, 3),
+        (["default", "3"], 3, 3),  # Labelled, not changed.
+        (["default", "4"], 3, 4),
+    ],
+)
+def test_weights_that_changed_meanwhile(labels, oldest, newest):
+    spans = [{"version": label, "start": 0, "end": 1} for label in labels]
+    body = answer(weight_versions=spans)
+    assert read(body, exact=False).version == oldest
+    if oldest == newest:
+        assert read(body).version == oldest
+        return
+    with pytest.raises(Fault) as fault:
+        read(body)
+    said = f"weights changed from {oldest} to {newest} while it was sampled"
+    assert fault.value.args == ("bad_response", said)
+    assert fault.value.blame is Blame.ANSWER
+
+
+def test_weights_that_changed_between_samples_of_a_group():
+    def choice(index, label):
+        spans = [{"version": label, "start": 0, "end": 1}]
+        return {"index": index, "text": "a", "finish_reason": "stop", "weight_versions": spans}
+
+    body = json.dumps({"choices": [choice(0, "7"), choice(1, "6")]}).encode()
+    group = read_group(body, PROMPT, [1], 2, policy="m", version=3, exact=False)
+    assert (group.version, len(group.samples)) == (6, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stub_engine import StubEngine
 
+from rejuice.operators import __version__
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.processes import EngineProcesses, usable_cores
 from rejuice.operators.sampling.protocol import Prompt, Settings
@@ -91,6 +92,19 @@ def test_another_interpreter_has_its_own_path(tmp_path):
     engine = EngineProcesses(StubEngine, python=str(link), environment=path)
     assert next(engine.sample(ask("a"), ONE))[1].seed == 0
     engine.close()
+
+
+def test_another_version_is_told(tmp_path):
+    """Even one that knows nothing of engines."""
+    package = tmp_path / "rejuice" / "operators"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '0.1.0'")
+    link = tmp_path / "python"
+    link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    link.chmod(0o755)
+    said = rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same one there$"
+    with pytest.raises(EngineError, match=said):
+        EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": str(tmp_path)})
 
 
 def test_interpreter_that_does_not_exist():

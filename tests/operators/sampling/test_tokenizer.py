@@ -29,6 +29,28 @@ def test_template_is_applied_once_and_is_what_is_shown(policy):
     assert chat_text(str(policy), CHAT) == decoded(str(policy), ids) == TEXT
 
 
+def test_template_is_told_what_it_reads(policy, tmp_path):
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(policy)
+    loaded.chat_template += "{% if enable_thinking is false %}{{ '<>' }}{% endif %}"
+    loaded.save_pretrained(tmp_path)
+    kwargs = {"enable_thinking": False}
+    name = str(tmp_path)
+    assert decoded(name, chat_encoder(name, kwargs)(CHAT)) == TEXT + "<>"
+    assert chat_text(name, CHAT, kwargs) == TEXT + "<>"
+    assert chat_text(name, CHAT) == chat_text(name, CHAT, {"enable_thinking": True}) == TEXT
+    assert chat_text(name, CHAT, {"tools": []}) == TEXT
+
+
+@pytest.mark.parametrize("how", ["tokenize", "add_generation_prompt", "return_tensors"])
+def test_how_the_template_is_applied_is_not_to_be_changed(policy, how):
+    said = rf"^chat_template_kwargs cannot have '{how}'; give what the template itself reads, such"
+    for use in (chat_encoder, lambda name, kwargs: chat_text(name, CHAT, kwargs)):
+        with pytest.raises(EngineError, match=said):
+            use(str(policy), {how: False})
+
+
 def test_long_chats_are_left_to_the_engine():
     assert len(chat_encoder(str(EMBEDDED))((("user", "one " * 400),))) > 256
     # Its files say 256, of which it would warn, once and on stderr.

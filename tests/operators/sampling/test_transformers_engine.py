@@ -19,6 +19,7 @@ from rejuice.operators.sampling import decode as decoding
 from rejuice.operators.sampling.key_values import OneGroup, Recomputed, SharedPrompts
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
+from rejuice.operators.sampling.tokenizer import decoded
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 
 EMBEDDED = Path(rejuice.operators.sampling.__file__).parent / "embedded"
@@ -148,6 +149,14 @@ def test_prompts_that_leave_no_room(engine):
     assert max(len(s.token_ids) for s in by_index[2].samples) <= 4
 
 
+def test_template_is_told_more(tmp_path):
+    save_policy(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content + more }}")
+    build = partial(TransformersEngine, tmp_path, chat_template_kwargs={"more": "!!"})
+    group = dict(build().sample([ask("a")], FOUR))[0]
+    assert decoded(str(tmp_path), group.prompt_token_ids) == "a!!"
+
+
 def test_template_that_refuses(tmp_path):
     save_policy(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('no system role') }}")
@@ -272,11 +281,12 @@ def test_seed_sample_and_step_decide(engine):
     assert tokens(again[0]) == tokens(again[1]) == tokens(a)
 
 
-def test_greedy_is_the_most_probable(trained):
-    group = next(trained.sample(SUMS[:1], EIGHT._replace(n=2, temperature=0.0)))[1]
+@pytest.mark.parametrize("n", [1, 2])
+def test_greedy_is_the_most_probable(trained, n):
+    group = next(trained.sample(SUMS[:1], EIGHT._replace(n=n, temperature=0.0)))[1]
     rows = TruePolicy(EMBEDDED).rows(group.prompt_token_ids, group.samples[0].token_ids)
     assert rows.argmax(-1).tolist() == list(group.samples[0].token_ids)
-    assert tokens(group)[0] == tokens(group)[1]
+    assert tokens(group) == [tokens(group)[0]] * n
 
 
 # --- the distribution -------------------------------------------------------------------

@@ -1,4 +1,5 @@
 import math
+import pickle
 import shutil
 import subprocess
 import textwrap
@@ -93,7 +94,7 @@ def make(monkeypatch):
         return SimpleNamespace(n=settings.n, seed=seed)
 
     def make(llm, **fields):
-        monkeypatch.setattr(vllm_engine, "chat_encoder", lambda name: encode)
+        monkeypatch.setattr(vllm_engine, "chat_encoder", lambda name, kwargs: encode)
         monkeypatch.setattr(vllm_engine, "_params", params)
         monkeypatch.setattr(vllm_engine, "_start", lambda model, options: llm)
         return VllmEngine("m", VllmOptions(), **fields)
@@ -124,6 +125,20 @@ def test_no_more_prompts_are_in_memory_than_keep_vllm_busy(make):
 def test_name_of_the_policy_may_be_another_one(make):
     ((_, group),) = make(FakeLLM(), name="embedded").sample(prompts(1), TWO)
     assert group.policy == "embedded"
+
+
+def test_template_is_told_more(monkeypatch):
+    seen = []
+    monkeypatch.setattr(vllm_engine, "_start", lambda model, options: FakeLLM())
+    monkeypatch.setattr(vllm_engine, "chat_encoder", lambda *given: seen.append(given))
+    monkeypatch.setattr(
+        vllm_engine, "EngineProcesses", lambda build, **_: pickle.loads(pickle.dumps(build))()
+    )
+    vllm_process("m", VllmOptions())
+    arguments = {"tokenizer": "t"}
+    kwargs = {"enable_thinking": False}
+    vllm_process("m", VllmOptions(arguments=arguments), chat_template_kwargs=kwargs)
+    assert seen == [("m", {}), ("t", kwargs)]
 
 
 def test_prompts_that_cannot_be_sampled_are_named_and_the_others_go_on(make):
@@ -378,6 +393,13 @@ class TestReal:
         assert dict(engine.sample(problems(8), EIGHT)) == before
         assert before != other
         assert engine.pids == pids
+
+    def test_greedy_is_the_most_probable(self, engine):
+        wanted = EIGHT._replace(n=1, temperature=0.0)
+        for _, group in engine.sample(problems(4), wanted):
+            (sample,) = group.samples
+            rows = TruePolicy(EMBEDDED).rows(group.prompt_token_ids, sample.token_ids)
+            assert rows.argmax(-1).tolist() == list(sample.token_ids)
 
     def test_settings_that_vllm_refuses(self, engine):
         with pytest.raises(EngineError, match=r"^vLLM refuses these settings; n must be 1 when"):

@@ -1,5 +1,7 @@
 """The openai engine against a real server: vLLM on CPU with the embedded policy."""
 
+import shutil
+
 import pytest
 from true_policy import TruePolicy
 from vllm_server import EMBEDDED, VllmServer, vllm_python
@@ -12,13 +14,24 @@ from rejuice.operators.sampling.tokenizer import chat_encoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 EIGHT = Settings(n=8, max_tokens=24)
-DOORS = ("completions", "chat", "generate")
+APIS = ("completions", "chat", "generate")
+BRIEF = {"brief": True}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def policy(tmp_path_factory):
+    """The embedded one, whose template can be told something."""
+    folder = tmp_path_factory.mktemp("policy") / "embedded"
+    shutil.copytree(EMBEDDED, folder)
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text() + "{% if brief %}{{ 'Tom' }}{% endif %}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(policy, tmp_path_factory):
     vllm_python()
-    server = VllmServer(EMBEDDED, "stand-in", tmp_path_factory.mktemp("vllm") / "log")
+    server = VllmServer(policy, "stand-in", tmp_path_factory.mktemp("vllm") / "log")
     try:
         server.wait()
         yield server
@@ -32,14 +45,16 @@ def truth():
 
 
 @pytest.fixture
-def make(server):
+def make(server, policy):
     engines = []
 
-    def make(api="completions", model="stand-in", **fields):
+    def make(api="completions", model="stand-in", kwargs=None, **fields):
         options = OpenAIOptions(base_url=server.url, api=api, **fields)
-        encode = None if api == "chat" else chat_encoder(str(EMBEDDED))
-        engines.append(OpenAIEngine(model, options, encode=encode))
-        return engines[-1]
+        kwargs = kwargs or {}
+        encode = None if api == "chat" else chat_encoder(str(policy), kwargs)
+        engine = OpenAIEngine(model, options, encode=encode, chat_template_kwargs=kwargs)
+        engines.append(engine)
+        return engine
 
     yield make
     for engine in engines:
@@ -51,11 +66,11 @@ def prompts(count):
     return [Prompt((("user", chat.format(k, k + 3)),), 1_000_003 * k) for k in range(count)]
 
 
-def test_all_doors_give_the_same_samples_and_true_log_probabilities(make, truth):
+def test_all_apis_give_the_same_samples_and_true_log_probabilities(make, truth):
     from transformers import AutoTokenizer
 
     end = AutoTokenizer.from_pretrained(EMBEDDED).eos_token_id
-    found = {api: dict(make(api).sample(prompts(32), EIGHT)) for api in DOORS}
+    found = {api: dict(make(api).sample(prompts(32), EIGHT)) for api in APIS}
     assert [g for groups in found.values() for g in groups.values() if isinstance(g, Failure)] == []
     for index, group in found["completions"].items():
         assert (group.policy, group.version, group.seed) == ("stand-in", 0, 1_000_003 * index)
@@ -71,6 +86,24 @@ def test_all_doors_give_the_same_samples_and_true_log_probabilities(make, truth)
             assert (len(sample.token_ids) == 24) >= (sample.finish_reason == "length")
     samples = [sample for group in found["chat"].values() for sample in group.samples]
     assert {sample.finish_reason for sample in samples} == {"stop", "length"}
+
+
+def test_template_is_told_the_same_here_and_there(make):
+    plain = dict(make().sample(prompts(2), EIGHT))
+    here, there = (dict(make(api, kwargs=BRIEF).sample(prompts(2), EIGHT)) for api in APIS[:2])
+    for index, group in here.items():
+        before = plain[index].prompt_token_ids
+        assert group.prompt_token_ids == there[index].prompt_token_ids
+        assert group.prompt_token_ids[: len(before)] == before
+        assert len(group.prompt_token_ids) > len(before)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_greedy_is_the_most_probable(make, truth, api):
+    for _, group in make(api).sample(prompts(4), EIGHT._replace(n=1, temperature=0.0)):
+        (sample,) = group.samples
+        rows = truth.rows(group.prompt_token_ids, sample.token_ids)
+        assert rows.argmax(-1).tolist() == list(sample.token_ids)
 
 
 def test_samples_are_the_policy_s_own(make, truth):

@@ -71,12 +71,17 @@ def without_logprobs(table: pa.Table) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_dj_process_samples_the_same(prompts: Path, table: pa.Table, tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", ["default", "ray"])
+def test_dj_process_samples_the_same(
+    prompts: Path, table: pa.Table, tmp_path: Path, executor: str
+) -> None:
     export = tmp_path / "curated.parquet"
     command = [
         str(Path(sys.executable).parent / "dj-process"),
         *("--config", str(RECIPE)),
         *("--dataset_path", str(prompts), "--export_path", str(export)),
+        *("--executor_type", executor),
+        *(("--ray_address", "local") if executor == "ray" else ()),
     ]
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
@@ -91,7 +96,7 @@ def test_what_was_sampled_stands_in_for_the_policy(prompts: Path, tmp_path: Path
     sampled = curated(prompts, raw)
     record = tmp_path / "rollouts.parquet"
     rollouts_of(prompts, record, raw)
-    fields = {"engine": "recorded", "model": str(record)}
+    fields = {"engine": "recorded", "recorded.path": str(record)}
     replayed = curated(
         prompts, again, **{f"policy_rollout_mapper.{name}": value for name, value in fields.items()}
     )

@@ -234,7 +234,7 @@ def test_pieces_do_not_show(monkeypatch, name, rows_of_a_piece):
     table = rollouts()
     before = dataset(table).filter(lambda row: row["response"] != "three")
     kept = table.filter(pa.compute.not_equal(table["response"], "three"))
-    frames = [piece.frame for piece in on_default.pieces(before)]
+    frames = [piece.frame for piece in on_default.pieces(before, rows_of_a_piece)]
     assert sum(frame.num_rows for frame in frames) == kept.num_rows
     assert len(frames) > kept.num_rows / (rows_of_a_piece + 7)
     out = run(name, before)
