@@ -2,12 +2,12 @@
 
 What a stream gave for a chunk is kept under a key of its own (what decides the result, and the
 content of the chunk), whatever steps and whatever code led to that chunk; the step's commit is a
-link to it. A killed run leaves pieces behind, one file for each row that was finished. The next run
-asks for the other rows, and joins all pieces.
+link to it. A killed run leaves a journal of the rows that were finished. The next run asks for the
+other rows, and joins all.
 
     kept-policy_rollout_mapper-52c0…/generation
-    kept-policy_rollout_mapper-52c0…/9af3….arrow             a chunk
-    kept-policy_rollout_mapper-52c0…/77b1…-00000004.arrow    a row of a chunk that is not done
+    kept-policy_rollout_mapper-52c0…/9af3….arrow         a chunk
+    kept-policy_rollout_mapper-52c0…/77b1…-0.journal     rows of a chunk that is not done
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ..operators.check import checked
 from .apply import decide, own_faults, plain, view
 from .commit import Commit, load, save, temporary_of
 from .frame import Frame
+from .journal import Entry, Journal, entries, journals
 from .parts import joined, shares
 from .summary import summarise
 
@@ -58,10 +59,9 @@ def stream(
         if whole.exists():
             advance(frame.num_rows)
         else:
-            _finish(operator, table, whole, advance)
-            save(whole, _whole(operator, table, whole))
-        for piece in _pieces_of(whole):
-            piece.unlink(missing_ok=True)
+            save(whole, _finished(operator, table, whole, advance))
+        for journal in journals(whole):
+            journal.unlink(missing_ok=True)
     _link(path, whole)
 
 
@@ -99,34 +99,45 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
         # First, so that nothing that was made of the old rows is ever taken for the new ones'.
         (kept / _GENERATION).write_text(str(generation(kept) + 1))
     for whole, commit in with_drops.items():
-        for row, change in enumerate(shares(commit.change, range(commit.rows_in + 1))):
-            if change.reasons is None or change.reasons.null_count:
-                _save_piece(whole, row, change, commit.seconds / commit.rows_in)
+        seconds = commit.seconds / commit.rows_in
+        with Journal(whole) as journal:
+            for row, change in enumerate(shares(commit.change, range(commit.rows_in + 1))):
+                if not _drops(change):
+                    journal.add(Entry(row, change, seconds))
         whole.unlink()
 
 
-def _finish(
+def _finished(
     operator: StreamOperator, table: pa.Table, path: Path, advance: Callable[[int], None]
-) -> None:
-    """Make the pieces of all rows that have none."""
-    left = set(range(table.num_rows)) - {_row(piece) for piece in _pieces_of(path)}
-    advance(table.num_rows - len(left))
-    dropped: list[tuple[int, Change]] = []
+) -> Commit:
+    """Do the rows that are in no journal; all rows together."""
+    if table.num_rows == 0:
+        return Commit(decide(operator, table, 0), 0, 0.0, {})
+    done = {entry.row: entry for entry in entries(path)}
+    advance(len(done))
+    left = set(range(table.num_rows)) - set(done)
     since = time.perf_counter()
-    for row, change in _changes(operator, table, sorted(left)) if left else ():
-        if row not in left:
-            raise OperatorError(f"finished row {row}, which it was not asked for")
-        left.remove(row)
-        if change.reasons is None or change.reasons.null_count:
+    with Journal(path) as journal:
+        for row, change in _changes(operator, table, sorted(left)) if left else ():
+            if row not in left:
+                raise OperatorError(f"finished row {row}, which it was not asked for")
+            left.remove(row)
             seconds, since = time.perf_counter() - since, time.perf_counter()
-            _save_piece(path, row, change, seconds)
-        else:  # Should the run be stopped, the next one may fare better.
-            dropped.append((row, change))
-        advance(1)
+            done[row] = Entry(row, change, seconds)
+            # What was dropped may fare better in the next run, should this one be stopped.
+            if not _drops(change):
+                journal.add(done[row])
+            advance(1)
     if left:
         raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
-    for row, change in dropped:
-        _save_piece(path, row, change, 0.0)
+    changes = [done[row].change for row in range(table.num_rows)]
+    change = joined(changes, [1] * len(changes))
+    seconds = sum(entry.seconds for entry in done.values())
+    return Commit(change, table.num_rows, seconds, summarise(change.columns))
+
+
+def _drops(change: Change) -> bool:
+    return change.reasons is not None and not change.reasons.null_count
 
 
 def _changes(
@@ -157,28 +168,3 @@ def _held(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _save_piece(path: Path, row: int, change: Change, seconds: float) -> None:
-    piece = path.with_name(f"{path.stem}-{row:08d}.arrow")
-    save(piece, Commit(change, 1, seconds, {}))
-
-
-def _pieces_of(path: Path) -> list[Path]:
-    """Of a chunk, in the order of its rows."""
-    return sorted(path.parent.glob(f"{path.stem}-*.arrow"))
-
-
-def _row(piece: Path) -> int:
-    return int(piece.stem.rpartition("-")[2])
-
-
-def _whole(operator: StreamOperator, table: pa.Table, path: Path) -> Commit:
-    # In memory, not mapped: a process may map 65,530 files.
-    pieces = [load(piece, mapped=False) for piece in _pieces_of(path)]
-    if pieces:
-        change = joined([piece.change for piece in pieces], [1] * len(pieces))
-    else:
-        change = decide(operator, table, 0)
-    seconds = sum(piece.seconds for piece in pieces)
-    return Commit(change, table.num_rows, seconds, summarise(change.columns))

@@ -20,6 +20,7 @@ from rejuice.pipelines import engine
 from rejuice.pipelines.apply import run_in_memory
 from rejuice.pipelines.arithmetic.recorded import write_prompts
 from rejuice.pipelines.commit import load as load_commit
+from rejuice.pipelines.journal import entries
 from rejuice.pipelines.recipe import load
 
 N = 3
@@ -49,11 +50,6 @@ def recipe_of(recipe_file):
         )
 
     return make
-
-
-def cache_of(path):
-    (folder,) = (path.parent / "out" / ".rejuice").glob("kept-*")
-    return folder
 
 
 def decisions_of(path):
@@ -126,7 +122,7 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
         said = str(caught.value)
         assert said.startswith(f"{path}, step 2 policy_rollout_mapper: {url} was not to be reached")
         assert "\n" not in said
-        kept = len(list(cache_of(path).glob("*-*.arrow")))
+        kept = len(committed(path))
         assert 0 < kept < 40
         server.script.clear()
         before = Counter(server.answered)
@@ -164,46 +160,50 @@ def test_killed_ten_times(recipe_of):
 def committed(path):
     """Seeds of the prompts that are finished, one by one or with all of their chunk."""
     seeds = set()
-    for file in (path.parent / "out").glob(".rejuice/kept-*/*.arrow"):
-        with suppress(FileNotFoundError):  # The whole chunk has taken its place meanwhile.
-            sampling = load_commit(file).change.columns["sampling"].to_pylist()
-            seeds |= {each["seed"] for each in sampling}
-    return seeds
+    for whole in (path.parent / "out").glob(".rejuice/kept-*/*.arrow"):
+        sampling = load_commit(whole).change.columns["sampling"].to_pylist()
+        seeds |= {each["seed"] for each in sampling}
+    return seeds | {entry.change.columns["sampling"][0]["seed"].as_py() for entry in added(path)}
+
+
+def added(path):
+    """What is in the journals of chunks that are not done."""
+    files = (path.parent / "out").glob(".rejuice/kept-*/*.journal")
+    chunks = {file.with_name(file.name.rpartition("-")[0] + ".arrow") for file in files}
+    with suppress(FileNotFoundError):  # The chunk is done, and its journals are gone.
+        return [entry for chunk in chunks for entry in entries(chunk)]
+    return []
 
 
 @pytest.mark.slow
 def test_the_embedded_policy_killed_ten_times(recipe_file, tmp_path):
     """All prompts, each with n responses, as if nothing had happened; nothing sampled again."""
-    sampling = {"n": N, "max_tokens": 40, "transformers": {"workers": 1, "rows": 24}}
+    sampling = {"n": N, "max_tokens": 40, "transformers": {"workers": 1, "rows": 48}}
     path = recipe_file([{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}])
-    write_prompts(tmp_path / "data.jsonl", prompts=500, levels=(1, 2))
-    rng, finished = random.Random(0), dict[str, int]()
+    write_prompts(tmp_path / "data.jsonl", prompts=300, levels=(1, 2))
+    rng, finished = random.Random(0), set[int]()
     for _ in range(10):
         run = subprocess.Popen([*COMMAND, str(path)])
-        wanted = len(finished) + rng.randrange(5, 30)
-        while len(pieces_of(path)) < wanted:
+        wanted = len(finished) + rng.randrange(5, 20)
+        while len(added(path)) < wanted:
             assert run.poll() is None
             time.sleep(0.005)
         run.kill()
         run.wait()
-        before, finished = finished, pieces_of(path)
-        assert before.items() <= finished.items()  # Written again would be sampled again.
-    assert len(finished) < 500
+        before, rows = finished, [entry.row for entry in added(path)]
+        finished = set(rows)
+        assert before <= finished
+        assert len(rows) == len(finished), "a row was sampled again"
+    assert len(finished) < 300
     subprocess.run([*COMMAND, str(path)], check=True)
     table = pq.read_table(load(path).head.export_path)
     assert set(Counter(table["prompt_id"].to_pylist()).values()) == {N}
-    assert table.num_rows == 500 * N
+    assert table.num_rows == 300 * N
     undisturbed = load(path, {"export_path": str(tmp_path / "undisturbed" / "out.parquet")})
     engine.run(undisturbed)
     expected = pq.read_table(undisturbed.head.export_path)
     for name in ("response_id", "response_token_ids", "sampling"):
         assert table[name].to_pylist() == expected[name].to_pylist()
-
-
-def pieces_of(path):
-    """Finished prompts, by row, and when they were written."""
-    pieces = (path.parent / "out").glob(".rejuice/kept-*/*-*.arrow")
-    return {piece.name: piece.stat().st_mtime_ns for piece in pieces}
 
 
 def test_two_runs_in_one_process_do_not_mix(recipe_of, tmp_path):

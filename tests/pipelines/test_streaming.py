@@ -84,7 +84,7 @@ def check_whole(path, rollouts):
     expected = run_in_memory([step.operator for step in recipe.steps], rollouts(12))
     assert exported(path).to_pylist() == expected.to_pylist()
     assert expected.num_rows > 40
-    assert not list((path.parent / "out" / ".rejuice").glob("kept-*/*-*.arrow"))
+    assert not list((path.parent / "out" / ".rejuice").glob("kept-*/*.journal"))
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 20, 1000])
@@ -166,7 +166,7 @@ def test_killed_between_the_last_row_and_the_commit(recipe_path, rollouts, log):
     engine.run(load(recipe_path))
     cache = recipe_path.parent / "out" / ".rejuice"
     (whole,) = cache.glob("kept-*/*.arrow")
-    whole.with_name(f"{whole.stem}-00000003.arrow").write_bytes(b"a piece that was not yet removed")
+    whole.with_name(f"{whole.stem}-0.journal").write_bytes(b"not yet removed")
     (link,) = cache.glob("dear_mapper-*/*.arrow")
     link.unlink()
     log.unlink()
