@@ -55,12 +55,15 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
     """
     ids = []
     for row in parts:
-        digest = xxhash.xxh3_128()
+        told = bytearray()
         for part in row:
-            raw = None if part is None else part.encode("utf-8", "surrogatepass")
-            digest.update(b"null:" if raw is None else b"%d:" % len(raw))
-            digest.update(raw or b"")
-        ids.append(digest.hexdigest())
+            if part is None:
+                told += b"null:"
+            else:
+                raw = part.encode("utf-8", "surrogatepass")
+                told += b"%d:" % len(raw)
+                told += raw
+        ids.append(xxhash.xxh3_128_hexdigest(bytes(told)))
     return pa.array(ids, pa.string())
 
 

@@ -19,6 +19,7 @@ from ..operators import Change
 
 _PARENT = "__parent__"
 _META = b"rejuice"
+_BUFFER = 1 << 16
 
 
 class Entry(NamedTuple):
@@ -53,7 +54,8 @@ class Journal:
             self.close()
             number = len(journals(self._path))
             name = f"{self._path.stem}-{number}.journal"
-            self._sink = pa.OSFile(str(self._path.with_name(name)), "wb")
+            # A buffer, or each of a batch's many small parts would be a write of its own.
+            self._sink = pa.output_stream(str(self._path.with_name(name)), buffer_size=_BUFFER)
             self._writer = pa.ipc.new_stream(self._sink, batch.schema)
             self._schema = batch.schema
         reasons, without = entry.change.reasons, entry.change.without
@@ -65,6 +67,7 @@ class Journal:
             "notes": dict(entry.change.notes),
         }
         self._writer.write_batch(batch, custom_metadata={_META: json.dumps(meta)})
+        self._sink.flush()
 
     def close(self) -> None:
         """Close the file."""

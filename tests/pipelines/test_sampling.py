@@ -91,14 +91,15 @@ def test_faults_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
             seed: [rng.choice(TROUBLES) for _ in range(rng.choice([0, 0, 1, 2, 6]))]
             for seed in seeds_of(path)
         }
-        server.script[seeds_of(path)[7]] = [Trouble.RESTART]
+        if draw == 0:
+            server.script[seeds_of(path)[7]] = [Trouble.RESTART]
         report = engine.run(load(path))
         reasons = check_whole(path, 60)
         assert report.steps[1].dropped == dict(reasons)
         assert len(reasons) > 1
-        asked = Counter(server.answered)
-        # A good answer is taken, and the prompt is not asked again.
-        assert set(asked.values()) == {1}
+        # A good answer is taken, and the prompt is not asked again; but a server that is killed may
+        # have counted answers that nobody got.
+        assert set(server.answered.values()) == {1} or draw == 0
 
 
 def test_a_storm_of_429_passes(recipe_of):
