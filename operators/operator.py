@@ -138,7 +138,9 @@ class StreamOperator(Operator):
     """An operator whose work is too dear to be lost, such as sampling: rows finish one by one.
 
     It runs in one process for all rows, and each row is committed as it finishes. Joined, the
-    changes of `stream` to all rows are what `apply` gives.
+    changes of `stream` to all rows are what `apply` gives. What is done to a row depends on what
+    `reads` of it holds and on nothing else, unless it is dropped: so it is found again wherever
+    the row comes up.
     """
 
     @abstractmethod

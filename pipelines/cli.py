@@ -30,7 +30,7 @@ ExportPath = Annotated[
 CacheDir = Annotated[
     Path | None,
     typer.Option(
-        "--cache_dir", help="Keep finished chunks here [default: .rejuice by the export]."
+        "--cache_dir", help="Keep finished chunks here; by default in .rejuice by the export."
     ),
 ]
 ChunkRows = Annotated[
@@ -38,7 +38,7 @@ ChunkRows = Annotated[
     typer.Option(
         "--chunk_rows",
         min=1,
-        help="Rows per chunk: the unit of memory and resume [default: 65,536; 2,048 to sample].",
+        help="Rows per chunk: the unit of memory; by default 65,536, or 2,048 to sample.",
     ),
 ]
 _OVERRIDES = "rejuice.overrides"

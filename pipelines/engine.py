@@ -85,15 +85,17 @@ def run(
         cached = {step.name: plan.is_done(step) for step in plan.steps}
         with sole_writer(head.export_path), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
-                _run_stage(plan, stage, workers, progress)
+                if stage.stream:
+                    done = _run_stream(plan, stage.steps[0], stage.stream, progress)
+                    cached[stage.steps[0].name] |= done == 0
+                else:
+                    _run_stage(plan, stage, workers, progress)
             return write_books(plan, cached, chunk_rows, progress)
     except OSError as error:
         raise _plain(error, cache) from error
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
-    if stage.stream:
-        return _run_stream(plan, stage.steps[0], stage.stream, progress)
     work = partial(_run_chunk, plan, stage)
     steps = [step for step in (*stage.steps, stage.barrier) if step]
     names = [step.name for step in steps]
@@ -116,8 +118,13 @@ def _check_groups(plan: Plan, parts: Sequence[Heads]) -> None:
         raise error.at(str(plan.recipe.head.dataset_path)) from None
 
 
-def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> None:
-    """Run a stream on all chunks, here: it has workers of its own."""
+def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> int:
+    """Run a stream on all chunks, here: it has workers of its own.
+
+    Returns:
+        How many rows had to be done.
+    """
+    done = 0
     rows, found = 0, list[Heads]()
     for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
         frame = plan.frame_before(chunk, step)
@@ -131,7 +138,8 @@ def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Prog
                 advance(frame.num_rows)
                 continue
             with _at(plan.recipe, step):
-                stream(operator, frame, kept_folder(plan.cache, operator), path, advance)
+                done += stream(operator, frame, kept_folder(plan.cache, operator), path, advance)
+    return done
 
 
 def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:

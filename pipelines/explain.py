@@ -96,7 +96,8 @@ def _plan_of_run(recipe: Recipe) -> Plan:
     )
     plan = Plan.of(recipe, source, Path(report.cache))
     if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
-        raise DataError("the recipe, its data or its operators changed since the run", right)
+        found = "the recipe, its data or its operators are not those of the run"
+        raise DataError(found, f"give the same --STEP.FIELD as there, or {right}")
     return plan
 
 

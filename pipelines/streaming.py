@@ -1,12 +1,13 @@
 """Rows that are too dear to be lost: each is kept as it finishes, and none is done twice.
 
-What a stream gave for a chunk is kept under a key of its own (what decides the result, and the
-content of the chunk), whatever steps and whatever code led to that chunk; the step's commit is a
-link to it. A killed run leaves a journal of the rows that were finished. The next run asks for the
-other rows, and joins all.
+What a stream gave is kept under a key of its own (what decides the result), whatever steps and
+whatever code led to the rows; the step's commit is a link to it. A row is found again by its
+content, in whatever chunk it was. A killed run leaves a journal of the rows that were finished; the
+next run asks for the other rows, and joins all.
 
     kept-policy_rollout_mapper-52c0…/generation
     kept-policy_rollout_mapper-52c0…/9af3….arrow         a chunk
+    kept-policy_rollout_mapper-52c0…/9af3….keys          the content of its rows, hashed
     kept-policy_rollout_mapper-52c0…/77b1…-0.journal     rows of a chunk that is not done
 """
 
@@ -16,7 +17,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -41,7 +43,7 @@ _LOOKED_AT = 16
 
 def stream(
     operator: StreamOperator, frame: Frame, kept: Path, path: Path, advance: Callable[[int], None]
-) -> None:
+) -> int:
     """Do the rows of `frame` that are not done yet, and commit all of them at `path`.
 
     Args:
@@ -51,25 +53,63 @@ def stream(
         path: of the commit.
         advance: told how many rows are done.
 
+    Returns:
+        How many rows had to be done.
+
     Raises:
         RejuiceError: what the operator raised; what finished before is kept.
     """
-    table = view(operator, frame)
-    whole = kept / f"{_content(table)}.arrow"
+    table, done = view(operator, frame), 0
+    keys = _keys(table)
+    whole = kept / f"{xxhash.xxh3_128_hexdigest(' '.join(keys).encode())}.arrow"
     kept.mkdir(parents=True, exist_ok=True)
     with _held(whole):
         if whole.exists():
             advance(frame.num_rows)
         else:
-            save(whole, _finished(operator, table, whole, advance))
+            whole.with_suffix(".keys").write_text("\n".join(keys))
+            found = _found(whole, keys)
+            advance(len(found))
+            done = frame.num_rows - len(found)
+            save(whole, _finished(operator, table, whole, found, advance))
         for journal in journals(whole):
             journal.unlink(missing_ok=True)
     _link(path, whole)
+    return done
 
 
-def _content(table: pa.Table) -> str:
-    text = json.dumps([table.column_names, table.to_pylist()], default=repr)
-    return xxhash.xxh3_128_hexdigest(text.encode())
+def _keys(table: pa.Table) -> list[str]:
+    """What each row holds, hashed."""
+    texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
+    return [xxhash.xxh3_128_hexdigest(text.encode()) for text in texts]
+
+
+def _found(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
+    """Rows that were done before: in a run of this chunk that was stopped, or in other chunks."""
+    found = {entry.row: entry for entry in entries(path)}
+    rows_of = defaultdict[str, list[int]](list)
+    for row, key in enumerate(keys):
+        if row not in found:
+            rows_of[key].append(row)
+    for file in path.parent.glob("*.keys"):
+        theirs = file.read_text().split()
+        wanted = {place: rows_of.pop(key) for place, key in enumerate(theirs) if key in rows_of}
+        for place, change in _kept(file.with_suffix(".arrow"), wanted):
+            found |= {row: Entry(row, change, 0.0) for row in wanted[place]}
+            del wanted[place]
+        for place, rows in wanted.items():
+            rows_of[theirs[place]] = rows  # It is not done there either.
+    return found
+
+
+def _kept(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
+    """What was done to these rows of a chunk, as far as they were not dropped."""
+    if whole.exists():
+        commit = load(whole, mapped=False)
+        each = enumerate(shares(commit.change, range(commit.rows_in + 1)))
+        yield from [(row, c) for row, c in each if row in places and not _drops(c)]
+    else:
+        yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
 
 
 def _link(path: Path, whole: Path) -> None:
@@ -110,13 +150,15 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
 
 
 def _finished(
-    operator: StreamOperator, table: pa.Table, path: Path, advance: Callable[[int], None]
+    operator: StreamOperator,
+    table: pa.Table,
+    path: Path,
+    done: dict[int, Entry],
+    advance: Callable[[int], None],
 ) -> Commit:
-    """Do the rows that are in no journal; all rows together."""
+    """Do the rows that are not done; all rows together."""
     if table.num_rows == 0:
         return Commit(decide(operator, table, 0), 0, 0.0, {})
-    done = {entry.row: entry for entry in entries(path)}
-    advance(len(done))
     left = set(range(table.num_rows)) - set(done)
     since = time.perf_counter()
     with Journal(path) as journal:

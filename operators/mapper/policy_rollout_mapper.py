@@ -87,7 +87,7 @@ class PolicyRolloutMapper(StreamOperator):
     reasons: ClassVar[Mapping[str, str]] = {
         "no_prompt": "the prompt is null or empty, or a message lacks its role or content",
         "repeated_prompt": "the row before has the same prompt_id: one row is one prompt",
-        "prompt_too_long": "prompt and response do not fit into the policy's context",
+        "prompt_too_long": "the prompt leaves no room for a response in the policy's context",
         "template_refused": "the chat template refuses the messages",
         "not_recorded": "the recording does not have the prompt",
         "request_refused": "the server refuses the request, such as a prompt that is too long",
@@ -103,11 +103,14 @@ class PolicyRolloutMapper(StreamOperator):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.on_policy and (self.temperature, self.top_p) != (1, 1):
-            raise ValueError("on_policy needs temperature: 1 and top_p: 1")
+            raise ValueError("on_policy needs temperature: 1 and top_p: 1; or set on_policy: false")
         if self.temperature == 0 and self.n > 1:
             raise ValueError("temperature: 0 gives one response time and again: it needs n: 1")
         if self.engine == "openai" and self.model == "embedded" and self.openai.tokenizer is None:
-            raise ValueError("engine openai needs model, its name on the server")
+            raise ValueError(
+                "engine openai needs model, its name on the server; where that is 'embedded', set "
+                "openai: {tokenizer: embedded} too"
+            )
         if self.engine == "recorded" and self.recorded.path is None:
             raise ValueError(
                 "engine recorded needs recorded: {path: …}, what an earlier run sampled"
@@ -126,7 +129,7 @@ class PolicyRolloutMapper(StreamOperator):
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
         if row is None:
-            return {"the policy sees": chat_as_seen(self, "{prompt}")}
+            return {"the policy sees a message": chat_as_seen(self, "{prompt}")}
         ids = row.get("prompt_token_ids")
         return {} if ids is None else {"the policy saw": prompt_as_seen(self, ids)}
 

@@ -235,7 +235,7 @@ class _Batch:
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{self._base}'", "which is no address") from None
         except _AWAY as error:
-            found = f"{self._base} was not to be reached for {patience_s:g} s: {_said(error)}"
+            found = f"{self._base} could not be reached for {patience_s:g} s: {_said(error)}"
             raise EngineError(found, "is the server up?") from None
         except asyncio.TimeoutError:
             said = f"no answer in {self._options.timeout_s:g} s"
@@ -288,7 +288,8 @@ def _is_away(error: BaseException) -> bool:
 
 
 def _said(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said.replace(" ssl:default", "")  # aiohttp says so where there is no TLS at all.
 
 
 class _Budget(stop_base):

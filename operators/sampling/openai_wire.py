@@ -16,6 +16,7 @@ from .protocol import Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS
 
 _BUSY = frozenset({408, 425, 429})
+_NEVER = frozenset({501, 505})  # Not implemented, not this version of HTTP: no server for us.
 _REFUSED = frozenset({400, 413, 422, 451})
 
 
@@ -130,7 +131,7 @@ def check_status(response: Response, base: str) -> None:
         raise Fault("request_refused", said, Blame.PROMPT)
     if status == 429:
         raise Fault("rate_limited", said, Blame.LOAD, after=_seconds(response.retry_after))
-    if status in _BUSY or status >= 500:
+    if status in _BUSY or (status >= 500 and status not in _NEVER):
         raise Fault("server_error", said, Blame.SERVER, after=_seconds(response.retry_after))
     if 300 <= status < 400:
         found = f"{base} sends requests on to '{response.location}'"

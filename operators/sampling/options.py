@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+)
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -38,7 +47,7 @@ class TransformersOptions(Options):
 class OpenAIOptions(Options):
     """How the `openai` engine works."""
 
-    base_url: str = Field("http://localhost:8000/v1", pattern=r"^https?://[^/]")
+    base_url: str = "http://localhost:8000/v1"
     """Address of the server, up to and with `/v1`."""
     api: Literal["completions", "chat", "generate"] = "completions"
     """Which endpoint of the server. `completions` gets token ids: the chat template is applied
@@ -68,6 +77,13 @@ class OpenAIOptions(Options):
         {"base_url", "api_key_env", "concurrency", "attempts", "timeout_s", "give_up_s"}
         | {"patience_s", "back_off_s"}
     )
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        if not re.match(r"https?://[^/]", url):
+            raise ValueError("it must begin with http:// or https://")
+        return url
 
 
 class VllmOptions(Options):

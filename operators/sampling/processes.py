@@ -34,6 +34,7 @@ from {__name__} import main
 main(link)
 """
 _WATCH = 0.5  # seconds between looks at whether the parent lives
+_DYING = 5.0  # seconds that libraries may take to end a process that has failed
 _SHOWN = 8192  # bytes, at most, of what a process said before it died
 # Threads that spin while they wait take turns from those that work; progress bars say nothing
 # where nobody reads them.
@@ -179,7 +180,7 @@ class EngineProcesses:
 
 def _died(process: _Process) -> EngineError:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.child.wait(_WATCH)  # by itself, so that the code is its own
+        process.child.wait(_DYING)  # by itself, so that the code is its own
     process.child.kill()
     code = process.child.wait()
     process.said.seek(max(0, process.said.seek(0, os.SEEK_END) - _SHOWN))

@@ -67,7 +67,11 @@ class TransformersEngine:
         except (OSError, ValueError) as error:
             said = str(error).strip().partition("\n")[0]
             raise EngineError(f"cannot load the policy '{path}'", said) from error
-        self._model = model.to(self._device).eval().requires_grad_(False)
+        try:
+            self._model = model.to(self._device).eval().requires_grad_(False)
+        except (AssertionError, RuntimeError) as error:  # Torch has no error of its own for it.
+            said = str(error).strip().partition("\n")[0]
+            raise EngineError(f"cannot use device '{self._device}'", said) from error
         self._store, self._version = store_for(self._model), version
         ends = self._model.generation_config.eos_token_id
         self._ends: list[int] = ends if isinstance(ends, list) else [] if ends is None else [ends]
@@ -101,7 +105,7 @@ class TransformersEngine:
             return Failure("template_refused", str(error))
         context = getattr(self._model.config, "max_position_embeddings", None) or 1 << 30
         if len(ids) >= context:
-            said = f"{len(ids)} tokens, but with a response the policy takes {context}"
+            said = f"{len(ids)} tokens of {context} that the policy takes with a response"
             return Failure("prompt_too_long", said)
         return Ask(index, tuple(ids), prompt.seed, min(settings.max_tokens, context - len(ids)))
 

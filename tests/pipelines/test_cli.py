@@ -188,7 +188,7 @@ def test_explain_takes_fields_before_and_behind_the_row(rejuice, recipe):
         code, out, err = rejuice("explain", *words)
         assert (code, err) == (0, "")
         assert out.startswith("response_id response-0000-0\nprompt_id prompt-0000\ndata.jsonl, row 1\n")  # fmt: skip
-    assert rejuice("explain", recipe, "row 1") == (2, "", "rejuice: the recipe, its data or its operators changed since the run; `rejuice run recipe.yaml` first\n")  # fmt: skip
+    assert rejuice("explain", recipe, "row 1") == (2, "", "rejuice: the recipe, its data or its operators are not those of the run; give the same --STEP.FIELD as there, or `rejuice run recipe.yaml` first\n")  # fmt: skip
     assert rejuice("explain", recipe)[1].startswith("data.jsonl -> out/curated.parquet\n")
 
 

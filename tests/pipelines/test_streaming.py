@@ -1,5 +1,6 @@
 """Rows of a stream are committed one by one, and none is done twice."""
 
+import json
 import os
 import signal
 import subprocess
@@ -182,23 +183,48 @@ def asked(log):
 
 
 def test_what_was_done_counts_for_the_same_rows_whatever_led_to_them(recipe_path, log):
-    """Another step before, other code of it, or more rows behind: only other chunks are done."""
-    out = recipe_path.parent / "out"
+    """Another step before, other chunks, fewer rows, more rows: only what is new is done, and what
+    was dropped tried again."""
+
     engine.run(load(recipe_path), chunk_rows=10)
     assert len(asked(log)) == 30
-    engine.run(load(recipe_path, {"group_size_filter.max": "100"}), chunk_rows=10)
+    report = engine.run(load(recipe_path, {"group_size_filter.max": "100"}), chunk_rows=10)
     assert asked(log) == []
-    data = recipe_path.parent / "data.jsonl"
-    more = data.read_text().splitlines()
-    more += [line.replace("-0011", "-0099").replace("-0010", "-0098") for line in more[-3:]]
-    data.write_text("\n".join(more) + "\n")
+    assert (report.steps[0].cached, report.steps[1].cached) == (False, True)
+
+    def rewrite(lines):
+        (recipe_path.parent / "data.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+    lines = (recipe_path.parent / "data.jsonl").read_text().splitlines()
+    whole = pq.read_table(load(recipe_path).head.export_path).to_pylist()
+    for rows, size in ((lines[2:-2], 10), (lines[::-1][3:], 7), (lines, 1000), (lines, 1)):
+        rewrite(rows)
+        engine.run(load(recipe_path), chunk_rows=size)
+        assert all(row.endswith("-1") for row in asked(log))
+    rewrite(lines)
+    engine.run(load(recipe_path), chunk_rows=9)
+    assert pq.read_table(load(recipe_path).head.export_path).to_pylist() == whole
+    asked(log)
+    rewrite([*lines, *(line.replace("-0011", "-0099") for line in lines[-2:])])
     engine.run(load(recipe_path), chunk_rows=10)
-    again = asked(log)
-    assert 3 <= len(again) <= 13
-    assert all(i > "response-0007" for i in again)
-    assert len(list(out.glob(".rejuice/kept-*"))) == 1
+    assert {row for row in asked(log) if not row.endswith("-1")} == {
+        json.loads(line.replace("-0011", "-0099"))["response_id"]
+        for line in lines[-2:]
+        if not json.loads(line)["response_id"].endswith("-1")
+    }
+    assert len(list((recipe_path.parent / "out").glob(".rejuice/kept-*"))) == 1
     engine.run(load(recipe_path, {"dear_mapper.fault": "none"}), chunk_rows=10)
     assert len(asked(log)) > 30
+
+
+def test_rows_of_a_chunk_that_was_stopped_count_in_another(recipe_path, log, tmp_path):
+    (tmp_path / "log.fate").write_text("stop")
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(load(recipe_path))
+    before = {row for row in asked(log) if not row.endswith("-1")}
+    assert len(before) > 5
+    engine.run(load(recipe_path), chunk_rows=7)
+    assert before.isdisjoint(asked(log))
 
 
 def test_another_run_of_the_same_rows_waits(recipe_path, rollouts, log):

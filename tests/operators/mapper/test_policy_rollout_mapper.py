@@ -240,7 +240,7 @@ def test_where_nobody_knows_how_it_was_sampled_nothing_is_said(parrot, monkeypat
         ({"engine": "openai"}, "engine openai needs model, its name on the server"),
         ({"engine": "recorded"}, "engine recorded needs recorded: {path: …}"),
         ({"temperature": 0, "on_policy": False}, "it needs n: 1"),
-        ({"openai": {"base_url": "localhost:8000"}}, "String should match pattern"),
+        ({"openai": {"base_url": "localhost:8000"}}, "it must begin with http:// or https://"),
         ({"n": 0}, "greater than 0"),
         ({"engine": "sglang"}, "'transformers', 'openai', 'vllm' or 'recorded'"),
     ],

@@ -363,7 +363,7 @@ def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
         with pytest.raises(EngineError) as error:
             found.extend(sampling)
         assert time.monotonic() - start < 2
-        assert str(error.value).startswith(f"{server.url} was not to be reached for 0.3 s: ")
+        assert str(error.value).startswith(f"{server.url} could not be reached for 0.3 s: ")
         assert str(error.value).endswith("; is the server up?")
         assert "\n" not in str(error.value)
         indices = [index for index, _ in found]
@@ -395,7 +395,7 @@ def test_server_that_never_was(make):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         with pytest.raises(
-            EngineError, match=r"not to be reached for 0.1 s: Cannot connect to host"
+            EngineError, match=r"could not be reached for 0.1 s: Cannot connect to host"
         ):
             list(make(url, patience_s=0.1).sample(prompts(5), FOUR))
 

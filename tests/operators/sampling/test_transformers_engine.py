@@ -143,7 +143,7 @@ def test_prompts_that_leave_no_room(engine):
     # 512 places, 18 of them for what the template adds
     by_index = dict(engine.sample([ask("x" * n) for n in (494, 493, 490)], FOUR))
     assert by_index[0] == Failure(
-        "prompt_too_long", "512 tokens, but with a response the policy takes 512"
+        "prompt_too_long", "512 tokens of 512 that the policy takes with a response"
     )
     assert {len(s.token_ids) for s in by_index[1].samples} == {1}
     assert max(len(s.token_ids) for s in by_index[2].samples) <= 4
@@ -400,3 +400,8 @@ def test_processes_reload_weights(tmp_path, folder):
         assert dict(engine.sample(PROMPTS[:4], FOUR)) == results
     finally:
         engine.close()
+
+
+def test_a_device_that_is_not_there(folder):
+    with pytest.raises(EngineError, match=r"^cannot use device 'cuda:0'; "):
+        TransformersEngine(folder, device="cuda:0")
