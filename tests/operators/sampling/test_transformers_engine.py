@@ -403,5 +403,5 @@ def test_processes_reload_weights(tmp_path, folder):
 
 
 def test_a_device_that_is_not_there(folder):
-    with pytest.raises(EngineError, match=r"^cannot use device 'cuda:0'; "):
-        TransformersEngine(folder, device="cuda:0")
+    with pytest.raises(EngineError, match=r"^cannot use device 'cuda:99'; "):
+        TransformersEngine(folder, device="cuda:99")
