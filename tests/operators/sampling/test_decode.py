@@ -120,4 +120,5 @@ def test_beyond_doubt_means_that_rounding_changes_nothing(seed, temperature, top
     for _ in range(8):
         moved = logits + 0.0099 * (2 * torch.rand(logits.shape, generator=generator) - 1)
         assert (choose(moved, noise, wanted)[0] == token)[certain].all()
-    assert temperature == 0 or certain.float().mean() > 0.5  # equal logits are always in doubt
+    # One row in three or so has two equal logits in front, which are always in doubt.
+    assert temperature == 0 or certain.float().mean() > 0.3
