@@ -18,6 +18,7 @@ from ..errors import DataError
 from ..groups import Groups, hash_each
 from ..operator import Change, Columns, Scope, StreamOperator
 from ..sampling.engines import (
+    Asked,
     EngineName,
     chat_as_seen,
     prompt_as_seen,
@@ -125,13 +126,13 @@ class PolicyRolloutMapper(StreamOperator):
 
     def identity(self) -> Mapping[str, Any]:
         fields = self.model_dump(mode="json", exclude={*get_args(EngineName)})
-        return {**fields, **state_of(self)}
+        return {**fields, **state_of(self._asked())}
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
         if row is None:
-            return {"the policy sees a message": chat_as_seen(self, "{prompt}")}
+            return {"the policy sees a message": chat_as_seen(self._asked(), "{prompt}")}
         ids = row.get("prompt_token_ids")
-        return {} if ids is None else {"the policy saw": prompt_as_seen(self, ids)}
+        return {} if ids is None else {"the policy saw": prompt_as_seen(self._asked(), ids)}
 
     def apply(self, table: pa.Table) -> Change:
         found = dict(self._sampled(table, range(table.num_rows)))
@@ -143,8 +144,13 @@ class PolicyRolloutMapper(StreamOperator):
             yield row, self._change(prompt_ids.slice(row, 1), [found])
 
     def close(self) -> None:
-        release(self)
+        release(self._asked())
         _told.clear()
+
+    def _asked(self) -> Asked:
+        options = getattr(self, self.engine)
+        kwargs = self.chat_template_kwargs
+        return Asked(self.model, self.policy_version, self.on_policy, kwargs, options)
 
     def _sampled(
         self, table: pa.Table, rows: Sequence[int]
@@ -166,7 +172,7 @@ class PolicyRolloutMapper(StreamOperator):
                 prompts.append(Prompt(chat, int(seeds_N[row])))
         if prompts:
             settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
-            for index, found in sampler(self).sample(prompts, settings):
+            for index, found in sampler(self._asked()).sample(prompts, settings):
                 if isinstance(found, Failure):
                     _tell(found)
                 yield places[index], found

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import xxhash
 
 from ..errors import EngineError
-from .options import Options
+from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .protocol import Engine
-
-if TYPE_CHECKING:
-    from ..mapper.policy_rollout_mapper import PolicyRolloutMapper
 
 EngineName = Literal["transformers", "openai", "vllm", "recorded"]
 
@@ -33,7 +30,25 @@ _DECIDING = {".safetensors", ".bin", ".json", ".jinja", ".model", ".txt", ".parq
 _DECIDING |= {".jsonl"}
 
 
-def sampler(asked: PolicyRolloutMapper) -> Engine:
+class Asked(NamedTuple):
+    """What an engine is made of; `policy_rollout_mapper` says what its fields mean.
+
+    Attributes:
+        model: the policy.
+        version: of its weights, where the engine does not know.
+        exact: token ids and log-probabilities must be there.
+        chat_template_kwargs: for the chat template.
+        options: those of the engine, whose type says which engine it is.
+    """
+
+    model: str
+    version: int
+    exact: bool
+    chat_template_kwargs: Mapping[str, Any]
+    options: TransformersOptions | OpenAIOptions | VllmOptions | RecordedOptions
+
+
+def sampler(asked: Asked) -> Engine:
     """The engine that is asked for; for this thread the same one until it is released.
 
     Raises:
@@ -45,21 +60,21 @@ def sampler(asked: PolicyRolloutMapper) -> Engine:
     return _open[key]
 
 
-def release(asked: PolicyRolloutMapper) -> None:
+def release(asked: Asked) -> None:
     """Close the engine, if it is open."""
     engine = _open.pop(_key(asked), None)
     if engine:
         engine.close()
 
 
-def state_of(asked: PolicyRolloutMapper) -> dict[str, Any]:
+def state_of(asked: Asked) -> dict[str, Any]:
     """What decides the samples beside the mapper's own fields: options, and what files hold."""
-    options = _options(asked)
+    options = asked.options
     fields = options.model_dump(mode="json", exclude=set(options.incidental))
-    return {asked.engine: fields, "files": list(_state_of_files(asked))}
+    return {"options": fields, "files": list(_state_of_files(asked))}
 
 
-def chat_as_seen(asked: PolicyRolloutMapper, content: str) -> str:
+def chat_as_seen(asked: Asked, content: str) -> str:
     """A chat of one message of the user, with the chat template applied; or why it cannot be."""
     from .tokenizer import TemplateRefusedError, chat_text
 
@@ -72,7 +87,7 @@ def chat_as_seen(asked: PolicyRolloutMapper, content: str) -> str:
         return str(error)
 
 
-def prompt_as_seen(asked: PolicyRolloutMapper, token_ids: Sequence[int]) -> str:
+def prompt_as_seen(asked: Asked, token_ids: Sequence[int]) -> str:
     """A prompt as it was sampled from, as text; or why it cannot be shown."""
     from .tokenizer import decoded
 
@@ -94,19 +109,17 @@ def _close_all() -> None:
         _open.popitem()[1].close()
 
 
-def _key(asked: PolicyRolloutMapper) -> str:
+def _key(asked: Asked) -> str:
     # An engine takes one call at a time: threads that run recipes have engines of their own.
-    return f"{threading.get_ident()} {asked.model_dump_json()}"
+    return f"{threading.get_ident()} {asked!r}"
 
 
-def _options(asked: PolicyRolloutMapper) -> Options:
-    options: Options = getattr(asked, asked.engine)
-    return options
-
-
-def _state_of_files(asked: PolicyRolloutMapper) -> Iterator[list[Any]]:
-    model = None if asked.engine == "openai" else _located(asked.model)
-    path = asked.recorded.path if asked.engine == "recorded" else model
+def _state_of_files(asked: Asked) -> Iterator[list[Any]]:
+    path: str | None = _located(asked.model)
+    if isinstance(asked.options, RecordedOptions):
+        path = asked.options.path
+    elif isinstance(asked.options, OpenAIOptions):
+        path = None
     for place in dict.fromkeys((path, _tokenizer(asked))):
         root = Path(place or "")
         files = sorted(root.glob("*")) if place and root.is_dir() else [root]
@@ -127,47 +140,51 @@ def _located(model: str) -> str:
     return str(EMBEDDED) if model == "embedded" else model
 
 
-def _tokenizer(asked: PolicyRolloutMapper) -> str | None:
+def _tokenizer(asked: Asked) -> str | None:
     """Name of the tokenizer whose chat template is applied here; None where it is not."""
-    if asked.engine == "recorded" or (asked.engine == "openai" and asked.openai.api == "chat"):
+    options = asked.options
+    if isinstance(options, RecordedOptions):
         return None
-    if asked.engine == "openai" and asked.openai.tokenizer:
-        return _located(asked.openai.tokenizer)
-    if asked.engine == "vllm" and asked.vllm.arguments.get("tokenizer"):
-        return str(asked.vllm.arguments["tokenizer"])
+    if isinstance(options, OpenAIOptions):
+        return None if options.api == "chat" else _located(options.tokenizer or asked.model)
+    if isinstance(options, VllmOptions) and options.arguments.get("tokenizer"):
+        return str(options.arguments["tokenizer"])
     return _located(asked.model)
 
 
-def _opened(asked: PolicyRolloutMapper) -> Engine:
-    if asked.engine == "recorded":
+def _opened(asked: Asked) -> Engine:
+    options = asked.options
+    if isinstance(options, RecordedOptions):
         from .recorded_engine import RecordedEngine
 
-        return RecordedEngine(asked.recorded.path or "", exact=asked.on_policy)
-    if asked.engine == "openai":
-        return _openai(asked)
-    return _vllm(asked) if asked.engine == "vllm" else _transformers(asked)
+        return RecordedEngine(options.path or "", exact=asked.exact)
+    if isinstance(options, OpenAIOptions):
+        return _openai(asked, options)
+    if isinstance(options, VllmOptions):
+        return _vllm(asked, options)
+    return _transformers(asked, options)
 
 
-def _openai(asked: PolicyRolloutMapper) -> Engine:
+def _openai(asked: Asked, options: OpenAIOptions) -> Engine:
     from .openai_engine import OpenAIEngine
     from .tokenizer import chat_encoder
 
     name = _tokenizer(asked)
     return OpenAIEngine(
         asked.model,
-        asked.openai,
+        options,
         encode=None if name is None else chat_encoder(name, asked.chat_template_kwargs),
-        version=asked.policy_version,
-        exact=asked.on_policy,
+        version=asked.version,
+        exact=asked.exact,
         chat_template_kwargs=asked.chat_template_kwargs,
     )
 
 
-def _transformers(asked: PolicyRolloutMapper) -> Engine:
+def _transformers(asked: Asked, options: TransformersOptions) -> Engine:
     from .processes import EngineProcesses, usable_cores
     from .transformers_engine import TransformersEngine
 
-    options, policy = asked.transformers, _located(asked.model)
+    policy = _located(asked.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
     workers = options.workers or (cores if _is_small(policy) else 1)
@@ -178,7 +195,7 @@ def _transformers(asked: PolicyRolloutMapper) -> Engine:
         device=device,
         dtype=options.dtype,
         rows=options.rows,
-        version=asked.policy_version,
+        version=asked.version,
         chat_template_kwargs=asked.chat_template_kwargs,
     )
     return EngineProcesses(build, workers=workers, threads=max(1, cores // workers))
@@ -189,14 +206,14 @@ def _is_small(policy: str) -> bool:
     return 0 < sum(sizes) <= _SMALL
 
 
-def _vllm(asked: PolicyRolloutMapper) -> Engine:
+def _vllm(asked: Asked, options: VllmOptions) -> Engine:
     from .vllm_engine import vllm_process
 
     return vllm_process(
         _located(asked.model),
-        asked.vllm,
+        options,
         name=asked.model,
-        version=asked.policy_version,
+        version=asked.version,
         chat_template_kwargs=asked.chat_template_kwargs,
     )
 

@@ -31,7 +31,7 @@ def main(prompts: int) -> None:
     with tempfile.TemporaryDirectory() as made:
         recipe = recipe_in(Path(made), prompts)
         asked: Any = recipe.steps[1].operator
-        opened = Timed(sampler(asked))
+        opened = Timed(sampler(asked._asked()))
         policy_rollout_mapper.sampler = lambda _: opened
         policy_rollout_mapper.release = lambda _: None
         texts = (Path(made) / "prompts.jsonl").read_text().splitlines()
