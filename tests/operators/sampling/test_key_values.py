@@ -22,6 +22,7 @@ from rejuice.operators.sampling.key_values import (
     store_for,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = {
     "vocab_size": 60,
     "hidden_size": 32,
@@ -37,14 +38,6 @@ def model(config):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +156,7 @@ def test_prompt_is_kept_once_for_eight_responses(qwen):
 
 
 def test_tokens_of_a_sequence_take_no_more_columns_than_there_are(qwen):
+    assert store_for(qwen) is SharedPrompts  # It gives the model the attention that this needs.
     with torch.inference_mode():
         store = SharedPrompts(qwen, 4, 1)
         store.admit([[7] * 10])

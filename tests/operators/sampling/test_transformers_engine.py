@@ -23,6 +23,7 @@ from rejuice.operators.sampling.tokenizer import decoded
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 
 EMBEDDED = Path(rejuice.operators.sampling.__file__).parent / "embedded"
+pytestmark = pytest.mark.usefixtures("one_thread")
 END = 1
 FOUR = Settings(n=4, max_tokens=24)
 EIGHT = Settings(n=8, max_tokens=64)
@@ -48,14 +49,6 @@ def tokens(group):
 
 def all_tokens(results):
     return {index: tokens(group) for index, group in results}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
