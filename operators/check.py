@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .groups import Groups
 from .operator import ALL, Change, Operator, Scope, StreamOperator
@@ -226,7 +227,7 @@ def _one_row_groups(table: pa.Table) -> pa.Table:
 
 def _joined(halves: list[Change], tables: list[pa.Table]) -> Change:
     columns = {
-        name: pa.concat_arrays([_flat(half.columns[name]) for half in halves])
+        name: pa.concat_arrays([flat(half.columns[name]) for half in halves])
         for name in halves[0].columns
     }
     pairs = list(zip(halves, tables, strict=True))
@@ -239,7 +240,7 @@ def _joined(halves: list[Change], tables: list[pa.Table]) -> Change:
 
 
 def _reasons(change: Change, n: int) -> pa.Array:
-    return pa.nulls(n, pa.string()) if change.reasons is None else _flat(change.reasons)
+    return pa.nulls(n, pa.string()) if change.reasons is None else flat(change.reasons)
 
 
 def _parents(change: Change, n: int) -> Any:
@@ -278,10 +279,6 @@ def _lineage(change: Change) -> list[int]:
 def _same(one: Any, other: Any) -> bool:
     # Bitwise on the values, where nan is equal to nan.
     return repr(one.to_pylist()) == repr(other.to_pylist())
-
-
-def _flat(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _breach(operator: Operator, what: str) -> OperatorError:

@@ -47,6 +47,11 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
 }
 
 
+def flat(column: Any) -> pa.Array:
+    """A column in one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
 def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
     """Stable ids, string[N]: 128-bit xxh3 (hex) of each row's parts.
 

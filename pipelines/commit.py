@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..operators import Change, DataError
+from ..operators.columns import flat
+from ..operators.groups import Array
 from .summary import Summary
 
 FORMAT = 1
@@ -45,9 +47,6 @@ class Commit(NamedTuple):
 def save(path: Path, commit: Commit) -> None:
     """Write a commit; it is there whole or not at all."""
     change = commit.change
-    columns = {name: _flat(column) for name, column in change.columns.items()}
-    if change.parents is not None:
-        columns[_PARENT] = pa.array(change.parents, pa.int32())
     rows, slugs, codes = _dropped(change)
     meta = {
         "rows_in": commit.rows_in,
@@ -62,7 +61,7 @@ def save(path: Path, commit: Commit) -> None:
         b"dropped_rows": rows.astype("<i4").tobytes(),
         b"dropped_slugs": codes.astype("<i4").tobytes(),
     }
-    table = pa.table(columns).replace_schema_metadata(schema_meta)
+    table = pa.table(packed(change)).replace_schema_metadata(schema_meta)
     write_arrow(path, table)
 
 
@@ -77,12 +76,24 @@ def load(path: Path, *, mapped: bool = True) -> Commit:
         at_N = np.full(meta["rows_in"], -1, np.int32)
         at_N[rows] = codes
         reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
-    parents = None
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    if _PARENT in columns:
-        parents = columns.pop(_PARENT).to_numpy().astype(np.int64)
+    columns, parents = unpacked(table)
     change = Change(columns, reasons, parents, tuple(meta["without"]), meta["notes"])
     return Commit(change, meta["rows_in"], meta["seconds"], meta["summary"])
+
+
+def packed(change: Change) -> dict[str, pa.Array]:
+    """What a change writes, and its parents as a column beside it."""
+    columns = {name: flat(column) for name, column in change.columns.items()}
+    if change.parents is not None:
+        columns[_PARENT] = pa.array(change.parents, pa.int32())
+    return columns
+
+
+def unpacked(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
+    """The columns and the parents that `packed` put together."""
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    parents = columns.pop(_PARENT, None)
+    return columns, None if parents is None else np.asarray(parents).astype(np.int64)
 
 
 def write_arrow(path: Path, table: pa.Table) -> None:
@@ -118,11 +129,7 @@ def read_arrow(path: Path, *, mapped: bool = True) -> pa.Table:
 def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarray[Any, Any]]:
     if change.reasons is None:
         return np.zeros(0, np.int32), [], np.zeros(0, np.int32)
-    encoded = _flat(change.reasons).dictionary_encode()
+    encoded = flat(change.reasons).dictionary_encode()
     rows = np.flatnonzero(np.asarray(encoded.is_valid()))
     codes = np.asarray(encoded.indices.fill_null(-1))[rows]
     return rows, encoded.dictionary.to_pylist(), codes
-
-
-def _flat(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

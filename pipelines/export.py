@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from ..operators import RecipeError
+from .commit import temporary_of
 
 Write = Callable[[pa.Table], None]
 
@@ -71,7 +71,7 @@ def _made_by(recipe: Path, folder: Path) -> bool:
 def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends tables to `path`; the file appears when all are written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = temporary_of(path)
     try:
         with _WRITERS[path.suffix](temporary, schema) as write:
             yield write

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..operators import DataError
+from .commit import temporary_of
 
 
 def download(name: str, path: Path, *, config: str | None, split: str) -> int:
@@ -33,7 +34,7 @@ def download(name: str, path: Path, *, config: str | None, split: str) -> int:
         said = " ".join(str(error).split())
         raise DataError(f"cannot load '{name}'", said) from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}")
+    half = temporary_of(path)
     write = dataset.to_parquet if path.suffix == ".parquet" else dataset.to_json
     try:
         write(str(half))

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from ..operators import Change
+from .commit import packed, unpacked
 
-_PARENT = "__parent__"
 _META = b"rejuice"
 _BUFFER = 1 << 16
 
@@ -49,7 +48,7 @@ class Journal:
         Raises:
             OSError: it could not be written.
         """
-        batch = _batch(entry.change)
+        batch = pa.record_batch(packed(entry.change))
         if batch.schema != self._schema:
             self.close()
             number = len(journals(self._path))
@@ -99,26 +98,14 @@ def entries(path: Path) -> Iterator[Entry]:
                 continue  # The end, or half a batch.
 
 
-def _batch(change: Change) -> pa.RecordBatch:
-    columns = {name: _flat(column) for name, column in change.columns.items()}
-    if change.parents is not None:
-        columns[_PARENT] = pa.array(change.parents, pa.int32())
-    return pa.record_batch(columns)
-
-
 def _entry(batch: pa.RecordBatch, metadata: Any) -> Entry:
     meta = json.loads(metadata[_META])
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    parents = columns.pop(_PARENT, None)
+    columns, parents = unpacked(batch)
     change = Change(
         columns,
         pa.array([meta["reason"]], pa.string()),
-        None if parents is None else np.asarray(parents).astype(np.int64),
+        parents,
         tuple(meta["without"]),
         meta["notes"],
     )
     return Entry(meta["row"], change, meta["seconds"])
-
-
-def _flat(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
