@@ -63,6 +63,8 @@ class Head(BaseModel):
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators."""
+    train: dict[str, Any] | None = None
+    """Settings of `rejuice train`, which checks them; nothing else reads them."""
 
     @property
     def text_key(self) -> str:
@@ -205,6 +207,8 @@ def _override(
         step, *path = key.split(".")
         if not path:
             document[key] = value
+        elif step == "train":
+            _set(document, [step, *path], value)
         elif step in fields:
             _set(fields[step], path, value)
         else:

@@ -135,6 +135,17 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def read_all(path: Path) -> pa.Table:
+    """A dataset in memory.
+
+    Raises:
+        DataError: as `prepare`.
+    """
+    tables = list(_all_batches(dataset_files(path)))
+    schema = _unify([table.schema for table in tables])
+    return pa.concat_tables([conform(table, schema) for table in tables])
+
+
 def _read_into(
     folder: Path, files: Sequence[Path], chunk_rows: int, group_by: Sequence[str]
 ) -> None:

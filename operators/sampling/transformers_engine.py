@@ -55,9 +55,17 @@ class TransformersEngine:
     def load_weights(self, path: str | Path, version: int) -> None:
         """Sample from the weights at `path` from now on; the tokenizer stays.
 
+        Args:
+            path: a policy, or a `.safetensors` file with other weights for the one that is loaded,
+                which takes no time.
+            version: of the weights.
+
         Raises:
-            EngineError: there are none.
+            EngineError: there are none, or they do not fit.
         """
+        if str(path).endswith(".safetensors"):
+            self._replace_weights(path, version)
+            return
         from transformers import AutoModelForCausalLM
 
         from .key_values import store_for
@@ -75,6 +83,17 @@ class TransformersEngine:
         self._store, self._version = store_for(self._model), version
         ends = self._model.generation_config.eos_token_id
         self._ends: list[int] = ends if isinstance(ends, list) else [] if ends is None else [ends]
+
+    def _replace_weights(self, path: str | Path, version: int) -> None:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            self._model.load_state_dict(load_file(path), strict=True)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            said = str(error).strip().partition("\n")[0]
+            raise EngineError(f"cannot load the weights '{path}'", said) from error
+        self._version = version
 
     def sample(
         self, prompts: Sequence[Prompt], settings: Settings

@@ -239,6 +239,22 @@ def _docstring(kind: type[Operator]) -> str:
     return "\n".join(["Initialization method.", "", *lines])
 
 
+def take_train_section() -> None:
+    """Let Data-Juicer's parser accept `train:` in a recipe, which only `rejuice train` reads.
+
+    It refuses keys that it does not know, and has no other way to be told of one.
+    """
+    from data_juicer.config import config  # Which may be importing us: its imports are done.
+
+    class Parser(config.ArgumentParser):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.add_argument("--train", type=Optional[dict], help="Settings of `rejuice train`.")
+
+    config.ArgumentParser = Parser
+
+
 register_installed()
 # Operators on disk are defined when Data-Juicer imports its `custom_operator_paths`.
 on_definition.append(_learn)
+take_train_section()

@@ -1,0 +1,191 @@
+"""The `rejuice` command, with all that trains."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+from ..operators import RejuiceError
+from ..pipelines import cli
+from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, overrides_of
+from .export_cli import app as export
+
+if TYPE_CHECKING:
+    from .run import TrainingRun
+
+__all__ = ["app", "main"]
+
+_NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
+_EPILOG = (
+    f"{cli.EPILOG}; and any of train, such as --train.learning_rate 1e-6. "
+    "RECIPE may be the folder of a run."
+)
+_FAILED = 1
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
+
+
+@app.command(cls=OverridableCommand, epilog=_EPILOG)
+def train(
+    context: typer.Context,
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
+    dataset_path: DatasetPath = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Training steps; as train.steps.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder of the run; by default outputs/RECIPE."),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="cpu|gpu", help="As train.profile.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", metavar="NAME", help="As train.schedule.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print verl's command, have verl validate it, and end."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Train a policy by GRPO on verl: the recipe is prompts, reward and curation of each step.
+
+    A run that was stopped goes on from its newest checkpoint with --resume.
+    """
+    _need_extra()
+    from ..pipelines.recipe import load
+    from .config import train_config
+    from .cut import cut
+    from .run import TrainingRun
+
+    path, folder = _found(recipe, output)
+    said = {} if dataset_path is None else {"dataset_path": dataset_path}
+    loaded = load(path, {**said, **overrides_of(context)})
+    flags = {"steps": steps, "profile": profile, "schedule": schedule}
+    config = train_config(loaded, flags)
+    console = Console(stderr=True, quiet=quiet)
+    if dry_run:
+        _dry_run(TrainingRun(folder.resolve(), config, cut(loaded)), resume, console)
+        return
+    from .launch import prepare
+
+    with console.status("making the prompts"):
+        run = prepare(loaded, config, folder, resume=resume)
+    _train(run, loaded.head.project_name, folder, resume, quiet)
+
+
+@app.command()
+def curves(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The picture: .png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    against: Annotated[
+        Literal["step", "tokens"], typer.Option("--against", help="What the x axis counts.")
+    ] = "step",
+) -> None:
+    """Draw the curves of training runs; those that differ in their seeds only become one curve."""
+    _need_extra()
+    from .curves import draw
+
+    draw(runs, output, against=against)
+    typer.echo(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
+
+
+@export.command("policy")
+def export_policy(
+    run: RunPath,
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    step: Annotated[
+        int | None, typer.Option("--step", help="Of the checkpoint; the newest by default.")
+    ] = None,
+) -> None:
+    """Write the policy of a checkpoint as a Hugging Face folder."""
+    _need_extra()
+    from .checkpoints import export as write
+
+    with Console(stderr=True).status("writing the policy"):
+        found = write(run, path, step)
+    typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
+
+
+app.add_typer(export, name="export", no_args_is_help=True)
+
+
+def main() -> NoReturn:
+    """Run the command; an error of the user's is one line on stderr and exit status 2."""
+    cli.main()
+
+
+def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool) -> None:
+    from . import outcome
+    from .launch import launch
+    from .watch import Watch
+
+    console = Console(stderr=True)
+    log = run.folder / "verl.log"
+    begin = log.stat().st_size if log.exists() else 0
+    watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    try:
+        with watch:
+            status = launch(run, resume=resume, follow=watch.poll)
+    except KeyboardInterrupt:
+        raise StoppedError("stopped", _goes_on(folder)) from None
+    if status:
+        from .failure import cause
+
+        with log.open("rb") as file:
+            file.seek(begin)
+            text = file.read().decode("utf-8", "replace")
+        at = f" at step {watch.step + 1}" if watch.step else ""
+        typer.echo(f"rejuice: training failed{at}: {cause(text, status, run.folder)}", err=True)
+        typer.echo(f"verl's log is {log}; {_goes_on(folder)}", err=True)
+        raise typer.Exit(_FAILED)
+    try:
+        outcome.finish(run, quiet=quiet)
+    finally:
+        outcome.show(run.folder, name, Console(quiet=quiet))
+
+
+def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
+    from .dry_run import validate
+    from .launch import shown
+
+    typer.echo(shown(run, resume=resume))
+    with console.status("asking verl whether that is right, some ten seconds"):
+        validate(run, resume=resume)
+    console.print("verl has validated it.", highlight=False)
+
+
+def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
+    """The recipe, and the folder of the run: its own where the recipe is that of a run."""
+    if recipe.is_dir():
+        if not (recipe / "recipe.yaml").exists():
+            raise RejuiceError(f"{recipe} holds no run", "give a recipe, or the folder of a run")
+        recipe = recipe / "recipe.yaml"
+    of_run = recipe.name == "recipe.yaml" and (recipe.parent / "train.json").exists()
+    return recipe, output or (recipe.parent if of_run else Path("outputs") / recipe.stem)
+
+
+def _goes_on(folder: Path) -> str:
+    """How to go on with a run that has ended too early."""
+    from .checkpoints import last
+
+    step = last(folder)
+    if step is None:
+        return "no checkpoint was saved, so that it has to begin anew"
+    return f"`rejuice train {folder} --resume` goes on from step {step}"
+
+
+def _need_extra() -> None:
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise RejuiceError(f"training needs {name}", "pip install 'rejuice[train]'")

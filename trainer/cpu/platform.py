@@ -1,0 +1,134 @@
+"""What verl asks of a device, answered for processor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+from verl.plugin.platform.platform_manager import PlatformRegistry
+
+
+class _CpuDevice(ModuleType):
+    """`torch.cpu` with the functions of `torch.cuda` that verl calls, where they mean something."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.cpu, name)
+
+    def get_device_name(self, device: Any = None) -> str:
+        """For verl's table of peak speeds, which does not know it."""
+        return "cpu"
+
+    def empty_cache(self) -> None:
+        """There is none."""
+
+    def ipc_collect(self) -> None:
+        """There is none."""
+
+    def memory_allocated(self, device: Any = None) -> int:
+        """Unknown: the system counts, torch does not."""
+        return 0
+
+    memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        """There are none."""
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        """Free and total bytes of the machine."""
+        import psutil
+
+        memory = psutil.virtual_memory()
+        return memory.available, memory.total
+
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        """Of torch's generator on the CPU."""
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        """Of torch's generator on the CPU."""
+        torch.set_rng_state(state)
+
+    def manual_seed(self, seed: int) -> None:
+        """Of torch's generator on the CPU."""
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+
+@PlatformRegistry.register(platform="cpu")
+class CpuPlatform(PlatformBase):  # type: ignore[misc]
+    """Processor cores as a device of verl, which collects over gloo."""
+
+    _device = _CpuDevice("torch.cpu for verl")
+
+    device_name = "cpu"
+    vendor_name = "cpu"
+
+    @property
+    def device_module(self) -> ModuleType:
+        return self._device
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:
+        return False  # Never chosen by itself: only by VERL_PLATFORM=cpu.
+
+    def current_device(self) -> Any:
+        # verl hands it to Tensor.to(), for which an index would be a CUDA device.
+        return "cpu"
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: Any) -> None:
+        pass
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        pass
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def set_allocator_settings(self, settings: str) -> None:
+        pass
+
+    def empty_cache(self) -> None:
+        pass
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None:
+        pass
+
+    def profiler_stop(self) -> None:
+        pass
+
+    def ray_resource_name(self) -> str:
+        return "GPU"  # Slots that `ray_init.num_gpus` makes; verl places its workers by them.
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+    def cudart(self) -> Any:
+        return None

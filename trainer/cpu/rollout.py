@@ -1,0 +1,145 @@
+"""Rollouts on a CPU: whole groups from the embedded sampler, put into TransferQueue.
+
+    Groups.generate_sequences(prompts) ──> Sampler (an actor) ──> TransferQueue
+    Adapter.update_weights(weights)    ──> Sampler
+
+verl's own manager asks for one response at a time, by calls that cost more than a small policy
+needs to answer. `Groups` hands all prompts of a step to the sampler of `policy_rollout_mapper`,
+which answers group by group.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import ray
+import torch
+import transfer_queue as tq
+from safetensors.torch import save_file
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica
+
+from ...operators.sampling.processes import EngineProcesses, usable_cores
+from ...operators.sampling.protocol import Failure, Group, Prompt, Settings
+from ...operators.sampling.tokenizer import Messages
+from ...operators.sampling.transformers_engine import TransformersEngine
+from ..seeds import prompt_seed
+from ..trajectories import Batch, Slot, fail, put
+
+_NAME = "rejuice-sampler"
+_PUT = 16  # groups put at once
+
+
+class Ask(NamedTuple):
+    """A prompt to sample: where its responses go, the chat, and the seed."""
+
+    slot: Slot
+    messages: Messages
+    seed: int
+
+
+class Sampler:
+    """The embedded engine, for an actor."""
+
+    def __init__(self, policy: str, workers: int) -> None:
+        build = partial(TransformersEngine, policy)
+        threads = max(1, usable_cores() // workers)
+        self._engine = EngineProcesses(build, workers=workers, threads=threads)
+        self._weights = tempfile.TemporaryDirectory(prefix="rejuice-weights-")
+        tq.init()
+
+    def load_weights(self, weights: dict[str, torch.Tensor], version: int) -> None:
+        """Sample from these weights from now on."""
+        path = Path(self._weights.name) / "model.safetensors"
+        save_file(weights, path)
+        self._engine.load_weights(path, version)
+
+    def sample(self, asks: Sequence[Ask], settings: Settings, partition: str, step: int) -> None:
+        """Sample, and put groups into TransferQueue as they finish."""
+        prompts = [Prompt(ask.messages, ask.seed) for ask in asks]
+        held: list[tuple[Slot, Group]] = []
+        for index, found in self._engine.sample(prompts, settings):
+            if isinstance(found, Failure):
+                fail([asks[index].slot], partition)
+                continue
+            held.append((asks[index].slot, found))
+            if len(held) == _PUT:
+                put(held, partition, step)
+                held = []
+        if held:
+            put(held, partition, step)
+
+
+class Replica(RolloutReplica):  # type: ignore[misc]
+    """verl's handle of the sampler."""
+
+    async def launch_servers(self) -> None:
+        policy = self.model_config.path
+        server = ray.remote(Sampler).options(name=_NAME).remote(policy, usable_cores())
+        self.servers = [server]
+        self._server_handle = server
+        self._server_address = _NAME
+
+    async def sleep(self) -> None:
+        """It has no memory to give back."""
+
+    wake_up = sleep
+
+
+class Adapter(BaseRollout):  # type: ignore[misc]
+    """In the training worker: hands its weights to the sampler."""
+
+    async def resume(self, tags: list[str]) -> None:
+        """Nothing was released."""
+
+    async def release(self) -> None:
+        """There is nothing to release."""
+
+    async def update_weights(
+        self, weights: Any, wire_format: str = "named_tensors", **more: Any
+    ) -> None:
+        found = {name: tensor.detach().cpu().contiguous() for name, tensor in weights}
+        if os.environ["RANK"] == "0":
+            version = more.get("global_steps") or 0
+            await ray.get_actor(_NAME).load_weights.remote(found, version)
+
+
+class Groups:
+    """verl's agent loop manager, for single-turn groups."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self._sampler = ray.get_actor(_NAME)
+
+    @classmethod
+    def create(cls, config: Any, **_: Any) -> Groups:
+        """As verl asks for it; the clients of its own servers are of no use here."""
+        return cls(config)
+
+    def generate_sequences(self, prompts: Any) -> None:
+        """Hand the prompts to the sampler, without waiting."""
+        rollout = self._config.actor_rollout_ref.rollout
+        batch = Batch.of(prompts)
+        asked = rollout.val_kwargs if batch.partition == "val" else rollout
+        settings = Settings(asked.n, asked.temperature, asked.top_p, rollout.response_length)
+        asks = [
+            Ask(slot, chat, prompt_seed(slot.prompt_id, rollout.seed, batch.step))
+            for slot, chat in zip(batch.slots, batch.chats, strict=True)
+        ]
+        work = self._sampler.sample.remote(asks, settings, batch.partition, batch.step)
+        Thread(target=_watch, args=(work, batch), daemon=True).start()
+
+
+def _watch(work: Any, batch: Batch) -> None:
+    """See that the prompts end, whatever becomes of the sampler."""
+    try:
+        ray.get(work)
+    except Exception as error:  # Of any kind: it is told, and the step finds its prompts failed.
+        print(f"rejuice: the sampler failed: {error}", flush=True)
+        fail(batch.slots, batch.partition)

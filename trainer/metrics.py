@@ -1,0 +1,156 @@
+"""What verl logged of a run: RUN/metrics.jsonl, a line for each step.
+
+verl begins the file anew whenever it starts: what it held before a resume is kept beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
+_REWARD = "rejuice/reward"
+
+
+class Point(NamedTuple):
+    """A step, by what was logged of it; None and nothing stand for what was not.
+
+    Attributes:
+        step: its number; 0 is the validation before the first step.
+        figures: verl's names to values.
+    """
+
+    step: int
+    figures: Mapping[str, float]
+
+    def get(self, *names: str) -> float | None:
+        """The first of these figures that there is."""
+        return next((self.figures[name] for name in names if name in self.figures), None)
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is more than a validation."""
+        return "timing_s/step" in self.figures
+
+    @property
+    def validation(self) -> float | None:
+        """Accuracy on held-out prompts."""
+        return self.get(*(name for name in self.figures if _VALIDATION.fullmatch(name)))
+
+    @property
+    def reward(self) -> float | None:
+        """Mean reward."""
+        return self.get(_REWARD)
+
+    @property
+    def components(self) -> dict[str, float]:
+        """Mean of each reward component, before its weight."""
+        start = f"{_REWARD}_"
+        return {k.removeprefix(start): v for k, v in self.figures.items() if k.startswith(start)}
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share of correct responses among all that were sampled."""
+        return self.get("rejuice/pass_rate")
+
+    @property
+    def tokens(self) -> float | None:
+        """Tokens of a response, on average."""
+        return self.get("rejuice/response_tokens", "response_length/mean")
+
+    @property
+    def entropy(self) -> float | None:
+        """Of the policy, in nats per token."""
+        return self.get("actor/entropy", "actor/entropy_loss")
+
+    @property
+    def kl(self) -> float | None:
+        """Divergence from the first policy; without a reference, from the one that sampled."""
+        return self.get("actor/kl_loss", "actor/ppo_kl")
+
+    @property
+    def grad_norm(self) -> float | None:
+        """Before it is clipped."""
+        return self.get("actor/grad_norm")
+
+    @property
+    def sampled(self) -> int:
+        """Rows that were sampled."""
+        return int(self.get("rejuice/rows_sampled") or 0)
+
+    @property
+    def dropped(self) -> int | None:
+        """Rows that were not trained on, for whatever reason."""
+        kept = self.get("rejuice/rows_trained")
+        return None if kept is None else self.sampled - int(kept)
+
+    @property
+    def generated(self) -> float:
+        """Tokens that were generated to train on, dropped rows included."""
+        return self.sampled * (self.tokens or 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """That the step took, with its validation and checkpoint."""
+        return sum(self.figures.get(f"timing_s/{part}", 0.0) for part in ("step", "testing"))
+
+
+class Reader:
+    """Reads metrics.jsonl while it is written.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "metrics.jsonl"
+        self._at = 0
+
+    def fresh(self) -> list[Point]:
+        """The points that were logged since the last call."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return [_point(json.loads(line)) for line in whole.splitlines()]
+
+
+def read(folder: Path) -> list[Point]:
+    """All points of a run, by step."""
+    merged: dict[int, dict[str, float]] = {}
+    for point in (*_kept(folder), *Reader(folder).fresh()):
+        merged.setdefault(point.step, {}).update(point.figures)
+    return [Point(step, merged[step]) for step in sorted(merged)]
+
+
+def keep(folder: Path, until: int) -> None:
+    """Before verl starts again: set aside what is logged of the steps that it will not repeat.
+
+    Args:
+        folder: of the run.
+        until: the step that it goes on from.
+    """
+    points = [point for point in read(folder) if point.step <= until]
+    lines = [json.dumps({"step": p.step, "data": dict(p.figures)}) + "\n" for p in points]
+    beside = folder / "metrics.earlier.jsonl.new"
+    beside.write_text("".join(lines), "utf-8")
+    beside.replace(folder / "metrics.earlier.jsonl")
+    (folder / "metrics.jsonl").unlink(missing_ok=True)
+
+
+def _kept(folder: Path) -> Iterable[Point]:
+    path = folder / "metrics.earlier.jsonl"
+    if path.exists():
+        for line in path.read_text("utf-8").splitlines():
+            yield _point(json.loads(line))
+
+
+def _point(line: dict[str, Any]) -> Point:
+    numbers = {k: v for k, v in line["data"].items() if isinstance(v, (int, float))}
+    return Point(line["step"], numbers)

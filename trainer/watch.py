@@ -1,0 +1,228 @@
+"""Training, as it is seen while it goes on: one live panel, or a line per step in a log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from types import TracebackType
+from typing import NamedTuple
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from typing_extensions import Self
+
+from .metrics import Point, Reader
+
+_STAGES = {
+    "Started a local Ray instance": "starting the trainer",
+    "Connected to Ray cluster": "starting the trainer",
+    "dataloader initialized": "loading the policy",
+    "ready to fit": "validating, before the first step",
+}
+"""What verl says, and what it does then."""
+_RECENT = 20  # steps that the time left is told from
+_BARS = "▁▂▃▄▅▆▇█"
+_TREND = 32  # characters
+_NOTHING = 1e-6  # what a divergence is where there is none, but for rounding
+
+
+class Figure(NamedTuple):
+    """A figure of a step, and how it is written."""
+
+    name: str
+    of: Callable[[Point], float | None]
+    form: str = ".3f"
+
+    def text(self, point: Point | None) -> str:
+        """Its value at a point; a dash where there is none."""
+        value = None if point is None else self.of(point)
+        if value is None:
+            return "-"
+        return "0" if abs(value) < _NOTHING else format(value, self.form)
+
+
+def figures(points: Sequence[Point]) -> list[Figure]:
+    """The figures that are told of a run."""
+    names = {name: None for point in points for name in point.components}
+    return [
+        Figure("reward", lambda p: p.reward),
+        *(Figure(f"  {name}", _component(name)) for name in names),
+        Figure("pass rate", lambda p: p.pass_rate),
+        Figure("response tokens", lambda p: p.tokens, ".1f"),
+        Figure("entropy", lambda p: p.entropy),
+        Figure("KL", lambda p: p.kl, ".2g"),
+        Figure("rows dropped", lambda p: p.dropped, ",d"),
+    ]
+
+
+class Watch:
+    """Shows a run from its files; nothing where `quiet`.
+
+    Args:
+        folder: of the run.
+        name: of the project.
+        steps: that will have been trained at the end.
+        console: to write to.
+        quiet: to write nothing.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, steps: int, console: Console, *, quiet: bool = False
+    ) -> None:
+        self._folder, self._name, self._steps = folder, name, steps
+        self._console, self._quiet = console, quiet
+        self._reader = Reader(folder)
+        self._log = folder / "verl.log"
+        self._at = self._log.stat().st_size if self._log.exists() else 0
+        self._points: list[Point] = []
+        self._validations: list[Point] = []
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._stage = "starting verl, about a minute"
+        self._spinner = Spinner("dots")
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if not self._quiet and self._console.is_terminal:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._panel,
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._live.start()
+        else:
+            self._say(f"{self._stage}; its own output is in {self._log}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.poll()
+        if self._live is not None:
+            self._live.stop()
+
+    def poll(self) -> None:
+        """Look whether there is something new."""
+        if not self._points:
+            self._look_at_stage()
+        for point in self._reader.fresh():
+            if point.validation is not None:
+                self._validations.append(point)
+            if point.trained:
+                if self._points:  # The first step of a start is slower than those after it.
+                    self._seconds.append(point.seconds)
+                self._points.append(point)
+            if self._live is None:
+                self._say(self._line(point))
+
+    @property
+    def step(self) -> int | None:
+        """The last step that was trained since the start."""
+        return self._points[-1].step if self._points else None
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _look_at_stage(self) -> None:
+        if not self._log.exists():
+            return
+        with self._log.open("rb") as file:
+            file.seek(self._at)
+            text = file.read()
+        self._at += len(text)
+        for word, stage in _STAGES.items():
+            if word.encode() in text:
+                self._stage = stage
+
+    def _left(self, point: Point) -> str:
+        times = self._seconds or [point.seconds]
+        return f"{spell((self._steps - point.step) * fmean(times))} left"
+
+    def _line(self, point: Point) -> str:
+        parts = []
+        if point.trained:
+            parts = [f"{f.name.strip()} {f.text(point)}" for f in figures([point])]
+            parts += [f"{point.seconds:.1f} s", self._left(point)]
+        if point.validation is not None:
+            parts.insert(0, f"validation accuracy {point.validation:.3f}")
+        return f"step {point.step}/{self._steps}: {', '.join(parts)}"
+
+    def _panel(self) -> Group | Table:
+        if not self._points:
+            row = Table.grid(padding=(0, 1))
+            row.add_row(self._spinner, f"{self._name}: {self._stage}")
+            return row
+        last = self._points[-1]
+        head = Table.grid(padding=(0, 1))
+        per_step = fmean(self._seconds or [last.seconds])
+        head.add_row(
+            self._spinner,
+            f"{self._name}: step {last.step}/{self._steps}",
+            ProgressBar(self._steps, last.step, width=30),
+            self._left(last),
+            f"{per_step:.1f} s a step",
+        )
+        return Group(head, Padding(self._table(), (0, 0, 0, 2)))
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            table.add_column(justify="right")
+        table.add_column(justify="left")
+        if self._validations:
+            held_out = Figure("validation accuracy", lambda p: p.validation)
+            first, last = self._validations[0], self._validations[-1]
+            told = f"at step {last.step}"
+            table.add_row(held_out.name, held_out.text(last), f"({held_out.text(first)})", told)
+        for figure in figures(self._points):
+            values = [v for p in self._points if (v := figure.of(p)) is not None]
+            if values:
+                first, last = self._points[0], self._points[-1]
+                shown = figure.text(last), f"({figure.text(first)})", trend(values)
+                table.add_row(figure.name, *shown)
+        return table
+
+
+def trend(values: Sequence[float]) -> str:
+    """Values as a row of bars, of which each is the mean of as many values.
+
+    >>> trend([0.0, 1.0, 2.0, 7.0])
+    '▁▂▃█'
+    """
+    means = [fmean(part) for part in _parts(values, min(_TREND, len(values)))]
+    low, high = min(means), max(means)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+
+
+def spell(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> spell(42.4), spell(83), spell(7000)
+    ('42 s', '1 min 23 s', '1 h 57 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _component(name: str) -> Callable[[Point], float | None]:
+    return lambda point: point.components.get(name)
+
+
+def _parts(values: Sequence[float], parts: int) -> Iterator[Sequence[float]]:
+    for part in range(parts):
+        yield values[part * len(values) // parts : (part + 1) * len(values) // parts]
