@@ -43,10 +43,15 @@ ChunkRows = Annotated[
 ]
 _OVERRIDES = "rejuice.overrides"
 _INTERRUPTED = 130  # What the command line library makes of Ctrl-C.
-_EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+"""Of commands that take overrides."""
 
 
-class _OverridableCommand(TyperCommand):
+class StoppedError(RejuiceError):
+    """The user has ended what was going on: one line on stderr, and the exit status of Ctrl-C."""
+
+
+class OverridableCommand(TyperCommand):
     """A command that takes, wherever it stands, `--KEY VALUE` for whatever a recipe may hold."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -66,7 +71,7 @@ class _OverridableCommand(TyperCommand):
         return super().parse_args(ctx, left)
 
 
-@app.command(cls=_OverridableCommand, epilog=_EPILOG)
+@app.command(cls=OverridableCommand, epilog=EPILOG)
 def run(
     context: typer.Context,
     recipe: RecipePath,
@@ -109,7 +114,7 @@ def run(
     show_funnel(report, Console(quiet=quiet))
 
 
-@app.command(cls=_OverridableCommand, epilog=_EPILOG)
+@app.command(cls=OverridableCommand, epilog=EPILOG)
 def check(
     context: typer.Context,
     recipe: RecipePath,
@@ -153,7 +158,7 @@ def schema() -> None:
     typer.echo(json.dumps(recipe_schema(), indent=2))
 
 
-@app.command(cls=_OverridableCommand, epilog=_EPILOG)
+@app.command(cls=OverridableCommand, epilog=EPILOG)
 def explain(
     context: typer.Context,
     recipe: RecipePath,
@@ -275,6 +280,8 @@ def main() -> NoReturn:
         app(standalone_mode=True)
     except RejuiceError as error:
         typer.echo(f"rejuice: {error}", err=True)
+        if isinstance(error, StoppedError):
+            sys.exit(_INTERRUPTED)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             kept = "; run again to go on from what is finished" if sys.argv[1:2] == ["run"] else ""
@@ -288,4 +295,10 @@ def _overrides(
 ) -> dict[str, str]:
     named = {"dataset_path": dataset_path, "export_path": export_path, "np": np}
     found = {key: str(value) for key, value in named.items() if value is not None}
-    return {**found, **context.meta[_OVERRIDES]}
+    return {**found, **overrides_of(context)}
+
+
+def overrides_of(context: typer.Context) -> dict[str, str]:
+    """What was said as `--KEY VALUE` to a command that takes overrides."""
+    found: dict[str, str] = context.meta[_OVERRIDES]
+    return found

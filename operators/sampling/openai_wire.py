@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
@@ -15,6 +15,7 @@ from ..errors import EngineError
 from .protocol import Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS
 
+Model = TypeVar("Model", bound=BaseModel)
 _BUSY = frozenset({408, 425, 429})
 _NEVER = frozenset({501, 505})  # Not implemented, not this version of HTTP: no server for us.
 _REFUSED = frozenset({400, 413, 422, 451})
@@ -44,7 +45,7 @@ class Blame(Enum):
 
 
 class Fault(Exception):  # noqa: N818 - a fault of the server or the prompt, not of the program
-    """One attempt that gave no group.
+    """One attempt that gave nothing to use.
 
     Args:
         reason: a slug.
@@ -141,13 +142,14 @@ def check_status(response: Response, base: str) -> None:
     raise EngineError(f"{base} answers {said}", "is base_url right?")
 
 
-def no_such(model: str, url: str, models: Response) -> EngineError:
+def no_such(model: str, url: str, models: Response, elsewhere: str) -> EngineError:
     """What to say where posting to `url` gives 404.
 
     Args:
         model: asked for.
         url: posted to.
         models: what `/v1/models` gives.
+        elsewhere: what to try if the model is among them.
     """
     try:
         known = [entry.id for entry in _Models.model_validate_json(models.body).data]
@@ -157,10 +159,7 @@ def no_such(model: str, url: str, models: Response) -> EngineError:
         return EngineError(f"{url} does not exist", "is base_url right? it mostly ends in /v1")
     if model not in known:
         return EngineError(f"the server has no model '{model}'", f"it has {', '.join(known[:9])}")
-    return EngineError(
-        f"the server has the model '{model}' but no {url}",
-        "choose another api; vLLM has 'generate' with --enable-scale-out",
-    )
+    return EngineError(f"the server has the model '{model}' but no {url}", elsewhere)
 
 
 def one_line(body: bytes) -> str:
@@ -261,7 +260,7 @@ def read_group(
         Fault: it is not the n responses asked for, or not of one version.
         EngineError: the server cannot give what `exact` needs.
     """
-    answer = _read(body)
+    answer = parsed(_Answer, body)
     choices = sorted(answer.choices, key=lambda choice: choice.index)
     _check_whole(choices, n)
     seen = answer.prompt_token_ids or choices[0].prompt_token_ids
@@ -282,9 +281,14 @@ def read_group(
     )
 
 
-def _read(body: bytes) -> _Answer:
+def parsed(kind: type[Model], body: bytes) -> Model:
+    """What a server answered, as that kind.
+
+    Raises:
+        Fault: it is something else.
+    """
     try:
-        return _Answer.model_validate_json(body)
+        return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "body"
@@ -292,14 +296,22 @@ def _read(body: bytes) -> _Answer:
 
 
 def _check_whole(choices: list[_Choice], n: int) -> None:
-    refused = [c for c in choices if c.message.refusal or c.finish_reason == "content_filter"]
-    if refused:
-        said = refused[0].message.refusal or "the server's content filter"
-        raise Fault("content_refused", said, Blame.PROMPT)
+    for choice in choices:
+        check_not_refused(choice.message.refusal, choice.finish_reason)
     if len(choices) < n:
         raise Fault("too_few_samples", f"{len(choices)} of {n} responses", Blame.ANSWER)
     if [choice.index for choice in choices] != list(range(n)):
         raise _bad(f"choices {[choice.index for choice in choices]}, not 0 to {n - 1}")
+
+
+def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
+    """Nothing for what was answered.
+
+    Raises:
+        Fault: the model refuses, or a content filter withholds the answer.
+    """
+    if refusal or finish_reason == "content_filter":
+        raise Fault("content_refused", refusal or "the server's content filter", Blame.PROMPT)
 
 
 def _check_exact(choices: list[_Choice], seen: list[int] | None, ids: list[int] | None) -> None:

@@ -1,4 +1,4 @@
-"""Options of the engines, as recipes give them. Their docstrings are the recipe's documentation."""
+"""Options of engines and scorers, as recipes give them. Their docstrings are the recipe's docs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 
 
 class Options(BaseModel):
-    """Options of one engine."""
+    """Options of one engine, or of a scorer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -44,31 +44,25 @@ class TransformersOptions(Options):
     incidental: ClassVar[frozenset[str]] = frozenset({"device", "workers", "rows"})
 
 
-class OpenAIOptions(Options):
-    """How the `openai` engine works."""
+class ServerOptions(Options):
+    """Which server with OpenAI's API, and how patiently it is asked."""
 
     base_url: str = "http://localhost:8000/v1"
     """Address of the server, up to and with `/v1`."""
-    api: Literal["completions", "chat", "generate"] = "completions"
-    """Which endpoint of the server. `completions` gets token ids: the chat template is applied
-    here. `chat` leaves that to the server. `generate` is vLLM's own, which states weight
-    versions."""
-    tokenizer: str | None = None
-    """Name or folder of the tokenizer whose chat template is applied. Null: that of `model`."""
     api_key_env: str | None = None
     """Environment variable with the key, where the server wants one. Null: no key is sent."""
     concurrency: PositiveInt = 64
-    """Most requests under way at a time; each is for all responses to one prompt."""
+    """Most requests under way at a time."""
     attempts: PositiveInt = 10
-    """Most attempts for one prompt. An answer that cannot be used counts as a third of them, a
+    """Most attempts for one request. An answer that cannot be used counts as a third of them, a
     request that the server refuses as all; to be told to wait (429) or to find no server does not
     count."""
     timeout_s: PositiveFloat = 600
     """Longest wait for one answer."""
     give_up_s: PositiveFloat = 1800
-    """No attempt for a prompt starts later than this after its first."""
+    """No attempt for a request starts later than this after its first."""
     patience_s: NonNegativeFloat = 120
-    """How long to wait for a server that cannot be reached before the run ends."""
+    """How long to wait for a server that cannot be reached before it is down."""
     back_off_s: PositiveFloat = 0.5
     """First pause before another attempt is up to this long; later ones double, up to 30 s. It
     comes on top of the `Retry-After` of the server."""
@@ -84,6 +78,26 @@ class OpenAIOptions(Options):
         if not re.match(r"https?://[^/]", url):
             raise ValueError("it must begin with http:// or https://")
         return url
+
+
+class OpenAIOptions(ServerOptions):
+    """How the `openai` engine works: one request is for all responses to one prompt."""
+
+    api: Literal["completions", "chat", "generate"] = "completions"
+    """Which endpoint of the server. `completions` gets token ids: the chat template is applied
+    here. `chat` leaves that to the server. `generate` is vLLM's own, which states weight
+    versions."""
+    tokenizer: str | None = None
+    """Name or folder of the tokenizer whose chat template is applied. Null: that of `model`."""
+
+
+class ScorerOptions(ServerOptions):
+    """How a scorer is asked: one request is for one response."""
+
+    timeout_s: PositiveFloat = 120
+    """Longest wait for one answer."""
+    give_up_s: PositiveFloat = 600
+    """No attempt for a request starts later than this after its first."""
 
 
 class VllmOptions(Options):

@@ -143,8 +143,7 @@ class FakeServer:
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        sampling = body.get("sampling_params", body)
-        seed, n = sampling["seed"], sampling["n"]
+        seed, n = self.seed_and_n(body)
         with self._counted():
             await asyncio.sleep(self.think_s)
             attempt = self.attempts[seed]
@@ -153,7 +152,7 @@ class FakeServer:
             self.bodies[seed].append(body)
             script = self.script.get(seed, [])
             trouble = script[attempt] if attempt < len(script) else self.always
-        answer = self._answer(request.path, body, seed, attempt, n)
+        answer = self.answer(request.path, body, seed, attempt, n)
         if trouble is not None:
             return await self._spoil(trouble, request, answer)
         response = web.json_response(answer)
@@ -161,6 +160,11 @@ class FakeServer:
         await response.write_eof()
         self.answered[seed] += 1
         return response
+
+    def seed_and_n(self, body: dict[str, Any]) -> tuple[int, int]:
+        """What a request is known by here, and how many responses it wants."""
+        sampling = body.get("sampling_params", body)
+        return sampling["seed"], sampling["n"]
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -172,9 +176,10 @@ class FakeServer:
         finally:
             self._under_way -= 1
 
-    def _answer(
+    def answer(
         self, path: str, body: dict[str, Any], seed: int, attempt: int, n: int
     ) -> dict[str, Any]:
+        """The JSON of a good answer."""
         choices = []
         for index in range(n):
             text, logprobs = f"{seed}:{attempt}:{index}", [-0.5, -float(index), -0.25]

@@ -50,16 +50,17 @@ class VllmServer:
         policy: folder of it.
         name: of the model.
         log: file that takes what the server prints.
+        *flags: further ones.
     """
 
-    def __init__(self, policy: Path, name: str, log: Path) -> None:
+    def __init__(self, policy: Path, name: str, log: Path, *flags: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
         where = ["--model", str(policy), "--served-model-name", name]
         where += ["--host", "127.0.0.1", "--port", str(self.port)]
         program = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server"]
-        self._command, self._log = [*program, *where, *_FLAGS], log
+        self._command, self._log = [*program, *where, *_FLAGS, *flags], log
         self.start()
 
     @property

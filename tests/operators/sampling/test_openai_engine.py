@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling import openai_engine
+from rejuice.operators.sampling import openai_client
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
@@ -450,7 +450,7 @@ ONE_LINE = {
 
 @pytest.mark.parametrize("trouble", ONE_LINE)
 def test_wrong_servers_end_the_run_with_one_line(make, trouble, monkeypatch):
-    monkeypatch.setattr(openai_engine, "_LARGEST_ANSWER", 1 << 20)
+    monkeypatch.setattr(openai_client, "_LARGEST_ANSWER", 1 << 20)
     with FakeServer(always=trouble) as server:
         with pytest.raises(EngineError) as error:
             list(make(server, timeout_s=5).sample(prompts(5), FOUR))

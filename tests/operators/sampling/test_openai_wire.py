@@ -125,7 +125,7 @@ def test_statuses_that_end_the_run(status):
     ],
 )
 def test_no_such_model(models, error):
-    assert str(no_such("m", "http://h/x", Response(200, models))) == error
+    assert str(no_such("m", "http://h/x", Response(200, models), "choose another api")) == error
 
 
 def answer(**fields):

@@ -1,0 +1,830 @@
+"""The quality reward of an LLM: what is asked, what becomes of it, and what a failure is."""
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from fake_judge import DIMENSIONS, PROBE, FakeJudge, Trouble, scores_of, verdict
+from fake_server import FakeServer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators import DataError, EngineError, RecipeError
+from rejuice.operators.check import check_operator
+from rejuice.operators.columns import MESSAGES
+from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
+from rejuice.operators.registry import build, config_json
+from rejuice.operators.scoring.cache import user_cache
+
+QUICK = {"back_off_s": 0.002, "timeout_s": 0.15, "patience_s": 5.0, "concurrency": 3, "attempts": 6}
+SCHEMA = pa.schema(
+    {
+        "prompt_id": pa.string(),
+        "prompt": MESSAGES,
+        "response": pa.string(),
+        "reference": pa.string(),
+    }
+)
+REASON = {  # of a trouble without end with one response
+    Trouble.ERROR_500: "scorer_error",
+    Trouble.ERROR_503: "scorer_error",
+    Trouble.RESET: "scorer_error",
+    Trouble.RESET_MID_BODY: "scorer_error",
+    Trouble.SLOW: "scorer_timeout",
+    Trouble.WRONG_JSON: "scorer_error",
+    Trouble.CUT_JSON: "scorer_error",
+    Trouble.EMPTY: "scorer_error",
+    Trouble.ABORTED: "scorer_error",
+    Trouble.HTML: "scorer_error",
+    Trouble.REFUSED: "scorer_refused",
+    Trouble.FILTERED: "scorer_refused",
+}
+BUSY = (Trouble.RATE_LIMIT, Trouble.RATE_LIMIT_AFTER)
+
+
+def table_of(*responses, question="1 + 1?"):
+    chat = [{"role": "user", "content": question}]
+    rows = [
+        {"prompt_id": f"p{row // 3}", "prompt": chat, "response": text, "reference": "2"}
+        for row, text in enumerate(responses)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def numbered(*numbers):
+    return table_of(*(None if number is None else f"response {number}" for number in numbers))
+
+
+def rewards(change):
+    return change.columns["reward_quality"].to_pylist()
+
+
+def missing(change):
+    return change.columns["reward_quality_missing"].to_pylist()
+
+
+def reward_of(number):
+    return (sum(scores_of(number)) / 4 - 1) / 4 - 0.5
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left():
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Operators that are closed in the end."""
+    made = []
+
+    def make(at, *, cache=tmp_path / "scores.sqlite", **fields):
+        url = at if isinstance(at, str) else at.url
+        options = {**QUICK, "base_url": url, **fields.pop("server", {})}
+        made.append(LlmQualityRewardMapper(model="m", server=options, cache=cache, **fields))
+        return made[-1]
+
+    yield make
+    for operator in made:
+        operator.close()
+
+
+def test_the_scores_the_mean_and_the_reward(make):
+    says = {
+        1: [verdict([1, 1, 1, 1])],
+        2: [verdict([5, 5, 5, 5])],
+        3: [verdict([5, 4, 2, 1])],
+        4: [verdict([4, 4, 4, 3])],
+    }
+    with FakeJudge(says=says) as judge:
+        change = make(judge).apply(numbered(1, 2, 3, 4))
+    assert rewards(change) == [-0.5, 0.5, 0.0, 0.1875]
+    assert change.columns["quality_score"].to_pylist() == [0.2, 1.0, 0.6, 0.75]
+    assert missing(change) == [None] * 4
+    assert change.columns["quality"][2].as_py() == {
+        "accuracy": 5.0,
+        "grammar": 4.0,
+        "informativeness": 2.0,
+        "coherence": 1.0,
+    }
+    for score, reward in zip(
+        change.columns["quality_score"].to_pylist(), rewards(change), strict=True
+    ):
+        assert reward == pytest.approx((score - 0.2) / 0.8 - 0.5, abs=1e-15)
+
+
+def test_what_is_asked(make):
+    with FakeJudge() as judge:
+        make(judge).apply(table_of("response 7", question="{response} + 1?"))
+    (body,) = judge.bodies[7]
+    system, user = body.pop("messages")
+    score = {"type": "integer", "enum": [1, 2, 3, 4, 5]}
+    assert body == {
+        "model": "m",
+        "temperature": 0.0,
+        "max_tokens": 512,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "verdict",
+                "strict": True,
+                "schema": {
+                    "type": "object",
+                    "properties": dict.fromkeys(DIMENSIONS, score),
+                    "required": list(DIMENSIONS),
+                    "additionalProperties": False,
+                },
+            },
+        },
+    }
+    assert system["role"] == "system"
+    assert all(f"- {name}: " in system["content"] for name in DIMENSIONS)
+    assert user["role"] == "user"
+    assert user["content"].count("{response} + 1?") == 1
+    assert user["content"].count("response 7") == 1
+
+
+def test_what_else_may_be_asked(make):
+    with FakeJudge() as judge:
+        fields = {
+            "dimensions": ("accuracy", "rigour"),
+            "template": "{reference}|{question}|<response>{response}|{x}",
+            "system": "Be fair.",
+            "answer_format": "json_object",
+            "expected_score": True,
+            "temperature": 0.5,
+            "max_tokens": 9,
+            "chat_template_kwargs": {"enable_thinking": False},
+            "parameters": {"top_p": 0.9},
+        }
+        make(judge, **fields).apply(table_of("response 7"))
+    seed = judge.bodies[7][0].pop("seed")
+    assert 0 <= seed < 2**31
+    assert judge.bodies[7][0] == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Be fair."},
+            {"role": "user", "content": "2|1 + 1?|<response>response 7|{x}"},
+        ],
+        "temperature": 0.5,
+        "max_tokens": 9,
+        "response_format": {"type": "json_object"},
+        "logprobs": True,
+        "top_logprobs": 20,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "top_p": 0.9,
+    }
+
+
+def test_a_chat_is_shown_whole(make):
+    chat = [
+        {"role": "system", "content": "Add."},
+        {"role": "user", "content": "1, 1"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "and 3"},
+    ]
+    table = pa.table(
+        {
+            "prompt": pa.array([chat], MESSAGES),
+            "response": pa.array(["response 5"], pa.large_string()),
+        }
+    )
+    with FakeJudge() as judge:
+        make(judge, template="{question}\n<response>{response}").apply(table)
+    shown = judge.bodies[5][0]["messages"][1]["content"]
+    assert shown == (
+        "system: Add.\n\nuser: 1, 1\n\nassistant: 2\n\nuser: and 3\n<response>response 5"
+    )
+
+
+def test_expected_score(make):
+    with FakeJudge(says={1: [verdict([3, 1, 5, 2])]}) as judge:
+        change = make(judge, expected_score=True).apply(numbered(1))
+    # The sampled digit has half of the probability, its neighbours a quarter each; 0 and 6 do not
+    # count, so 1 stands for (1 / 2 + 2 / 4) / (3 / 4).
+    expected = {"accuracy": 3, "grammar": 4 / 3, "informativeness": 14 / 3, "coherence": 2}
+    assert change.columns["quality"][0].as_py() == pytest.approx(expected)
+    assert rewards(change)[0] == pytest.approx((sum(expected.values()) / 20 - 0.2) / 0.8 - 0.5)
+
+
+MALFORMED = [
+    "",
+    "good",
+    "[1, 2]",
+    "4",
+    "null",
+    "{}",
+    '{"accuracy": 4, "grammar": 4, "informativeness": 4}',
+    verdict([4, 4, 4, 7]),
+    verdict([4, 4, 4, 0]),
+    verdict([4, 4, 4, "4/5"]),
+    verdict([4, 4, 4, "4"]),
+    verdict([4, 4, 4, 4.0]),
+    verdict([4, 4, 4, 4.5]),
+    verdict([4, 4, 4, True]),
+    verdict([4, 4, 4, None]),
+    verdict([4, 4, 4, [4]]),
+    verdict([4, 4, 4, 4])[:-1],
+    verdict([4, 4, 4, 4])[:-1] + ', "why": "so"}',
+    verdict([4, 4, 4, 4])[:-1] + ', "accuracy": 1}',
+    verdict([4, 4, 4, 4]).replace("4", "9" * 5000),
+    "[" * 100_000,
+    verdict([4, 4, 4, 4]) + " and more",
+]
+
+
+@pytest.mark.parametrize("said", MALFORMED, ids=range(len(MALFORMED)))
+@pytest.mark.parametrize("expected_score", [False, True])
+def test_a_malformed_verdict_is_missing_and_asked_once_at_temperature_0(make, said, expected_score):
+    with FakeJudge(says={2: [said]}) as judge:
+        operator = make(judge, expected_score=expected_score)
+        change = operator.apply(numbered(1, 2, 3))
+        assert missing(change) == [None, "scorer_malformed", None]
+        assert rewards(change)[1] is None
+        assert change.columns["quality"][1].as_py() is None
+        assert change.columns["quality_score"][1].as_py() is None
+        assert change.notes["fault_malformed"] == 1
+        # It is not kept: the next run asks again.
+        operator.apply(numbered(1, 2, 3))
+        assert judge.attempts == {1: 1, 2: 2, 3: 1}
+
+
+def test_a_malformed_verdict_is_asked_for_again_with_another_seed(make):
+    with FakeJudge(says={1: ["no", "no", verdict([5, 5, 5, 5])], 2: ["no"]}) as judge:
+        change = make(judge, temperature=0.7).apply(numbered(1, 2))
+        assert rewards(change) == [0.5, None]
+        first, *others = [body["seed"] for body in judge.bodies[1]]
+        assert others == [first + 1, first + 2]
+        assert judge.bodies[2][0]["seed"] != first  # Or one chance would decide about all.
+        assert judge.attempts[2] == 3
+        assert change.notes["fault_malformed"] == 5
+        # Found again, although the try that succeeded had another seed.
+        make(judge, temperature=0.7).apply(numbered(1))
+        assert judge.attempts[1] == 3
+
+
+def test_text_may_stand_around_the_verdict(make):
+    said = f"<think>{verdict([1, 1, 1, 1])}?</think>I say ```json\n{verdict([5, 5, 5, 5])}\n```."
+    with FakeJudge(says={1: [said], 2: ["none"], 3: ["} {"]}) as judge:
+        operator = make(judge, answer_format="text", expected_score=True)
+        change = operator.apply(numbered(1, 2, 3))
+        assert missing(change) == [None, "scorer_malformed", "scorer_malformed"]
+        assert rewards(change)[0] == pytest.approx((14 / 3 - 1) / 4 - 0.5)
+        assert "response_format" not in judge.bodies[1][0]
+
+
+def test_a_server_without_log_probabilities_gives_no_expected_score(make):
+    class Mute(FakeJudge):
+        def answer(self, *asked):
+            answer = super().answer(*asked)
+            del answer["choices"][0]["logprobs"]
+            return answer
+
+    with Mute() as judge:
+        assert missing(make(judge, expected_score=True).apply(numbered(1))) == ["scorer_malformed"]
+
+
+def test_an_answer_that_is_cut_is_malformed(make):
+    class Terse(FakeJudge):
+        def answer(self, *asked):
+            answer = super().answer(*asked)
+            answer["choices"][0]["finish_reason"] = "length"
+            return answer
+
+    with Terse() as judge:
+        assert missing(make(judge).apply(numbered(1))) == ["scorer_malformed"]
+
+
+def test_what_is_not_there_is_not_asked_about(make):
+    chat = [{"role": "user", "content": "1 + 1?"}]
+    rows = [
+        (chat, "", "2", "empty_response"),
+        (chat, " \n", "2", "empty_response"),
+        (chat, None, "2", "empty_response"),
+        (None, "response 1", "2", "no_prompt"),
+        ([], "response 1", "2", "no_prompt"),
+        ([{"role": "user", "content": None}], "response 1", "2", "no_prompt"),
+        (chat, "response 1", None, "no_reference"),
+        (chat, "response 1", "2", None),
+    ]
+    columns = zip(*rows, strict=True)
+    types = (MESSAGES, pa.string(), pa.string(), pa.string())
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    table = pa.table(dict(zip(("prompt", "response", "reference", "reason"), arrays, strict=True)))
+    with FakeJudge() as judge:
+        operator = make(judge, template="{question}{reference}<response>{response}")
+        assert missing(operator.apply(table)) == table["reason"].to_pylist()
+        assert judge.attempts == {1: 1}
+    # Nor is a server needed where nothing is asked.
+    nobody = make("http://127.0.0.1:9/v1")
+    assert missing(nobody.apply(table_of("", None))) == ["empty_response"] * 2
+    assert missing(nobody.apply(table_of())) == []
+
+
+def test_the_contract_of_operators(make):
+    table = table_of("response 1", "response 2", "", "response 4", "response 2", "response 6")
+    with FakeJudge({4: [Trouble.REFUSED] * 999}) as judge:
+        operator = make(judge)
+        change = check_operator(operator, table)
+        assert missing(change) == [None, None, "empty_response", "scorer_refused", None, None]
+        assert {k: n for k, n in judge.attempts.items() if k not in (4, PROBE)} == {
+            1: 1,
+            2: 1,
+            6: 1,
+        }
+        check_operator(make(judge, template="{question}{response}<response>{reference}"), table)
+
+
+def test_columns_of_the_wrong_kind(make):
+    operator = make("http://127.0.0.1:9/v1")
+    with pytest.raises(
+        DataError, match=r"^column 'prompt' is string; prompt_template_mapper makes"
+    ):
+        operator.apply(pa.table({"prompt": ["a"], "response": ["b"]}))
+    messages = pa.array([[{"content": "a"}]])
+    with pytest.raises(DataError, match=r"^column 'prompt' is list<"):
+        operator.apply(pa.table({"prompt": messages, "response": ["b"]}))
+    with pytest.raises(DataError, match=r"^column 'response' is list<.*, not text; give strings$"):
+        operator.apply(pa.table({"prompt": pa.nulls(1), "response": [["b"]]}))
+
+
+@pytest.mark.parametrize("trouble", [*REASON, *BUSY])
+def test_each_fault_is_mended_or_missing_for_its_reason(make, trouble):
+    script = {1: [trouble], 2: [trouble] * 999}
+    with FakeJudge(script, retry_after="0") as judge:
+        change = make(judge, server={"give_up_s": 0.5 if trouble in BUSY else 60}).apply(
+            numbered(0, 1, 2, 3)
+        )
+        mended = REASON.get(trouble) != "scorer_refused"
+        assert rewards(change)[0] == reward_of(0)
+        assert rewards(change)[1] == (reward_of(1) if mended else None)
+        assert missing(change)[2] == REASON.get(trouble, "scorer_busy")
+        assert rewards(change)[2] is None
+        assert rewards(change)[3] == reward_of(3)
+        faults = {name: n for name, n in change.notes.items() if name.startswith("fault_")}
+        assert len(faults) == 1
+        assert sum(faults.values()) == judge.attempts[1] + judge.attempts[2] - mended
+
+
+scripts = st.lists(st.lists(st.sampled_from([*REASON, *BUSY]), max_size=3), min_size=1, max_size=6)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(scripts, st.randoms(use_true_random=False))
+def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(faults, random):
+    numbers = list(range(len(faults)))
+    shuffled = random.sample(numbers, len(numbers))
+    found = []
+    for order in (numbers, shuffled):
+        with FakeJudge(dict(enumerate(faults)), retry_after="0") as judge:
+            operator = LlmQualityRewardMapper(
+                model="m",
+                server={**QUICK, "base_url": judge.url, "attempts": 60},
+                cache=None,
+            )
+            try:
+                change = operator.apply(numbered(*order))
+            finally:
+                operator.close()
+            found.append(
+                dict(zip(order, zip(rewards(change), missing(change), strict=True), strict=True))
+            )
+            assert judge.peak <= QUICK["concurrency"]
+    assert found[0] == found[1]
+    for number, (reward, reason) in found[0].items():
+        refused = REASON.get
+        if any(refused(trouble) == "scorer_refused" for trouble in faults[number]):
+            assert (reward, reason) == (None, "scorer_refused")
+        elif reason is None:
+            assert reward == reward_of(number)
+        else:
+            assert reward is None
+
+
+@pytest.fixture
+def nowhere():
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+def test_a_server_that_never_was_ends_the_run_with_one_line(make, nowhere):
+    with pytest.raises(EngineError) as error:
+        make(nowhere, server={"patience_s": 0.1}).apply(numbered(*range(9)))
+    said = str(error.value)
+    assert said.startswith(f"{nowhere} could not be reached for 0.1 s: Cannot connect to host ")
+    assert said.endswith("; is the server up?")
+    assert "\n" not in said
+
+
+@pytest.mark.alone
+def test_a_server_that_never_was_is_waited_for_once(make, nowhere):
+    operator = make(nowhere, server={"patience_s": 1.0}, on_server_down="missing")
+    start = time.monotonic()
+    change = operator.apply(numbered(*range(200), None))
+    assert 1.0 <= time.monotonic() - start < 4
+    assert missing(change) == ["scorer_unreachable"] * 200 + ["empty_response"]
+    assert rewards(change) == [None] * 201
+    # It is the same absence: nobody waits for it again.
+    start = time.monotonic()
+    assert missing(operator.apply(numbered(1, 2))) == ["scorer_unreachable"] * 2
+    assert time.monotonic() - start < 0.8
+
+
+def test_a_server_that_comes_back_scores_again(make):
+    with FakeJudge() as judge:
+        operator = make(judge, server={"patience_s": 0.05}, on_server_down="missing")
+        judge.kill()
+        assert missing(operator.apply(numbered(1, 2))) == ["scorer_unreachable"] * 2
+        judge.start()
+        assert missing(operator.apply(numbered(1, 2))) == [None] * 2
+
+
+@pytest.mark.parametrize("on_server_down", ["fail", "missing"])
+def test_a_server_that_dies_in_the_middle(make, on_server_down):
+    with FakeJudge(think_s=0.02) as judge:
+        operator = make(judge, server={"patience_s": 0.2}, on_server_down=on_server_down)
+        found = {}
+        stream = operator.stream(numbered(*range(40)), range(40))
+        for _ in range(5):
+            row, change = next(stream)
+            found[row] = change
+        judge.kill()
+        if on_server_down == "fail":
+            with pytest.raises(EngineError, match=r"could not be reached for 0.2 s"):
+                found.update(stream)
+            assert 5 <= len(found) < 40
+        else:
+            found.update(stream)
+            assert sorted(found) == list(range(40))
+        scored = [row for row, change in found.items() if rewards(change) == [reward_of(row)]]
+        others = {reason for row in set(found) - set(scored) for reason in missing(found[row])}
+        assert 5 <= len(scored) < 40
+        assert others == (set() if on_server_down == "fail" else {"scorer_unreachable"})
+        # What was scored is found again.
+        judge.start()
+        before = dict(judge.attempts)
+        assert rewards(operator.apply(numbered(*scored))) == [reward_of(row) for row in scored]
+        assert judge.attempts == before
+
+
+@pytest.mark.parametrize("trouble", [Trouble.ERROR_500, Trouble.RESET, Trouble.CUT_JSON])
+def test_a_server_that_answers_nobody_is_down(make, trouble):
+    with FakeJudge(always=trouble) as judge:
+        with pytest.raises(EngineError, match=rf"^{judge.url} answers no prompt: [a-z_]+, .+$"):
+            make(judge).apply(numbered(*range(5)))
+        assert judge.attempts[PROBE] > 0
+        judge.attempts.clear()
+        change = make(judge, on_server_down="missing").apply(numbered(*range(50)))
+        assert missing(change) == ["scorer_unreachable"] * 50
+        # The first of them find it out, the others are not asked about.
+        assert len(judge.attempts) <= 2 * QUICK["concurrency"] + 1
+
+
+ONE_LINE = {
+    Trouble.NO_KEY: r"{url} answers 401: 401; is the key right\? see api_key_env",
+    Trouble.NOT_FOUND: r"the server has the model 'm' but no {url}/chat/completions; "
+    r"is it a server with OpenAI's API\?",
+    Trouble.REDIRECT: r"{url} sends requests on to .*; set base_url to where the server is",
+    Trouble.REFUSED: r"{url} answers no prompt: request_refused, 400: 400",
+}
+
+
+@pytest.mark.parametrize("trouble", ONE_LINE)
+@pytest.mark.parametrize("on_server_down", ["fail", "missing"])
+def test_what_no_request_can_mend_always_ends_the_run(make, trouble, on_server_down):
+    with FakeJudge(always=trouble) as judge:
+        said = f"^{ONE_LINE[trouble].format(url=judge.url)}$"
+        with pytest.raises(EngineError, match=said):
+            make(judge, on_server_down=on_server_down).apply(numbered(*range(5)))
+
+
+def test_a_key_that_is_named_must_be_there(make, monkeypatch):
+    monkeypatch.delenv("NO_KEY", raising=False)
+    operator = make("http://127.0.0.1:9/v1", server={"api_key_env": "NO_KEY"})
+    with pytest.raises(EngineError, match=r"^api_key_env names the environment variable 'NO_KEY'"):
+        operator.apply(numbered(1))
+
+
+def test_the_key_is_sent_and_in_no_cache(make, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_KEY", "top-secret")
+    with FakeJudge() as judge:
+        operator = make(judge, server={"api_key_env": "MY_KEY"})
+        operator.apply(numbered(1))
+        operator.close()
+        assert judge.keys == {"Bearer top-secret"}
+    assert b"top-secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_equal_responses_are_asked_once(make):
+    for cache in (None, Path("unused")):
+        with FakeJudge(think_s=0.01) as judge:
+            operator = make(judge, **({} if cache else {"cache": None}))
+            change = operator.apply(numbered(*[1, 2, 3] * 10))
+            assert judge.attempts == {1: 1, 2: 1, 3: 1}
+            assert rewards(change) == [reward_of(number) for number in [1, 2, 3] * 10]
+            assert change.notes["asked"] == 3
+            assert change.notes["same_as_another"] == 27
+            assert (change.notes["prompt_tokens"], change.notes["completion_tokens"]) == (300, 30)
+
+
+def test_a_failure_is_shared_too(make):
+    with FakeJudge({1: [Trouble.REFUSED] * 9}) as judge:
+        change = make(judge).apply(numbered(0, 1, 1, 1))
+        assert missing(change) == [None] + ["scorer_refused"] * 3
+        assert judge.attempts[1] == 1
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_threads_at_once_ask_once_and_share_one_bound(make, cache):
+    with FakeJudge(think_s=0.01) as judge:
+        operator = make(judge, **({} if cache else {"cache": None}))
+        tables = [numbered(*range(first, first + 12)) for first in (0, 4, 8, 0, 4, 8)]
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(operator.apply, tables))
+        for table, change in zip(tables, found, strict=True):
+            numbers = [int(text.split()[1]) for text in table["response"].to_pylist()]
+            assert rewards(change) == [reward_of(number) for number in numbers]
+        if cache:
+            assert set(judge.attempts.values()) == {1}
+        assert sum(change.notes.get("asked", 0) for change in found) == judge.attempts.total()
+        assert judge.peak == QUICK["concurrency"]
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count(f"scorer at {judge.url}") == 1
+
+
+@pytest.mark.alone
+def test_who_waits_for_its_turn_is_not_late(make):
+    with FakeJudge(think_s=0.1) as judge:
+        operator = make(judge, server={"timeout_s": 0.5})
+        tables = [numbered(*range(first, first + 3)) for first in range(0, 30, 3)]
+        with ThreadPoolExecutor(10) as pool:
+            found = list(pool.map(operator.apply, tables))
+        assert [name for change in found for name in change.notes if "fault" in name] == []
+
+
+def test_who_leaves_early_takes_nothing_from_others(make):
+    with FakeJudge(think_s=0.1) as judge:
+        operator = make(judge)
+        leaving = operator.stream(numbered(*range(6)), range(6))
+        next(leaving)
+        with ThreadPoolExecutor(1) as pool:
+            staying = pool.submit(operator.apply, numbered(*range(6)))
+            time.sleep(0.05)
+            leaving.close()
+            assert rewards(staying.result()) == [reward_of(number) for number in range(6)]
+        assert max(judge.attempts.values()) == 1
+
+
+def test_leaving_early_leaves_no_request(make):
+    with FakeJudge(think_s=0.05) as judge:
+        stream = make(judge).stream(numbered(*range(50)), range(50))
+        next(stream)
+        stream.close()
+        time.sleep(0.1)
+        attempts = judge.attempts.total()
+        time.sleep(0.1)
+        assert judge.attempts.total() == attempts < 12
+
+
+def test_closing_in_the_middle(make):
+    with FakeJudge(think_s=0.05) as judge:
+        operator = make(judge)
+        stream = operator.stream(numbered(*range(50)), range(50))
+        next(stream)
+        operator.close()
+        operator.close()
+        with pytest.raises(EngineError, match=r"^the scorer was closed while it scored$"):
+            list(stream)
+        # And it may be opened again.
+        assert missing(operator.apply(numbered(1))) == [None]
+
+
+def test_what_decides_the_score_decides_whether_it_is_found_again(make):
+    with FakeJudge() as judge:
+        one = numbered(1)
+        make(judge).apply(one)
+        same = [
+            {"server": {"concurrency": 9}},
+            {"on_server_down": "missing"},
+            {"tries": 5},
+        ]
+        for fields in same:
+            assert make(judge, **fields).apply(one).notes == {"from_cache": 1}
+        other = [
+            {"revision": "b"},
+            {"temperature": 0.1},
+            {"max_tokens": 9},
+            {"system": "Be fair."},
+            {"answer_format": "text"},
+            {"template": "{question}<response>{response}"},
+            {"parameters": {"top_p": 0.5}},
+            {"expected_score": True},
+        ]
+        for fields in other:
+            assert make(judge, **fields).apply(one).notes["asked"] == 1
+        make(judge).apply(table_of("response 1", question="2 + 2?"))
+        assert judge.attempts[1] == 1 + len(other) + 1
+
+
+def test_an_answer_that_is_kept_is_read_in_another_way_without_asking(make, tmp_path):
+    """What is kept is the answer, not what was made of it."""
+    with FakeJudge(says={1: [verdict([3, 1, 5, 2])]}) as judge:
+        expected = make(judge, expected_score=True).apply(numbered(1))
+        (row,) = sqlite3.connect(tmp_path / "scores.sqlite").execute("SELECT answer FROM answers")
+        text, finish_reason, tokens, *cost = json.loads(row[0])
+        assert (text, finish_reason, cost) == (verdict([3, 1, 5, 2]), "stop", [100, 10])
+        assert "".join(token for token, _ in tokens) == text
+        assert [len(top) for token, top in tokens if token.isdigit()] == [3] * 4
+        again = make(judge, expected_score=True).apply(numbered(1))
+        assert rewards(again) == rewards(expected)
+        assert judge.attempts[1] == 1
+
+
+_SCORE = """
+    import sys
+    import pyarrow as pa
+    from rejuice.operators.columns import MESSAGES
+    from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
+    url, cache, first, last = sys.argv[1:]
+    server = {"base_url": url, "concurrency": 8}
+    operator = LlmQualityRewardMapper(model="m", server=server, cache=cache)
+    texts = [f"response {number}" for number in range(int(first), int(last))]
+    chat = pa.array([[{"role": "user", "content": "1 + 1?"}]] * len(texts), MESSAGES)
+    change = operator.apply(pa.table({"prompt": chat, "response": texts}))
+    print(change.columns["reward_quality"].to_pylist())
+"""
+
+
+def scoring_process(judge, cache, first, last):
+    arguments = [judge.url, str(cache), str(first), str(last)]
+    code = textwrap.dedent(_SCORE)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_processes_share_the_cache(make, tmp_path):
+    cache = tmp_path / "new" / "folder" / "scores.sqlite"
+    with FakeJudge() as judge:
+        first = [scoring_process(judge, cache, 0, 300), scoring_process(judge, cache, 200, 500)]
+        said = [process.communicate()[0] for process in first]
+        assert said[0].strip() == str([reward_of(number) for number in range(300)])
+        assert said[1].strip() == str([reward_of(number) for number in range(200, 500)])
+        before = judge.attempts.total()
+        change = make(judge, cache=cache).apply(numbered(*range(500)))
+        assert change.notes == {"from_cache": 500}
+        assert judge.attempts.total() == before
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_has_kept_what_was_answered(make, tmp_path):
+    cache = tmp_path / "scores.sqlite"
+    with FakeJudge(think_s=0.01) as judge:
+        process = scoring_process(judge, cache, 0, 2000)
+        while judge.answered.total() < 100:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        kept = sqlite3.connect(cache).execute("SELECT count(*) FROM answers").fetchone()[0]
+        # But for those that were on the way.
+        assert judge.answered.total() - 8 <= kept <= judge.answered.total()
+        assert make(judge).apply(numbered(*range(kept + 50))).notes["from_cache"] >= kept - 50
+
+
+def broken_caches(folder):
+    (folder / "text.sqlite").write_text("no database at all " * 999)
+    (folder / "folder.sqlite").mkdir()
+    other = sqlite3.connect(folder / "other.sqlite")
+    other.execute("CREATE TABLE answers (key, answer)")
+    other.execute("PRAGMA user_version = 77")
+    other.close()
+    (folder / "file").write_text("")
+    return {
+        "text.sqlite": "file is not a database",
+        "folder.sqlite": "unable to open database file",
+        "other.sqlite": "it is of another program or version",
+        "file/scores.sqlite": "[Errno",
+    }
+
+
+def test_a_cache_that_cannot_be_used_ends_the_run_with_one_line(make, tmp_path):
+    for name, why in broken_caches(tmp_path).items():
+        with pytest.raises(EngineError) as error:
+            make("http://127.0.0.1:9/v1", cache=tmp_path / name).apply(numbered(1))
+        said = str(error.value)
+        assert said.startswith(f"the cache of scores {tmp_path / name} cannot be used: {why}")
+        assert said.endswith("; set `cache` to another path, or to null to keep no scores")
+        assert "\n" not in said
+
+
+def test_a_cache_that_breaks_in_the_middle_ends_the_run_with_one_line(make, tmp_path):
+    with FakeJudge() as judge:
+        operator = make(judge)
+        operator.apply(numbered(1))
+        sqlite3.connect(tmp_path / "scores.sqlite").execute("DROP TABLE answers")
+        with pytest.raises(
+            EngineError, match=r"cannot be used: no such table: answers; set `cache`"
+        ):
+            operator.apply(numbered(2))
+
+
+def test_the_cache_of_the_user(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    with FakeJudge() as judge:
+        operator = make(judge, cache="user")
+        operator.apply(numbered(1))
+        operator.close()
+        assert user_cache() == tmp_path / "xdg" / "rejuice" / "scores.sqlite"
+        assert user_cache().exists()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert user_cache() == Path("/somewhere/.cache/rejuice/scores.sqlite")
+    for cache in ("user", None, "a/b.sqlite"):
+        operator = LlmQualityRewardMapper(model="m", cache=cache)
+        assert build(LlmQualityRewardMapper, operator.model_dump(mode="json")) == operator
+
+
+def test_without_a_cache_nothing_is_written(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with FakeJudge() as judge:
+        for _ in range(2):
+            make(judge, cache=None).apply(numbered(1))
+        assert judge.attempts == {1: 2}
+    assert os.listdir(tmp_path) == []
+
+
+def test_where_the_scorer_is_does_not_decide_the_result():
+    one = LlmQualityRewardMapper(model="m", server={"base_url": "http://a/v1"}, cache=None)
+    assert config_json(one) == config_json(LlmQualityRewardMapper(model="m"))
+    assert config_json(one) != config_json(LlmQualityRewardMapper(model="m", revision="2"))
+
+
+def test_what_is_explained():
+    lines = LlmQualityRewardMapper(model="m").explain()
+    assert list(lines) == ["the scorer's system", "the scorer's user"]
+    assert "{question}" in lines["the scorer's user"]
+    assert LlmQualityRewardMapper(model="m").explain({"response": "a"}) == {}
+
+
+def test_the_first_failure_of_a_kind_is_told_in_full(make, caplog):
+    with FakeJudge({1: [Trouble.REFUSED], 2: [Trouble.REFUSED]}) as judge:
+        make(judge).apply(numbered(0, 1, 2))
+    (line,) = [record.message for record in caplog.records]
+    assert line == "a response has no score, scorer_refused: request_refused: 400: 400"
+
+
+WRONG = [
+    ({"template": "{question}"}, "it must contain {response}"),
+    ({"template": "{question} {response} {question}"}, "it contains {question} 2 times"),
+    ({"template": "{response}"}, "it must contain {question}"),
+    (
+        {"template": "{prompt} {question} {response}"},
+        "it contains {prompt}, which is not filled in",
+    ),
+    (
+        {"system": "Judge {response}."},
+        "it contains {response}, which is filled in in template only",
+    ),
+    ({"dimensions": []}, "name at least one"),
+    ({"dimensions": ["a b"]}, "'a b' is not a name such as accuracy"),
+    ({"dimensions": ["a", "a"]}, "a dimension is listed twice"),
+    ({"parameters": {"model": "n"}}, "parameters must not name 'model', which is set already"),
+    ({"parameters": {"n": 2}}, "parameters must not name 'n', which is set already"),
+    ({"server": {"base_url": "localhost"}}, "it must begin with http:// or https://"),
+    ({"server": {"api": "chat"}}, "unknown field 'server.api'"),
+    ({"temperature": -1}, "input should be greater than or equal to 0"),
+]
+
+
+@pytest.mark.parametrize(("fields", "said"), WRONG)
+def test_wrong_fields_are_told_when_the_recipe_is_read(fields, said):
+    with pytest.raises(RecipeError) as error:
+        build(LlmQualityRewardMapper, {"model": "m", **fields})
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_sampling_server_is_no_judge(make):
+    """It answers, but gives no verdicts."""
+
+    class Seeded(FakeServer):
+        def seed_and_n(self, body):
+            return 0, 1
+
+    with Seeded(token_ids=False) as server:
+        assert missing(make(server).apply(numbered(1))) == ["scorer_malformed"]

@@ -1,0 +1,152 @@
+import json
+import math
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rejuice.operators.scoring.answer import Answer, Token
+from rejuice.operators.scoring.verdict import MalformedError, read_verdict, schema
+
+TWO = ("accuracy", "grammar")
+
+
+def read(text, *, answer_format="json_schema", expected=False, tokens=None, finish="stop"):
+    answer = Answer(text, finish, tokens)
+    return read_verdict(answer, TWO, answer_format, expected=expected)
+
+
+def said(text, **fields):
+    with pytest.raises(MalformedError) as error:
+        read(text, **fields)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def tokens_of(*texts, **tops):
+    """Tokens; those named by their place, such as `t3`, with these tokens at their place."""
+    return tuple(
+        Token(text, tuple(tops.get(f"t{place}", {text: 0.0}).items()))
+        for place, text in enumerate(texts)
+    )
+
+
+def test_the_schema_is_exact():
+    right = {"accuracy": 1, "grammar": 5}
+    jsonschema.validate(right, schema(TWO))
+    for wrong in (
+        {"accuracy": 1},
+        {**right, "x": 1},
+        {**right, "grammar": 6},
+        {**right, "grammar": "5"},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema(TWO))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*TWO, "x"]), inner)
+    ),
+    max_leaves=5,
+)
+
+
+@given(json_values | st.fixed_dictionaries({name: st.integers(0, 6) for name in TWO}))
+def test_what_is_read_is_what_the_schema_allows(value):
+    """Of numbers without a point, that is: the schema takes 4.0 for an integer."""
+    text = json.dumps(value)
+    try:
+        jsonschema.validate(value, schema(TWO))
+        valid = "." not in text
+    except jsonschema.ValidationError:
+        valid = False
+    try:
+        found = read(text)
+    except MalformedError:
+        found = None
+    assert found == ((float(value["accuracy"]), float(value["grammar"])) if valid else None)
+
+
+@given(st.text(max_size=30), st.text(alphabet=st.characters(exclude_characters="{}")))
+def test_text_around_a_verdict_does_not_matter(before, behind):
+    text = f'{before}{{"accuracy": 4, "grammar": 2}}{behind}'
+    assert read(text, answer_format="text") == (4.0, 2.0)
+
+
+def test_the_order_of_the_scores_does_not_matter():
+    assert read(' {"grammar":2,"accuracy":4}\n') == (4.0, 2.0)
+
+
+def test_what_is_said_of_a_malformed_verdict():
+    assert said("fine") == "no JSON: fine"
+    assert said("") == "no JSON: empty"
+    assert said("fine", answer_format="text") == "no JSON object: fine"
+    assert said("[1]") == "not the scores of accuracy, grammar: [1]"
+    assert said('{"accuracy": 1}') == 'not the scores of accuracy, grammar: {"accuracy": 1}'
+    assert said('{"accuracy": 1, "grammar": 7}') == "grammar is 7, not an integer from 1 to 5"
+    assert said('{"accuracy": 1, "grammar": "4/5"}').startswith('grammar is "4/5", not')
+    assert said('{"accuracy": 1, "grammar": NaN}').startswith("grammar is NaN, not")
+    assert said('{"accuracy": 1, "grammar": 2}', finish="length") == "it is cut at max_tokens"
+
+
+VERDICT = '{"accuracy": 4, "grammar": 2}'
+
+
+def test_the_expected_score_is_the_mean_by_probability():
+    half, quarter = math.log(0.5), math.log(0.25)
+    tokens = tokens_of(
+        '{"', "accuracy", '": ', "4", ', "grammar": ', "2", "}",
+        t3={"4": half, "5": quarter, "x": quarter},
+        t5={"2": quarter, "3": quarter, "1": half},
+    )  # fmt: skip
+    assert read(VERDICT, expected=True, tokens=tokens) == pytest.approx((13 / 3, 1.75))
+
+
+def test_tokens_for_one_score_add_up():
+    tokens = tokens_of(
+        '{"accuracy":', " 4", ', "grammar": ', "2}", t1={" 4": -1.0, "4": -1.0, " 5": -1.0, "45": 0.0}
+    )  # fmt: skip
+    found = read(VERDICT, expected=True, tokens=tokens)
+    assert found == pytest.approx((13 / 3, 2.0))
+
+
+def test_very_improbable_scores():
+    tokens = tokens_of(
+        '{"accuracy": ', "4", ', "grammar": ', "2", "}",
+        t1={"4": -9999.0, "5": -9999.0}, t3={"2": 0.0, "5": -9999.0},
+    )  # fmt: skip
+    assert read(VERDICT, expected=True, tokens=tokens) == pytest.approx((4.5, 2.0))
+
+
+def test_a_thought_before_the_verdict_is_not_the_verdict():
+    thought = ("<think>", VERDICT, "</think>")
+    rest = ('{"accuracy": ', "4", ', "grammar": ', "2", "}", "<|im_end|>")
+    tokens = tokens_of(*thought, *rest, t4={"4": 0.0, "5": 0.0}, t6={"2": 0.0, "1": 0.0})
+    found = read(VERDICT, expected=True, tokens=tokens)
+    assert found == pytest.approx((4.5, 1.5))
+    whole = "".join(thought) + VERDICT
+    assert read(whole, answer_format="text", expected=True, tokens=tokens) == found
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        (None, "the server gives no log-probabilities"),
+        ((), "the tokens are not those of the text"),
+        (tokens_of('{"accuracy": 5, "grammar": 2}'), "the tokens are not those of the text"),
+        (tokens_of(VERDICT), "a score shares its token: " + VERDICT),
+    ],
+)
+def test_no_place_no_expectation(tokens, why):
+    assert said(VERDICT, expected=True, tokens=tokens) == why
+
+
+def test_a_name_that_is_escaped_has_no_place():
+    text = VERDICT.replace("accuracy", "\\u0061ccuracy")
+    assert read(text) == (4.0, 2.0)
+    assert (
+        said(text, expected=True, tokens=tokens_of(text)) == "the tokens are not those of the text"
+    )
