@@ -101,7 +101,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             found = figures(curated, rollouts, self._run.cut.after)
         with self._clock("write"):
             keys = self._kept(held, curated)
-        self._books.keep(step, rollouts, curated, self._run.step_recipe(steps))
+        self._books.keep(step, rollouts, curated, self._run.step_recipe(step, steps))
         found["rejuice/groups"] = min(left, groups_wanted)
         found["rejuice/refills"] = refills
         found["rejuice/failed_prompts"] = held.failed

@@ -98,8 +98,6 @@ def grouped(folders: Sequence[Path]) -> list[Runs]:
         document = _document(folder)
         name = str(document.get("project_name", folder.name))
         document.get("train", {}).pop("seed", None)
-        for place in ("export_path", "dataset_path"):
-            document.pop(place, None)
         key = json.dumps(document, sort_keys=True, default=str)
         found.setdefault(key, []).append((folder, name))
     names = [runs[0][1] for runs in found.values()]

@@ -41,7 +41,9 @@ def prepare(recipe: Recipe, config: Train, folder: Path, *, resume: bool = False
     checked_schema(recipe)
     _check_folder(run, resume)
     run.folder.mkdir(parents=True, exist_ok=True)
-    if not resume:
+    if resume:
+        metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
+    else:
         _clear(run.folder)
     document = {**_absolute(recipe), "train": config.model_dump(mode="json")}
     (run.folder / "recipe.yaml").write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
@@ -81,8 +83,6 @@ def launch(
     """
     line = command(run, resume=resume)
     (run.folder / "command.txt").write_text(shown(run, resume=resume) + "\n", "utf-8")
-    if resume:
-        metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
     with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
         child = subprocess.Popen(
             line,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from . import checkpoints, metrics
 from .curves import draw
@@ -47,7 +48,7 @@ def show(folder: Path, name: str, console: Console) -> None:
     for figure in (held_out, *figures(points)):
         there = [point for point in points if figure.of(point) is not None]
         if there:
-            table.add_row(figure.name, figure.text(there[0]), figure.text(there[-1]))
+            table.add_row(Text(figure.name), figure.text(there[0]), figure.text(there[-1]))
     console.print(table)
     for what, path in _places(folder):
         _say(console, f"{what:<12}{path}")

@@ -81,15 +81,20 @@ class TrainingRun(NamedTuple):
         )
         return Policy(self.policy, tokenizer, frozenset(ends - {None})), sampling
 
-    def step_recipe(self, steps: Sequence[Step]) -> str:
+    def step_folder(self, step: int) -> Path:
+        """Where a step is kept."""
+        return self.folder / "steps" / f"{step:06d}"
+
+    def step_recipe(self, step: int, steps: Sequence[Step]) -> str:
         """A recipe, as YAML, that does to a step's rollouts what training did."""
+        folder = self.step_folder(step)
         process: list[dict[str, Any]] = [
             {step.operator.name(): step.operator.model_dump(mode="json")} for step in steps
         ]
         head = {
             "project_name": self.folder.name,
-            "dataset_path": "rollouts.parquet",
-            "export_path": "replayed.parquet",
+            "dataset_path": str(folder / "rollouts.parquet"),
+            "export_path": str(folder / "again.parquet"),
             **self._for_steps(),
         }
         return yaml.safe_dump({**head, "process": process}, sort_keys=False)

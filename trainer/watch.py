@@ -15,9 +15,10 @@ from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 from typing_extensions import Self
 
-from .metrics import Point, Reader
+from .metrics import Point, Reader, read
 
 _STAGES = {
     "Started a local Ray instance": "starting the trainer",
@@ -80,8 +81,10 @@ class Watch:
         self._reader = Reader(folder)
         self._log = folder / "verl.log"
         self._at = self._log.stat().st_size if self._log.exists() else 0
-        self._points: list[Point] = []
-        self._validations: list[Point] = []
+        earlier = read(folder)  # Before a resume.
+        self._points = [point for point in earlier if point.trained]
+        self._validations = [point for point in earlier if point.validation is not None]
+        self._before = len(self._points)
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._stage = "starting verl, about a minute"
         self._spinner = Spinner("dots")
@@ -112,13 +115,13 @@ class Watch:
 
     def poll(self) -> None:
         """Look whether there is something new."""
-        if not self._points:
+        if self.step is None:
             self._look_at_stage()
         for point in self._reader.fresh():
             if point.validation is not None:
                 self._validations.append(point)
             if point.trained:
-                if self._points:  # The first step of a start is slower than those after it.
+                if self.step is not None:  # The first is slower than those after it.
                     self._seconds.append(point.seconds)
                 self._points.append(point)
             if self._live is None:
@@ -127,7 +130,7 @@ class Watch:
     @property
     def step(self) -> int | None:
         """The last step that was trained since the start."""
-        return self._points[-1].step if self._points else None
+        return self._points[-1].step if len(self._points) > self._before else None
 
     def _say(self, line: str) -> None:
         if not self._quiet:
@@ -158,16 +161,16 @@ class Watch:
         return f"step {point.step}/{self._steps}: {', '.join(parts)}"
 
     def _panel(self) -> Group | Table:
-        if not self._points:
+        if self.step is None:
             row = Table.grid(padding=(0, 1))
-            row.add_row(self._spinner, f"{self._name}: {self._stage}")
+            row.add_row(self._spinner, Text(f"{self._name}: {self._stage}"))
             return row
         last = self._points[-1]
         head = Table.grid(padding=(0, 1))
         per_step = fmean(self._seconds or [last.seconds])
         head.add_row(
             self._spinner,
-            f"{self._name}: step {last.step}/{self._steps}",
+            Text(f"{self._name}: step {last.step}/{self._steps}"),
             ProgressBar(self._steps, last.step, width=30),
             self._left(last),
             f"{per_step:.1f} s a step",
@@ -189,7 +192,7 @@ class Watch:
             if values:
                 first, last = self._points[0], self._points[-1]
                 shown = figure.text(last), f"({figure.text(first)})", trend(values)
-                table.add_row(figure.name, *shown)
+                table.add_row(Text(figure.name), *shown)
         return table
 
 

@@ -1,0 +1,235 @@
+"""A training run up to the update: our replay buffer, with prompts and responses that are made up.
+
+    stage = Stage(folder, queue, after=[{"told_mapper": None}, {"reward_sum_mapper": ...}])
+    stage.answer({0: ["1", "0"], 1: ["timeout", "1"]})       # responses to prompts 0 and 1
+    batch, figures = stage.sample(step=1, groups=2)
+
+A response tells its own reward (see `TOLD`): a number, or why there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+from fake_queue import FakeQueue
+
+from rejuice.operators.sampling.protocol import Group, Sample
+from rejuice.pipelines.recipe import load
+from rejuice.trainer.config import train_config
+from rejuice.trainer.launch import prepare
+
+TOLD = '''
+"""Operators of tests: a response says what becomes of it."""
+
+import numpy as np
+import pyarrow as pa
+
+from rejuice.operators import Mapper
+from rejuice.operators.columns import component
+
+
+class ToldMapper(Mapper):
+    """Accuracy: the number that the response is, or the reason it is missing for."""
+
+    def reads(self):
+        return ("response",)
+
+    def writes(self):
+        return ("reward_accuracy", "reward_accuracy_missing", "verdict")
+
+    def map(self, table):
+        told = [text.split(" ")[0] for text in table["response"].to_pylist()]
+        numbers = [number(each) for each in told]
+        values = np.array([n if n is not None else 0.0 for n in numbers])
+        why = [None if n is not None else each for n, each in zip(numbers, told)]
+        slugs = [w or ("correct" if n else "wrong_answer") for n, w in zip(numbers, why)]
+        found = component("accuracy", values, pa.array(why, pa.string()))
+        return {**found, "verdict": pa.array(slugs, pa.string())}
+
+
+class BareRewardMapper(Mapper):
+    """The reward itself, null where the response is no number."""
+
+    def reads(self):
+        return ("response",)
+
+    def writes(self):
+        return ("reward",)
+
+    def map(self, table):
+        told = [number(text.split(" ")[0]) for text in table["response"].to_pylist()]
+        return {"reward": pa.array(told, pa.float64())}
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None
+'''
+
+SUM = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}}
+PLAIN = [{"told_mapper": None}, SUM, {"grpo_advantage_mapper": None}]
+"""Steps behind sampling: reward and advantage."""
+
+
+def summed(on_missing: str) -> dict[str, Any]:
+    """The reward, with what is done about one that is missing."""
+    return {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": on_missing}}
+
+
+class Stage:
+    """A run's folder, its replay buffer, and an empty TransferQueue.
+
+    Args:
+        folder: of the run.
+        queue: the fake TransferQueue.
+        after: steps behind sampling.
+        prompts: how many there are.
+        n: responses to each.
+        head: keys of the recipe's top.
+        more: called with the number of further prompts that the buffer asks for.
+        train: keys of the `train:` section.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        queue: FakeQueue,
+        after: Sequence[Mapping[str, Any]] = PLAIN,
+        *,
+        prompts: int = 8,
+        n: int = 4,
+        head: Mapping[str, Any] | None = None,
+        more: Callable[[int], int] | None = None,
+        **train: Any,
+    ) -> None:
+        from rejuice.trainer.buffer import RecipeBuffer
+
+        self.queue = queue
+        self.run = prepare(*_recipe(folder.parent, after, prompts, n, head or {}, train), folder)
+        self.prompts = self.run.prompts("train").to_pylist()
+        self.uids: dict[int, list[str]] = {}
+        self._policy, _ = self.run.sampler()
+        self.buffer = RecipeBuffer(
+            trainer_mode="sync",
+            trainer_config={},
+            max_off_policy_threshold=1,
+            max_off_policy_strategy="drop",
+            sampler_kwargs={"run": str(self.run.folder)},
+            refill_fn=more,
+        )
+
+    def ask(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> list[Any]:
+        """Put prompts as verl does when it hands them to its agent loops."""
+        from rejuice.trainer.trajectories import Slot
+
+        slots = []
+        for index in prompts:
+            made = self.uids.setdefault(index, [])
+            uid = f"{index:04d}-{len(made)}-uid"
+            made.append(uid)
+            name = self.prompts[index]["prompt_id"]
+            fields = {
+                "data_source": "test",
+                "reward_model": {"style": "rule", "ground_truth": ""},
+                "extra_info": {"index": index, "prompt_id": name, "split": "train"},
+            }
+            slots.append(Slot(uid, fields))
+        tags = [{"is_prompt": True, "status": "pending", "global_steps": step} for _ in slots]
+        self.queue.kv_batch_put([slot.uid for slot in slots], partition, tags=tags)
+        return slots
+
+    def answer(
+        self,
+        responses: Mapping[int, Sequence[str]],
+        partition: str = "train",
+        step: int = 1,
+        slots: Sequence[Any] | None = None,
+    ) -> None:
+        """Put groups of responses to prompts, given by their number; asks for them if need be."""
+        from rejuice.trainer.trajectories import put
+
+        slots = self.ask(list(responses), partition, step) if slots is None else slots
+        groups = [self.group(texts, step - 1) for texts in responses.values()]
+        put(zip(slots, groups, strict=True), partition, step)
+
+    def fail(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> None:
+        """Prompts that could not be sampled."""
+        from rejuice.trainer.trajectories import fail
+
+        fail(self.ask(prompts, partition, step), partition)
+
+    def group(self, texts: Sequence[str], version: int) -> Group:
+        """Responses as the sampler gives them."""
+        tokenizer = self._policy.tokenizer
+        samples = []
+        for k, text in enumerate(texts):
+            ids = (*tokenizer.encode(text), tokenizer.eos_token_id)
+            logprobs = tuple(-0.25 * (at + k + 1) for at in range(len(ids)))
+            samples.append(Sample(text, ids, logprobs, "stop"))
+        return Group("embedded", version, 0, (5, 6, 7), tuple(samples))
+
+    def sample(self, step: int, groups: int, partition: str = "train") -> tuple[Any, Any]:
+        """What verl asks of its replay buffer."""
+        return self.buffer.sample(step, partition, groups)
+
+    def rewards(self, batch: Any) -> list[float]:
+        """What verl trains on: the scores of each response's tokens, summed."""
+        data = self.queue.kv_batch_get(batch.keys, batch.partition_id, ["rm_scores"])
+        return [float(row.sum()) for row in data["rm_scores"].unbind()]
+
+    def book(self, name: str, step: int = 1) -> Any:
+        """A table that was kept of a step."""
+        self.buffer._books.wait()
+        return pq.read_table(self.run.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
+
+    def dropped(self, step: int = 1) -> dict[tuple[str, str], int]:
+        """How many rows were dropped, by step and reason."""
+        counts: dict[tuple[str, str], int] = {}
+        for row in self.book("decisions", step).to_pylist():
+            counts[row["step"], row["reason"]] = counts.get((row["step"], row["reason"]), 0) + 1
+        return counts
+
+
+def _recipe(
+    folder: Path,
+    after: Sequence[Mapping[str, Any]],
+    prompts: int,
+    n: int,
+    head: Mapping[str, Any],
+    train: Mapping[str, Any],
+) -> tuple[Any, Any]:
+    (folder / "told.py").write_text(TOLD)
+    rows = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
+    for name in ("train", "validation"):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(lines)
+    before = [
+        {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
+        {"policy_rollout_mapper": {"n": n, "max_tokens": 16}},
+    ]
+    document = {
+        "project_name": "test",
+        "dataset_path": str(folder / "train.jsonl"),
+        "export_path": str(folder / "curated.parquet"),
+        "custom_operator_paths": [str(folder / "told.py")],
+        **head,
+        "process": [*before, *after],
+        "train": {
+            "validation_path": str(folder / "validation.jsonl"),
+            "steps": 5,
+            "prompts_per_step": 2,
+            "max_prompt_tokens": 128,
+            **train,
+        },
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    recipe = load(path)
+    return recipe, train_config(recipe)

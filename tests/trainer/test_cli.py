@@ -1,0 +1,337 @@
+"""`rejuice train` and its like, word by word; nothing here trains."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+from fake_run import line, write_recipe, write_run
+
+from rejuice.trainer import checkpoints, cli, dry_run, launch, outcome, prompts
+from rejuice.trainer.config import Profile, Train
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = {
+    "run", "check", "ops", "schema", "explain", "report", "data", "download",
+    "train", "curves",
+}  # fmt: skip
+HEAVY = "torch ray verl hydra transformers matplotlib psutil trl datasets transfer_queue"
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    """Run the command; gives exit status, stdout and stderr."""
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["rejuice", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        folder = f"{tmp_path}/"
+        return end.value.code or 0, out.replace(folder, ""), err.replace(folder, "")
+
+    return command
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    return write_recipe(tmp_path / "try.yaml")
+
+
+@pytest.fixture
+def verl(monkeypatch):
+    """Stands in for what takes long; `launched` are the runs, `does` what verl does and gives."""
+
+    class Verl:
+        launched = []
+
+        @staticmethod
+        def does(run):
+            with (run.folder / "metrics.jsonl").open("w") as file:
+                file.writelines([line(0, validation=0.25), *(line(s, s / 10) for s in (1, 2, 3, 4))])
+            return 0
+
+    def launched(run, *, resume=False, follow=lambda: None):
+        Verl.launched.append((run, resume))
+        status = Verl.does(run)
+        follow()
+        return status
+
+    monkeypatch.setattr(launch, "launch", launched)
+    monkeypatch.setattr(launch, "of_run", lambda folder: [])
+    monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
+    monkeypatch.setattr(outcome, "draw", lambda folders, path: path.write_text(""))
+    Verl.launched = []
+    return Verl
+
+
+def save(folder, step):
+    (folder / "checkpoints" / f"global_step_{step}").mkdir(parents=True)
+    (folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text(str(step))
+
+
+# the command
+
+
+def test_it_has_all_commands(rejuice):
+    code, out, _ = rejuice("--help")
+    assert code == 0
+    assert {info.callback.__name__ for info in cli.app.registered_commands} == COMMANDS
+    assert all(f" {command} " in out for command in {*COMMANDS, "policy", "export"})
+
+
+@pytest.mark.parametrize("words", [["train"], ["curves"], ["export"], ["export", "policy"]])
+def test_every_command_has_help(rejuice, words):
+    code, out, _ = rejuice(*words, "--help")
+    assert code == 0
+    assert f"rejuice {' '.join(words)}" in out
+
+
+def test_help_and_check_load_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from rejuice.trainer.cli import main\n"
+        "for words in ['--help'], ['train', '--help'], ['check', 'recipes/grpo_arithmetic.yaml']:\n"
+        "    sys.argv = ['rejuice', *words]\n"
+        "    try: main()\n"
+        "    except SystemExit as done: assert not done.code, done.code\n"
+        f"print([name for name in {HEAVY.split()} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_help_names_every_profile(rejuice):
+    _, out, _ = rejuice("train", "--help")
+    assert "|".join(get_args(Profile)) in out
+
+
+def test_the_extra_is_named_where_it_is_missing(rejuice, recipe, monkeypatch):
+    monkeypatch.setattr(cli, "_NEEDED", ("json", "no_such_thing"))
+    for words in (["train", recipe], ["curves", "x"], ["export", "policy", "x", "y"]):
+        assert rejuice(*words) == (
+            2,
+            "",
+            "rejuice: training needs no_such_thing; pip install 'rejuice[train]'\n",
+        )
+
+
+# train
+
+
+def test_train(rejuice, recipe, verl, tmp_path):
+    code, out, err = rejuice("train", recipe)
+    assert code == 0
+    ((run, resume),) = verl.launched
+    assert (run.folder, resume) == (tmp_path / "outputs" / "try", False)
+    assert err.splitlines()[0] == (
+        "starting verl, about a minute; its own output is in outputs/try/verl.log"
+    )
+    assert err.splitlines()[-1].startswith("step 4/4: reward 0.500, accuracy 0.400, ")
+    assert out.splitlines()[0] == "try: 4 steps in 8 s, 2.0 s a step; 9,000 tokens generated"
+    assert [row.split() for row in out.splitlines()[1:]] == [
+        ["first", "last"],
+        ["validation", "accuracy", "0.250", "0.250"],
+        ["reward", "0.200", "0.500"],
+        ["accuracy", "0.100", "0.400"],
+        ["format", "0.100", "0.100"],
+        ["pass", "rate", "0.100", "0.400"],
+        ["response", "tokens", "21.0", "24.0"],
+        ["entropy", "0.490", "0.460"],
+        ["KL", "0", "0"],
+        ["rows", "dropped", "10", "10"],
+        ["curves", "outputs/try/curves.png"],
+    ]
+
+
+def test_quiet(rejuice, recipe, verl):
+    assert rejuice("train", recipe, "-q") == (0, "", "")
+
+
+def test_options_and_overrides(rejuice, recipe, verl, tmp_path):
+    code, _, err = rejuice(
+        "train", "--train.learning_rate", "0.5", recipe, "--steps", "9", "--profile", "gpu",
+        "-o", "here", "--policy_rollout_mapper.n=3", "--project_name", "other", "--quiet",
+        "--dataset_path", tmp_path / "data.jsonl", "--train.gpu.gpus", "2", "--schedule", "generate",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    ((run, _),) = verl.launched
+    assert run.folder == tmp_path / "here"
+    config = run.config
+    assert (config.steps, config.learning_rate, config.profile) == (9, 0.5, "gpu")
+    assert (config.gpu.gpus, config.schedule, run.cut.rollout.n) == (2, "generate", 3)
+    document = yaml.safe_load((tmp_path / "here" / "recipe.yaml").read_text())
+    assert document["project_name"] == "other"
+    assert Train.model_validate(document["train"]) == config
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.yaml"], "none.yaml does not exist; give the path of a recipe"),
+        (["."], ". holds no run; give a recipe, or the folder of a run"),
+        (["try.yaml", "--train.stps", "3"], "try.yaml, train: unknown key 'stps'; did you mean 'steps'?"),
+        (["try.yaml", "--profile", "tpu"], "try.yaml, train: 'profile' is 'tpu'; input should be 'cpu' or 'gpu'"),
+        (["try.yaml", "--resume"], "outputs/try holds no run to resume; leave --resume out"),
+        (["try.yaml", "--train.prompts_per_step", "99"], "data.jsonl gives 20 prompts, a step takes 99; set prompts_per_step lower"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_a_line(rejuice, recipe, verl, words, said):
+    assert rejuice("train", *words) == (2, "", f"rejuice: {said}\n")
+    assert verl.launched == []
+
+
+def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
+    rejuice("train", recipe, "-q")
+    code, _, err = rejuice("train", recipe, "-q")
+    assert (code, err) == (
+        2,
+        "rejuice: outputs/try holds a run already; give --resume to go on, or another --output\n",
+    )
+    save(tmp_path / "outputs" / "try", 2)
+    for words in (
+        ["try.yaml", "--resume"],
+        ["outputs/try", "--resume"],
+        ["outputs/try/recipe.yaml", "--resume"],
+    ):
+        verl.does = lambda run: 1
+        assert rejuice("train", *words, "-q")[0] == 1
+        run, resume = verl.launched[-1]
+        assert (run.folder, resume) == (tmp_path / "outputs" / "try", True)
+    verl.does = lambda run: 0
+    assert rejuice("train", "outputs/try", "-o", "again", "-q")[0] == 0
+    run, resume = verl.launched[-1]
+    assert (run.folder, resume) == (tmp_path / "again", False)
+
+
+def test_the_lines_after_a_resume_go_on(rejuice, recipe, verl, tmp_path):
+    rejuice("train", recipe, "-q")
+    save(tmp_path / "outputs" / "try", 2)
+
+    def does(run):
+        (run.folder / "metrics.jsonl").write_text(line(2, validation=0.5) + line(3, 0.9))
+        return 1
+
+    verl.does = does
+    _, _, err = rejuice("train", "outputs/try", "--resume")
+    assert [text.split(":")[0] for text in err.splitlines()[1:3]] == ["step 2/4", "step 3/4"]
+    assert "training failed at step 4: " in err
+
+
+def test_a_failure(rejuice, recipe, verl, tmp_path):
+    def does(run):
+        (run.folder / "metrics.jsonl").write_text(line(1, 0.1))
+        with (run.folder / "verl.log").open("a") as log:
+            log.write("rejuice.operators.errors.DataError: step 2: all is lost\n")
+        return 1
+
+    verl.does = does
+    code, out, err = rejuice("train", recipe, "-q")
+    assert (code, out) == (1, "")
+    assert err == (
+        "rejuice: training failed at step 2: step 2: all is lost\n"
+        "verl's log is outputs/try/verl.log; no checkpoint was saved, so that it has to begin anew\n"
+    )
+    save(tmp_path / "outputs" / "try", 1)
+    verl.does = lambda run: -9
+    assert rejuice("train", recipe, "-q", "--resume")[2] == (
+        "rejuice: training failed: verl was killed by SIGKILL\n"
+        "verl's log is outputs/try/verl.log; "
+        "`rejuice train outputs/try --resume` goes on from step 1\n"
+    ), "the log of the start before says nothing of this one"
+
+
+def test_ctrl_c(rejuice, recipe, verl, tmp_path):
+    def does(run):
+        save(run.folder, 3)
+        raise KeyboardInterrupt
+
+    verl.does = does
+    assert rejuice("train", recipe, "-q") == (
+        130,
+        "",
+        "rejuice: stopped; `rejuice train outputs/try --resume` goes on from step 3\n",
+    )
+
+
+def test_the_policy_is_written_at_the_end(rejuice, recipe, verl, monkeypatch, tmp_path):
+    does = verl.does
+
+    def saves(run):
+        save(run.folder, 4)
+        return does(run)
+
+    verl.does = saves
+    monkeypatch.setattr(checkpoints, "_merge", lambda actor, target: target.mkdir())
+    code, out, _ = rejuice("train", recipe)
+    assert code == 0
+    assert [row.split() for row in out.splitlines()[-3:]] == [
+        ["policy", "outputs/try/policy"],
+        ["checkpoint", "outputs/try/checkpoints/global_step_4"],
+        ["curves", "outputs/try/curves.png"],
+    ]
+
+
+# --dry-run
+
+
+def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
+    recipe = write_recipe(tmp_path / "try.yaml", dataset_path="not_there.jsonl")
+    asked = []
+    monkeypatch.setattr(dry_run, "validate", lambda run, resume: asked.append(run))
+    before = sorted(tmp_path.iterdir())
+    code, out, err = rejuice("train", recipe, "--dry-run", "--steps", "7")
+    assert (code, err) == (0, "verl has validated it.\n")
+    lines = out.splitlines()
+    assert all(text.endswith(" \\") for text in lines[:-1])
+    assert f"  {sys.executable} -m verl.trainer.main_ppo \\" in lines
+    assert "  trainer.total_training_steps=7 \\" in lines
+    assert asked[0].config.steps == 7
+    assert sorted(tmp_path.iterdir()) == before
+    assert verl.launched == []
+
+
+# curves, export policy
+
+
+def test_curves(rejuice, tmp_path):
+    write_run(tmp_path / "run", [line(1, 0.1)])
+    assert rejuice("curves", "run", "-o", "x.png") == (0, "x.png: 1 run.\n", "")
+    assert (tmp_path / "x.png").exists()
+    code, _, err = rejuice("curves", "run", "none")
+    assert (code, err) == (
+        2,
+        "rejuice: none holds no training run; give the --output of one\n",
+    )
+
+
+def test_export_policy(rejuice, monkeypatch, tmp_path):
+    run = write_run(tmp_path / "run", checkpoints=[2, 4])
+    (run / "checkpoints" / "global_step_6").mkdir()  # It was being saved when the run ended.
+    merged = []
+
+    def merge(actor, target):
+        merged.append(actor.relative_to(run / "checkpoints"))
+        target.mkdir()
+
+    monkeypatch.setattr(checkpoints, "_merge", merge)
+    assert rejuice("export", "policy", "run", "p") == (
+        0,
+        "p: the policy after step 4; policy_rollout_mapper: {model: p}\n",
+        "",
+    )
+    assert rejuice("export", "policy", "run", "q", "--step", "2")[0] == 0
+    assert merged == [Path("global_step_4/actor"), Path("global_step_2/actor")]
+    for words, said in (
+        (["run", "p"], "p exists; give another path"),
+        (["run", "r", "--step", "6"], "run has no checkpoint of step 6; it has those of 2, 4"),
+        (["none", "r"], "none holds no checkpoint; there is no such folder"),
+        ([".", "r"], ". holds no checkpoint; give the folder of a run that has saved one"),
+    ):
+        assert rejuice("export", "policy", *words) == (2, "", f"rejuice: {said}\n")
