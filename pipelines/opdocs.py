@@ -6,7 +6,7 @@ import inspect
 import json
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..operators import Operator, get, installed
 from .data_juicer import catalogue
@@ -55,24 +55,29 @@ def entry(name: str) -> str:
     kind = get(name)
     lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
     lines += [f"Scope: {kind.scope.value}.{_columns(kind)}", ""]
-    schema = kind.model_json_schema()
-    if fields := schema.get("properties"):
-        lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
-        required = schema.get("required", ())
-        nested = schema.get("$defs", {})
-        for field, spec in fields.items():
-            inner = nested.get(str(spec.get("$ref")).rsplit("/", 1)[-1], {}).get("properties")
-            if inner:
-                lines.append(f"| `{field}` | fields | `{{}}` | {_cell(spec)} |")
-                lines += [_line(f"{field}.{name}", each) for name, each in inner.items()]
-            else:
-                lines.append(_line(field, spec, required=field in required))
-        lines.append("")
+    if kind.model_fields:
+        lines += [*table(kind), ""]
     if kind.reasons:
         lines += ["| reason | meaning |", "|---|---|"]
         lines += [f"| `{slug}` | {meaning} |" for slug, meaning in kind.reasons.items()]
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+def table(model: type[BaseModel]) -> list[str]:
+    """The fields of a model as a table in Markdown, those of its fields included."""
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    schema = model.model_json_schema()
+    required = schema.get("required", ())
+    nested = schema.get("$defs", {})
+    for field, spec in schema["properties"].items():
+        inner = nested.get(str(spec.get("$ref")).rsplit("/", 1)[-1], {}).get("properties")
+        if inner:
+            lines.append(f"| `{field}` | fields | `{{}}` | {_cell(spec)} |")
+            lines += [_line(f"{field}.{name}", each) for name, each in inner.items()]
+        else:
+            lines.append(_line(field, spec, required=field in required))
+    return lines
 
 
 def _line(field: str, spec: dict[str, Any], *, required: bool = False) -> str:

@@ -1,10 +1,12 @@
-"""Write the golden resolved copies of the recipes: `make docs` does it."""
+"""Write the golden resolved copies of the recipes, and the fields of training: `make docs`."""
 
 from pathlib import Path
 
 import yaml
 
+from rejuice.pipelines.opdocs import table
 from rejuice.pipelines.recipe import load
+from rejuice.trainer.config import Train
 
 if __name__ == "__main__":
     recipes = Path(__file__).parents[1] / "recipes"
@@ -12,3 +14,6 @@ if __name__ == "__main__":
     for path in sorted(recipes.glob("*.yaml")):
         text = yaml.safe_dump(load(path).resolved(), sort_keys=False)
         (recipes / "golden" / path.name).write_text(text, encoding="utf-8")
+    page = recipes.parent / "docs" / "training.md"
+    head, title, _ = page.read_text("utf-8").partition("## Fields of `train:`\n")
+    page.write_text("\n".join([head + title, *table(Train), ""]), encoding="utf-8")

@@ -44,7 +44,7 @@ def test_commands_exist(page):
             continue
         assert words[0] in COMMANDS, f"there is no `rejuice {words[0]}`"
         command = COMMANDS[words[0]]
-        if hasattr(command, "commands"):
+        if hasattr(command, "commands") and words[1:]:
             assert words[1] in command.commands, f"there is no `rejuice {words[0]} {words[1]}`"
             command = command.commands[words[1]]
         known = {name for parameter in command.params for name in parameter.opts} | {"--help"}

@@ -102,6 +102,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         with self._clock("write"):
             keys = self._kept(held, curated)
         self._books.keep(step, rollouts, curated, self._run.step_recipe(step, steps))
+        if step >= self._run.config.steps:
+            self._books.wait()  # No later step would tell that they could not be written.
         found["rejuice/groups"] = min(left, groups_wanted)
         found["rejuice/refills"] = refills
         found["rejuice/failed_prompts"] = held.failed
@@ -122,6 +124,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             failed = self.failure_keys[partition] - held.uids
             fresh = self.finished_keys[partition] - held.uids
             if not failed and not fresh:
+                held.curation.check()
                 time.sleep(self.poll_interval)
                 continue
             tags = {
@@ -139,7 +142,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     def _kept(self, held: _Held, curated: Curated) -> list[str]:
         """Write the rewards, let the other rows go; the keys that are left, in order."""
         table, keys = curated.table, held.keys(curated.table)
-        reward_N = table["reward"].to_numpy().copy()
+        reward_N = table["reward"].to_numpy()
         lengths_N = np.asarray(pc.list_value_length(table[_TOKENS]))
         write(keys, "train", reward_N, lengths_N)
         dropped = list(held.tags.keys() - set(keys))

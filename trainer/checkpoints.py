@@ -29,10 +29,25 @@ def folder_of(run: Path, step: int) -> Path:
 def last(run: Path) -> int | None:
     """The step of the newest checkpoint that was saved whole: the one a resume goes on from."""
     try:
-        step = int((run / "checkpoints" / _LAST).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+        said = (run / "checkpoints" / _LAST).read_text("utf-8")
+    except FileNotFoundError:
         return None
-    return step if folder_of(run, step).is_dir() else None
+    # verl writes the file in place, after everything else: a full disk may leave nothing in it.
+    step = int(said) if said.isdecimal() else _newest(run)
+    return step if step is not None and folder_of(run, step).is_dir() else None
+
+
+def mend(run: Path) -> None:
+    """Say again which checkpoint is the newest, where the file that does was torn: verl reads it."""
+    step, path = last(run), run / "checkpoints" / _LAST
+    if step is not None and path.read_text("utf-8") != str(step):
+        path.write_text(str(step), "utf-8")
+
+
+def _newest(run: Path) -> int | None:
+    """The newest checkpoint with the part that verl writes last."""
+    parts = (run / "checkpoints").glob("global_step_*/data.pt")
+    return max((int(part.parent.name[12:]) for part in parts), default=None)
 
 
 def steps(run: Path) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -25,6 +26,7 @@ _EPILOG = (
     "RECIPE may be the folder of a run."
 )
 _FAILED = 1
+_AT_STEP = re.compile(r"step \d+: ")
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
 
@@ -100,8 +102,8 @@ def curves(
     typer.echo(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
 
 
-@export.command("policy")
-def export_policy(
+@app.command()
+def checkpoint(
     run: RunPath,
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
     step: Annotated[
@@ -145,8 +147,10 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        at = f" at step {watch.step + 1}" if watch.step else ""
-        typer.echo(f"rejuice: training failed{at}: {cause(text, status, run.folder)}", err=True)
+        why = cause(text, status, run.folder)
+        # Not twice; "step 4 name: ..." is of the recipe.
+        at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(why) else ""
+        typer.echo(f"rejuice: training failed{at}: {why}", err=True)
         typer.echo(f"verl's log is {log}; {_goes_on(folder)}", err=True)
         raise typer.Exit(_FAILED)
     try:

@@ -86,6 +86,16 @@ class Curation:
         """Begin on whole groups, which no other piece has."""
         self._parts.append(self._pool.submit(_run, self._apart, rollouts))
 
+    def check(self) -> None:
+        """See whether all is well so far, rather than wait for the last group to hear of it.
+
+        Raises:
+            RejuiceError: what a step raised, with its name.
+        """
+        for part in self._parts:
+            if part.done():
+                part.result()
+
     def close(self, order: pa.Array) -> Curated:
         """The outcome, once everything is added.
 

@@ -17,6 +17,7 @@ from .metrics import Point
 
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
+_DROPPED = "Rows dropped"
 _LINES = ("-", "--", "-.", ":")
 
 
@@ -73,9 +74,10 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     groups = grouped(folders)
-    figure = Figure(figsize=(16, 8), layout="constrained")
+    figure = Figure(figsize=(16, 8), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(2, 4).flat, _panels(groups), strict=True):
         _draw_panel(axes, panel, groups, against)
@@ -135,11 +137,11 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
     return [
         _Panel("Validation accuracy", "share correct", {"": lambda p: p.validation}),
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
-        _Panel("Reward and its components", "mean, before weights", rewards),
-        _Panel("Rows dropped", "share of the rows sampled", {"": _dropped}),
+        _Panel("Reward and its components", "mean; components before weights", rewards),
+        _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
         _Panel("Entropy", "nats per token", {"": lambda p: p.entropy}),
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
-        _Panel("KL divergence", "nats per token", {"": lambda p: p.kl}),
+        _Panel("KL divergence", "nats per token", {"": _kl}),
         _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm}),
     ]
 
@@ -165,7 +167,10 @@ def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Again
     axes.set_title(panel.title)
     axes.set_ylabel(panel.unit)
     axes.set_xlabel(_AXES[against])
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
+    if panel.title == _DROPPED:
+        axes.set_ylim(bottom=0)
     if many:
         _legend(axes, panel, groups)
 
@@ -213,6 +218,11 @@ def _points(folder: Path) -> list[Point]:
 
 def _component(name: str) -> Callable[[Point], float | None]:
     return lambda point: point.components.get(name)
+
+
+def _kl(point: Point) -> float | None:
+    """Without what is rounding, which would fill the panel."""
+    return None if point.kl is None else round(point.kl, 6)
 
 
 def _dropped(point: Point) -> float | None:

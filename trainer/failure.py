@@ -9,8 +9,9 @@ from pathlib import Path
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SPEAKER = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
 _ERROR = re.compile(r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?$")
-_OURS = re.compile(r"^rejuice\.operators\.errors\.\w+: (.*)$")
+_OURS = re.compile(r"^rejuice\.(?:\w+\.)+\w+Error: (.*)$")
 _RAYS = ("RayTaskError", "RayActorError", "ActorDiedError", "ActorUnavailableError")
+_DIED = re.compile(r"The actor died unexpectedly[^\n]*\n\s*class_name: (?:.*\.)?(\w+)")
 _NO_SPACE = (
     "No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed writing",
     "unexpected pos",
@@ -58,9 +59,9 @@ def cause(log: str, status: int, folder: Path) -> str:
         return override
     if status < 0:
         return f"verl was killed by {signal.Signals(-status).name}"
-    for line in reversed(lines):
-        if "died" in line and ("actor" in line.lower() or "worker" in line.lower()):
-            return "a process of verl was killed, perhaps for want of memory"
+    died = _DIED.findall(log)
+    if died:
+        return f"verl's process {died[-1]} was killed, perhaps for want of memory"
     return last_error(log) or f"verl ended with exit status {status}"
 
 

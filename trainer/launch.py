@@ -42,6 +42,7 @@ def prepare(recipe: Recipe, config: Train, folder: Path, *, resume: bool = False
     _check_folder(run, resume)
     run.folder.mkdir(parents=True, exist_ok=True)
     if resume:
+        checkpoints.mend(run.folder)
         metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
     else:
         _clear(run.folder)

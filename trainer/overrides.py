@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": tokens,
         "actor_rollout_ref.model.external_lib": "rejuice.trainer.cpu.workers",
-        "+actor_rollout_ref.model.override_config.attn_implementation": "rejuice_shared_prompts",
+        "+actor_rollout_ref.model.override_config.attn_implementation": "rejuice_training",
         "actor_rollout_ref.model.use_remove_padding": True,
         # Without it verl takes the log-probability of each token by a call of its own.
         "actor_rollout_ref.model.use_fused_kernels": True,
@@ -166,7 +167,9 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         "actor_rollout_ref.model.enable_gradient_checkpointing": False,
         # The sampler computes in float32, as the trainer does: its log-probabilities are the old
         # ones, to 1e-5, and need not be computed again. The update still reports the entropy.
-        "algorithm.rollout_correction.bypass_mode": True,
+        # They are those of the policy itself; at another temperature verl wants those that are
+        # divided by it.
+        "algorithm.rollout_correction.bypass_mode": rollout.temperature == 1.0,
         f"{_ACTOR}.calculate_entropy": True,
         f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.use_dynamic_bsz": True,
@@ -239,6 +242,8 @@ def words(values: Mapping[str, Any]) -> list[str]:
 
 
 _UNSET = object()
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:+-]*")
+_NO_TEXT = ("null", "true", "false", "nan", "inf")
 
 
 def _word(value: Any) -> str:
@@ -252,6 +257,11 @@ def _word(value: Any) -> str:
         return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (str, Path)):
         text = str(value)
-        plain = all(c.isalnum() or c in "_-./:+" for c in text) and text
-        return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return text if _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT else _quoted(text)
     return str(value)
+
+
+def _quoted(text: str) -> str:
+    # To Hydra a backslash is one that escapes only before a quote.
+    doubled = re.sub(r"(\\+)(?='|\Z)", lambda found: found[1] * 2, text)
+    return "'" + doubled.replace("'", "\\'") + "'"

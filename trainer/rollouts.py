@@ -139,7 +139,7 @@ def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array
     """
     scores = torch.zeros(int(lengths_N.sum()), dtype=torch.float32)
     ends = torch.from_numpy(np.cumsum(lengths_N))
-    scores[ends - 1] = torch.from_numpy(reward_N).float()
+    scores[ends - 1] = torch.from_numpy(reward_N.astype(np.float32))
     offsets = torch.cat((torch.zeros(1, dtype=torch.int64), ends))
     nested = torch.nested.nested_tensor_from_jagged(scores, offsets)
     fields = TensorDict({"rm_scores": nested}, batch_size=len(keys))

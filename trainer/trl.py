@@ -166,7 +166,8 @@ class RecipeReward:
         rows_of = _rows_of(rollouts, curated)
         if log_metric is not None:
             for name, value in figures(curated, rollouts, steps).items():
-                log_metric(name, value)
+                if np.isfinite(value):  # TRL takes the mean over processes, whose rows may all go.
+                    log_metric(name, value)
         if log_extra is not None:
             _log_rows(log_extra, rollouts, curated, rows_of)
         return _spread(rows_of, numbers(curated.table, "reward").tolist(), rollouts.num_rows)

@@ -15,9 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rejuice.pipelines.arithmetic.recorded import write_prompts
@@ -36,8 +39,8 @@ class Setting(NamedTuple):
     processes: int
     threads: int
     rows: int
-    config: dict[str, Any] = {}
-    memory: dict[str, str] = KEEP_MEMORY
+    config: Mapping[str, Any] = MappingProxyType({})
+    memory: Mapping[str, str] = KEEP_MEMORY
 
     def __str__(self) -> str:
         more = "".join(f", {key}={value}" for key, value in self.config.items())
@@ -75,16 +78,19 @@ def main(steps: int) -> None:
         # More than needed: a prompt that comes up twice is asked once.
         write_prompts(folder / "prompts.jsonl", prompts=PROMPTS * (steps + 4), levels=(1, 2))
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-        tried = {setting: _median(trl(folder, setting, TRIED_STEPS)) for setting in SETTINGS}
-        best = min(tried, key=lambda setting: tried[setting])
+        tried = [(_median(trl(folder, setting, TRIED_STEPS)), setting) for setting in SETTINGS]
+        tried.sort(key=itemgetter(0))
         print("\n| TRL's settings | s per step |\n|---|---|")
-        for setting, seconds in sorted(tried.items(), key=lambda item: item[1]):
+        for seconds, setting in tried:
             print(f"| {setting} | {seconds:.2f} |", flush=True)
+        best = tried[0][1]
         contestants: dict[str, Callable[[], list[Step]]] = {
             "`rejuice train`": lambda: rejuice(folder, steps),
             f"TRL {version('trl')}, {best}": lambda: trl(folder, best, steps),
         }
         runs = [(name, run()) for _ in range(ROUNDS) for name, run in contestants.items()]
+    if not all(found for _, found in runs):
+        sys.exit("a run failed; VERBOSE=1 shows why")
     print("\n| | to the end of step 1, s | s per step, median | mean | reward | tokens |")
     print("|---|---|---|---|---|---|")
     for name, found in runs:
@@ -111,7 +117,7 @@ def _line(name: str, found: list[Step]) -> str:
 
 def _seconds(found: list[Step]) -> list[float]:
     """From the end of a step to the end of the next; the first has none."""
-    return [b.end_s - a.end_s for a, b in zip(found, found[1:], strict=False)]
+    return [b.end_s - a.end_s for a, b in pairwise(found)]
 
 
 def _median(found: list[Step]) -> float:
@@ -145,7 +151,7 @@ def trl(folder: Path, setting: Setting, steps: int) -> list[Step]:
     """TRL's trainer in processes of its own; no steps where it fails with a setting."""
     run = Path(tempfile.mkdtemp(dir=folder))
     asked = {"dataset": str(folder / "prompts.jsonl"), "run": str(run), "steps": steps}
-    asked |= {"rows": setting.rows, "processes": setting.processes, "config": setting.config}
+    asked |= {"rows": setting.rows, "processes": setting.processes, "config": dict(setting.config)}
     launcher: list[str | Path] = [sys.executable]
     if setting.processes > 1:
         launcher = [BIN / "torchrun", "--standalone", "--nproc_per_node", str(setting.processes)]

@@ -57,7 +57,8 @@ def test_help_lists_every_command(rejuice):
     code, out, _ = rejuice("--help")
     assert code == 0
     assert all(f" {command} " in out for command in COMMANDS)
-    assert {info.callback.__name__ for info in cli.app.registered_commands} == set(COMMANDS)
+    registered = {info.callback.__name__ for info in cli.app.registered_commands}
+    assert registered >= set(COMMANDS), "rejuice.trainer.cli adds more"
 
 
 def test_version(rejuice):

@@ -1,5 +1,7 @@
 """The recipe between rollouts and update, on a TransferQueue in memory."""
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -341,6 +343,16 @@ def test_missing_fail(stage):
     )
 
 
+def test_an_error_is_not_kept_until_the_last_group_has_come(stage, monkeypatch):
+    stage = stage([{"told_mapper": None}, summed("fail")])
+    stage.answer({0: HALF[0]})
+    stage.ask([1])  # It is never answered.
+    sleep, polls = time.sleep, iter(range(500))
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(0.01 + 0 * next(polls)))
+    with pytest.raises(DataError, match="reward_accuracy is missing"):
+        stage.sample(1, 2)
+
+
 @pytest.mark.parametrize(
     ("on_missing", "rewards", "dropped"),
     [
@@ -464,3 +476,15 @@ def test_figures_are_those_of_the_rows(stage):
     tokens = pa.compute.list_value_length(stage.book("rollouts")["response_token_ids"])
     assert figures["rejuice/response_tokens"] == pc.mean(tokens).as_py()
     assert all(isinstance(value, (int, float)) for value in figures.values())
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_books_that_cannot_be_written_end_the_run(stage, steps):
+    stage = stage(PLAIN, steps=steps)
+    (stage.run.folder / "steps").write_text("in the way")
+    stage.answer({0: ["1", "0"], 1: ["0", "1"]})
+    if steps == 2:  # They are written while the policy is updated: the next step tells.
+        stage.sample(1, 2)
+        stage.answer({2: ["1", "0"], 3: ["0", "1"]}, step=2)
+    with pytest.raises(OSError, match="steps"):
+        stage.sample(steps, 2)

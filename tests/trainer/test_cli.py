@@ -15,7 +15,7 @@ from rejuice.trainer.config import Profile, Train
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "run", "check", "ops", "schema", "explain", "report", "data", "download",
-    "train", "curves",
+    "train", "curves", "checkpoint",
 }  # fmt: skip
 HEAVY = "torch ray verl hydra transformers matplotlib psutil trl datasets transfer_queue"
 
@@ -47,17 +47,20 @@ def verl(monkeypatch):
     """Stands in for what takes long; `launched` are the runs, `does` what verl does and gives."""
 
     class Verl:
-        launched = []
+        def __init__(self):
+            self.launched = []
 
-        @staticmethod
-        def does(run):
-            with (run.folder / "metrics.jsonl").open("w") as file:
-                file.writelines([line(0, validation=0.25), *(line(s, s / 10) for s in (1, 2, 3, 4))])
+        def does(self, run):
+            lines = [line(0, validation=0.25), *(line(step, step / 10) for step in (1, 2, 3, 4))]
+            (run.folder / "metrics.jsonl").write_text("".join(lines))
             return 0
 
+    verl = Verl()
+
     def launched(run, *, resume=False, follow=lambda: None):
-        Verl.launched.append((run, resume))
-        status = Verl.does(run)
+        verl.launched.append((run, resume))
+        (run.folder / "verl.log").touch()
+        status = verl.does(run)
         follow()
         return status
 
@@ -65,8 +68,7 @@ def verl(monkeypatch):
     monkeypatch.setattr(launch, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
     monkeypatch.setattr(outcome, "draw", lambda folders, path: path.write_text(""))
-    Verl.launched = []
-    return Verl
+    return verl
 
 
 def save(folder, step):
@@ -84,7 +86,7 @@ def test_it_has_all_commands(rejuice):
     assert all(f" {command} " in out for command in {*COMMANDS, "policy", "export"})
 
 
-@pytest.mark.parametrize("words", [["train"], ["curves"], ["export"], ["export", "policy"]])
+@pytest.mark.parametrize("words", [["train"], ["curves"], ["export"], ["checkpoint"]])
 def test_every_command_has_help(rejuice, words):
     code, out, _ = rejuice(*words, "--help")
     assert code == 0
@@ -114,7 +116,7 @@ def test_the_help_names_every_profile(rejuice):
 
 def test_the_extra_is_named_where_it_is_missing(rejuice, recipe, monkeypatch):
     monkeypatch.setattr(cli, "_NEEDED", ("json", "no_such_thing"))
-    for words in (["train", recipe], ["curves", "x"], ["export", "policy", "x", "y"]):
+    for words in (["train", recipe], ["curves", "x"], ["checkpoint", "x", "y"]):
         assert rejuice(*words) == (
             2,
             "",
@@ -147,6 +149,7 @@ def test_train(rejuice, recipe, verl, tmp_path):
         ["KL", "0", "0"],
         ["rows", "dropped", "10", "10"],
         ["curves", "outputs/try/curves.png"],
+        ["verl's", "log", "outputs/try/verl.log"],
     ]
 
 
@@ -235,7 +238,7 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
     code, out, err = rejuice("train", recipe, "-q")
     assert (code, out) == (1, "")
     assert err == (
-        "rejuice: training failed at step 2: step 2: all is lost\n"
+        "rejuice: training failed: step 2: all is lost\n"
         "verl's log is outputs/try/verl.log; no checkpoint was saved, so that it has to begin anew\n"
     )
     save(tmp_path / "outputs" / "try", 1)
@@ -271,10 +274,11 @@ def test_the_policy_is_written_at_the_end(rejuice, recipe, verl, monkeypatch, tm
     monkeypatch.setattr(checkpoints, "_merge", lambda actor, target: target.mkdir())
     code, out, _ = rejuice("train", recipe)
     assert code == 0
-    assert [row.split() for row in out.splitlines()[-3:]] == [
+    assert [row.split() for row in out.splitlines()[-4:]] == [
         ["policy", "outputs/try/policy"],
         ["checkpoint", "outputs/try/checkpoints/global_step_4"],
         ["curves", "outputs/try/curves.png"],
+        ["verl's", "log", "outputs/try/verl.log"],
     ]
 
 
@@ -297,7 +301,7 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     assert verl.launched == []
 
 
-# curves, export policy
+# curves, checkpoint
 
 
 def test_curves(rejuice, tmp_path):
@@ -311,27 +315,27 @@ def test_curves(rejuice, tmp_path):
     )
 
 
-def test_export_policy(rejuice, monkeypatch, tmp_path):
+def test_checkpoint(rejuice, monkeypatch, tmp_path):
     run = write_run(tmp_path / "run", checkpoints=[2, 4])
     (run / "checkpoints" / "global_step_6").mkdir()  # It was being saved when the run ended.
     merged = []
 
     def merge(actor, target):
-        merged.append(actor.relative_to(run / "checkpoints"))
+        merged.append(str(actor))
         target.mkdir()
 
     monkeypatch.setattr(checkpoints, "_merge", merge)
-    assert rejuice("export", "policy", "run", "p") == (
+    assert rejuice("checkpoint", "run", "p") == (
         0,
         "p: the policy after step 4; policy_rollout_mapper: {model: p}\n",
         "",
     )
-    assert rejuice("export", "policy", "run", "q", "--step", "2")[0] == 0
-    assert merged == [Path("global_step_4/actor"), Path("global_step_2/actor")]
+    assert rejuice("checkpoint", "run", "q", "--step", "2")[0] == 0
+    assert merged == [f"run/checkpoints/global_step_{step}/actor" for step in (4, 2)]
     for words, said in (
         (["run", "p"], "p exists; give another path"),
         (["run", "r", "--step", "6"], "run has no checkpoint of step 6; it has those of 2, 4"),
         (["none", "r"], "none holds no checkpoint; there is no such folder"),
         ([".", "r"], ". holds no checkpoint; give the folder of a run that has saved one"),
     ):
-        assert rejuice("export", "policy", *words) == (2, "", f"rejuice: {said}\n")
+        assert rejuice("checkpoint", *words) == (2, "", f"rejuice: {said}\n")

@@ -25,7 +25,9 @@ def told(text, status=1):
 
 
 def test_an_error_of_ours_as_it_was_said():
-    error = "rejuice.operators.errors.DataError: step 3: no group is left to train on; allow a refill"
+    error = (
+        "rejuice.operators.errors.DataError: step 3: no group is left to train on; allow a refill"
+    )
     assert told(RAY.format("DataError", error)) == (
         "step 3: no group is left to train on; allow a refill"
     )
@@ -34,6 +36,11 @@ def test_an_error_of_ours_as_it_was_said():
 def test_an_error_of_ours_that_a_worker_says():
     line = "\x1b[36m(TaskRunnerV1 pid=12, ip=1.2.3.4)\x1b[0m rejuice.operators.errors.EngineError: http://x does not answer\n"
     assert told(line) == "http://x does not answer"
+
+
+def test_an_error_of_ours_that_is_defined_elsewhere():
+    error = "rejuice.operators.sampling.openai_client.ServerDownError: http://x is away; is it up?"
+    assert told(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
 
 
 def test_no_space_while_saving():
@@ -55,8 +62,9 @@ def test_out_of_memory():
 
 def test_killed():
     assert told("", -9) == "verl was killed by SIGKILL"
-    died = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
-    assert told(died) == "a process of verl was killed, perhaps for want of memory"
+    died = "ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    of = "\tclass_name: create.<locals>.WorkerDict\n\tactor_id: 01\n"
+    assert told(died + of) == "verl's process WorkerDict was killed, perhaps for want of memory"
 
 
 def test_a_key_that_verl_does_not_know():

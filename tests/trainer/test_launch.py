@@ -14,7 +14,7 @@ from fake_run import line, write_recipe, write_run
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe import load
 from rejuice.trainer import launch as module
-from rejuice.trainer import metrics, processes, prompts
+from rejuice.trainer import checkpoints, metrics, processes, prompts
 from rejuice.trainer.config import train_config
 from rejuice.trainer.launch import launch, prepare, shown
 from rejuice.trainer.run import TrainingRun
@@ -120,6 +120,21 @@ def test_resume(make, tmp_path):
     )
 
 
+@pytest.mark.parametrize("torn", ["", "x"])
+def test_resume_where_the_name_of_the_newest_checkpoint_was_torn(make, torn):
+    folder = make().folder
+    for step in (2, 10):
+        (folder / "checkpoints" / f"global_step_{step}").mkdir(parents=True)
+    latest = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    latest.write_text(torn)
+    assert checkpoints.last(folder) is None, "neither was saved whole"
+    for step in (2, 10):
+        (folder / "checkpoints" / f"global_step_{step}" / "data.pt").touch()
+    assert checkpoints.last(folder) == 10
+    make(resume=True, steps=20)
+    assert latest.read_text() == "10", "verl reads it"
+
+
 # launch
 
 
@@ -203,5 +218,3 @@ def test_processes_of_another_run_are_left_alone(tmp_path):
     finally:
         child.kill()
         child.wait()
-
-

@@ -27,7 +27,7 @@ def test_figures_that_are_not_there():
     assert not found.trained
     assert found.components == {}
     assert (found.sampled, found.generated, found.seconds) == (0, 0.0, 0.0)
-    names = "validation reward pass_rate tokens entropy kl grad_norm dropped".split()
+    names = ("validation", "reward", "pass_rate", "tokens", "entropy", "kl", "grad_norm", "dropped")
     assert [getattr(found, name) for name in names] == [None] * len(names)
 
 

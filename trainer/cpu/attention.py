@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-NAME = "rejuice_shared_prompts"
-"""For `attn_implementation`."""
+NAME = "rejuice_training"
+"""For `attn_implementation`; the sampler has an attention of its own, by another name."""
 _AT_ONCE = 64  # responses, which are sorted by length, so that little is padded
 
 

@@ -1,0 +1,371 @@
+"""Where we hold on to verl: one test for each seam, so that a new verl fails here and says where."""
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from training_stage import PLAIN, Stage, _recipe
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def sources(verl):
+    """verl's own source: file to syntax tree."""
+    root = Path(verl.__file__).parent
+    return {
+        str(file.relative_to(root)): ast.parse(file.read_text("utf-8"))
+        for file in root.rglob("*.py")
+    }
+
+
+@pytest.fixture
+def run(verl, tmp_path):
+    """A factory of runs, by keys of the `train:` section."""
+    from rejuice.trainer.launch import prepare
+
+    def make(n=4, **train):
+        return prepare(*_recipe(tmp_path, PLAIN, 8, n, {}, train), tmp_path / "run")
+
+    return make
+
+
+@pytest.fixture
+def composed(run):
+    """verl's configuration under our overrides."""
+    from hydra import compose, initialize_config_module
+
+    from rejuice.trainer.overrides import overrides, words
+
+    def make(**train):
+        values = words(overrides(run(**train), resume=False))
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            return compose("ppo_trainer", overrides=values)
+
+    return make
+
+
+# --------------------------------------------------------------------------- the plug-in
+
+_ASKED = """
+import json, sys
+import verl
+from verl.plugin.platform import get_platform
+from verl.plugin.platform.platform_manager import PlatformRegistry
+from verl.utils.import_utils import is_trl_available
+print(json.dumps([
+    PlatformRegistry.get("cpu") is not None, get_platform().device_name,
+    is_trl_available(), "rejuice.trainer.cpu.platform" in sys.modules,
+]))
+"""
+
+
+@pytest.mark.parametrize(("platform", "said"), [("cpu", [True, "cpu", False, True]), (None, [False, "cuda", False, False])])
+def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, said):
+    environment = {k: v for k, v in os.environ.items() if k != "VERL_PLATFORM"}
+    environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.plugin"
+    if platform:
+        environment["VERL_PLATFORM"] = platform
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKED], env=environment, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == said
+
+
+# --------------------------------------------------------------------------- the platform
+
+
+def test_the_platform_answers_all_that_verl_asks_of_one(verl):
+    from verl.plugin.platform import get_platform
+    from verl.plugin.platform.platform_base import PlatformBase
+
+    from rejuice.trainer.cpu.platform import CpuPlatform
+
+    platform = get_platform()
+    assert type(platform) is CpuPlatform
+    assert not CpuPlatform.__abstractmethods__
+    arguments = {
+        "set_device": (0,), "manual_seed": (0,), "manual_seed_all": (0,),
+        "set_allocator_settings": ("",), "nvtx_range": ("",),
+    }  # fmt: skip
+    for name in PlatformBase.__abstractmethods__:
+        member = getattr(platform, name)
+        if callable(member):
+            member(*arguments.get(name, ()))
+    with platform.nvtx_range("a step"):
+        pass
+    assert not platform.is_platform_available()
+    assert platform.communication_backend_name() == "gloo"
+    assert platform.ray_resource_options(1) == {"num_gpus": 1}
+
+
+NOT_REACHED = {
+    # Diagnosis that somebody asks for, on CUDA.
+    "utils/memory_utils.py": {
+        "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "memory",
+        "current_device", "get_device_properties",
+    },
+    "utils/profiler/torch_memory_profile.py": {"memory"},
+}  # fmt: skip
+"""Functions of a device that verl calls in places where a run on a CPU never is."""
+
+
+def _calls(tree):
+    """What is asked of `get_torch_device()`, also by a name it is given in the same function."""
+    for scope in ast.walk(tree):
+        if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            continue
+        names = {
+            target.id
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Assign) and _is_device(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Attribute):
+                named = isinstance(node.value, ast.Name) and node.value.id in names
+                if _is_device(node.value) or (named and not isinstance(scope, ast.Module)):
+                    yield node.attr
+
+
+def _is_device(node):
+    name = getattr(getattr(node, "func", None), "id", getattr(getattr(node, "func", None), "attr", ""))
+    return isinstance(node, ast.Call) and name == "get_torch_device"
+
+
+def test_the_device_has_every_function_that_verl_calls(verl, sources):
+    from verl.plugin.platform import get_platform
+
+    device, called = get_platform().device_module, set()
+    for file, tree in sources.items():
+        asked = set(_calls(tree))
+        called |= asked
+        missing = {name for name in asked if not hasattr(device, name)}
+        assert missing <= NOT_REACHED.get(file, set()), file
+    assert {"empty_cache", "get_rng_state", "mem_get_info", "max_memory_allocated"} <= called
+
+
+def test_the_device_says_what_is_true_of_processor_cores(verl):
+    import torch
+    from verl.plugin.platform import get_platform
+
+    device = get_platform().device_module
+    free, total = device.mem_get_info()
+    assert 0 < free < total
+    assert device.memory_allocated() == device.max_memory_reserved() == 0
+    state = device.get_rng_state()
+    first = torch.rand(3)
+    device.set_rng_state(state)
+    assert torch.equal(torch.rand(3), first)
+    with pytest.raises(AttributeError):
+        _ = device.no_such_function
+
+
+# --------------------------------------------------------------------------- engine and rollouts
+
+
+def test_the_engine_and_the_rollouts_are_found(verl, composed):
+    from verl.utils.import_utils import import_external_libs
+    from verl.workers.engine import EngineRegistry
+    from verl.workers.rollout.base import get_rollout_class
+    from verl.workers.rollout.replica import get_rollout_replica_class
+
+    config = composed().actor_rollout_ref
+    import_external_libs(config.model.external_lib)
+    from rejuice.trainer.cpu.rollout import Adapter, Replica
+    from rejuice.trainer.cpu.workers import CpuEngine
+
+    assert EngineRegistry.get_engine_cls("language_model", config.actor.strategy) is CpuEngine
+    assert EngineRegistry.get_engine_cls("language_model", config.ref.strategy) is CpuEngine
+    assert get_rollout_class(config.rollout.name, config.rollout.mode) is Adapter
+    assert get_rollout_replica_class(config.rollout.name) is Replica
+    assert not getattr(Replica, "__abstractmethods__", None)
+    assert not getattr(Adapter, "__abstractmethods__", None)
+
+
+def test_the_attention_is_the_one_that_is_named(verl, composed):
+    """The sampler has one of its own in the same registry; both may be in one process."""
+    from transformers import AttentionInterface
+
+    import rejuice.operators.sampling.key_values  # noqa: F401: registers the sampler's.
+    import rejuice.trainer.cpu.workers  # noqa: F401
+    from rejuice.trainer.cpu.attention import NAME, shared_attention
+
+    assert composed().actor_rollout_ref.model.override_config.attn_implementation == NAME
+    assert AttentionInterface()[NAME] is shared_attention
+
+
+def test_a_forward_only_engine_is_built_like_any(verl):
+    """It would pin its memory, which needs CUDA: verl must ask for that where we say it does not."""
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead
+
+    source = inspect.getsource(FSDPEngine._build_fsdp_module)
+    assert "self.engine_config.forward_only" in source
+    for name in ("prepare_model_inputs", "prepare_model_outputs", "_build_fsdp_module"):
+        assert callable(getattr(FSDPEngineWithLMHead, name))
+
+
+# --------------------------------------------------------------------------- named in overrides
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
+    """By its own code, with all that it hands to a custom sampler."""
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from rejuice.trainer.buffer import RecipeBuffer
+
+    asked = []
+    trainer = SimpleNamespace(
+        config=composed(profile=profile), trainer_mode="sync", _add_prompts_to_generate=asked.append
+    )
+    buffer = PPOTrainer._build_replay_buffer(trainer)
+    assert type(buffer) is RecipeBuffer
+    buffer.refill_fn(3)
+    assert asked == [3]
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_verl_loads_the_manager_of_agent_loops(verl, composed, profile):
+    from verl.trainer.main_ppo import load_class_from_fqn
+
+    name = composed(profile=profile).actor_rollout_ref.rollout.agent.agent_loop_manager_class
+    manager = load_class_from_fqn(name, "AgentLoopManager")
+    assert callable(manager.create)
+    assert callable(manager.generate_sequences)
+
+
+def test_the_agent_loop_of_gpus_is_loaded_by_its_name(verl, composed):
+    from hydra.utils import get_class
+    from omegaconf import OmegaConf
+    from verl.experimental.agent_loop.agent_loop import AgentLoopBase
+    from verl.experimental.agent_loop.utils import resolve_config_path
+
+    agent = composed(profile="gpu").actor_rollout_ref.rollout.agent
+    entries = {e.name: e for e in OmegaConf.load(resolve_config_path(agent.agent_loop_config_path))}
+    loop = get_class(entries[agent.default_agent_loop]._target_)
+    assert issubclass(loop, AgentLoopBase)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [{}, {"profile": "gpu"}, {"kl_coef": 0.1, "updates_per_step": 2}, {"refill": 2}],
+    ids=["cpu", "gpu", "divergence", "refill"],
+)
+def test_verl_knows_every_key_and_agrees_to_the_whole(run, train):
+    from rejuice.trainer.compose import problem
+    from rejuice.trainer.overrides import overrides, words
+
+    made = run(**train)
+    assert problem(words(overrides(made, resume=False))) is None
+    assert problem(words(overrides(made, resume=True))) is None
+
+
+def test_verl_reads_the_keys_that_we_add(run, sources):
+    """A key with + is accepted whatever it says."""
+    from ray import init
+
+    from rejuice.trainer.overrides import overrides
+
+    ours = {"run", "live"}
+    rays = set(inspect.signature(init).parameters)
+    texts = [ast.unparse(tree) for tree in sources.values()]
+    for train in ({}, {"profile": "gpu"}):
+        run_ = run(**train)
+        for key in overrides(run_, resume=False):
+            parts = key.removeprefix("+").split(".")
+            if not key.startswith("+") or parts[-1] in ours:
+                continue
+            known = rays if parts[0] == "ray_kwargs" else None
+            name = "override_config" if "override_config" in parts else parts[-1]
+            assert name in known if known else any(name in text for text in texts), key
+        import shutil
+
+        shutil.rmtree(run_.folder)
+
+
+def test_old_log_probs_are_taken_from_the_sampler_only_where_they_are_verls(run):
+    """The sampler's are the policy's own; verl divides by the temperature."""
+    from rejuice.trainer.overrides import overrides
+
+    made = run()
+    key = "algorithm.rollout_correction.bypass_mode"
+    assert overrides(made, resume=False)[key] is True
+    warm = made.cut.rollout.model_copy(update={"temperature": 0.7})
+    made = made._replace(cut=made.cut._replace(rollout=warm))
+    assert overrides(made, resume=False)[key] is False
+
+
+# --------------------------------------------------------------------------- TransferQueue
+
+VERLS_OWN = {
+    # What verl computes and puts itself, between our sample() and where it reads it.
+    "entropy", "log_probs", "old_log_probs", "ref_log_prob", "values", "advantages", "returns",
+    "token_level_rewards", "rollout_is_weights",
+    "raw_prompt",  # A reward model that shares the GPUs, which we do not use.
+    "routed_experts",  # Of mixtures of experts, where their balance is logged.
+}  # fmt: skip
+
+
+def _selected(tree):
+    """Names of fields in lists that are called `fields`, or given as `select_fields`."""
+    for node in ast.walk(tree):
+        lists = []
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "fields":
+            lists = [node.value]
+        elif isinstance(node, ast.keyword) and node.arg == "select_fields":
+            lists = [node.value]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("extend", "append"):
+            if getattr(node.func.value, "id", "") == "fields":
+                lists = node.args
+        for found in lists:
+            for each in ast.walk(found):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield each.value
+
+
+def test_every_field_that_verl_selects_is_put(queue, tmp_path, sources):
+    stage = Stage(tmp_path / "run", queue, PLAIN)
+    stage.answer({0: ["1", "0"], 1: ["0", "1"]})
+    batch, _ = stage.sample(1, 2)
+    put = set(queue.kv_batch_get(batch.keys, "train").keys())
+    selected = set(_selected(sources["trainer/ppo/v1/trainer_base.py"]))
+    assert selected - put - VERLS_OWN == set()
+    assert {"prompts", "responses", "rm_scores", "uid", "num_turns"} <= selected
+    # And what the workers take, by whatever way they name it.
+    assert {"input_ids", "position_ids", "response_mask", "loss_mask", "prompts"} <= put
+
+
+def test_keys_are_as_verl_takes_them_apart(queue, tmp_path):
+    stage = Stage(tmp_path / "run", queue, PLAIN)
+    stage.answer({0: ["1", "0"], 1: ["0", "1"]})
+    uids = {uid for made in stage.uids.values() for uid in made}
+    keys = set(queue.kv_list("train")["train"]) - uids
+    pattern = re.compile(r"([^_]+)_(\d+)_(\d+)")
+    assert {pattern.fullmatch(key)[1] for key in keys} == uids
+    assert {pattern.fullmatch(key)[2] for key in keys} == {"0", "1"}
+    assert {pattern.fullmatch(key)[3] for key in keys} == {"0"}
+    # verl's own buffer finds the same groups in them.
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    own = ReplayBuffer("sync", {}, 1, "drop", {})
+    found, _ = own.sample(1, "train", 2)
+    assert set(found.keys) == keys
+
+
+def test_verl_marks_prompts_as_we_read_them(sources):
+    """`is_prompt`, `status` and `global_steps`; `finished` and `failure` end a group."""
+    text = ast.unparse(sources["trainer/ppo/v1/trainer_base.py"])
+    assert "{'is_prompt': True, 'status': 'pending', 'global_steps': self.global_steps}" in text
+    buffer = importlib.import_module("verl.trainer.ppo.v1.replay_buffer").ReplayBuffer
+    held = inspect.getsource(buffer._sync_metadata_from_transfer_queue)
+    assert all(f'case "{status}"' in held for status in ("pending", "running", "finished", "failure"))

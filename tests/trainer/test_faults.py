@@ -1,0 +1,366 @@
+"""What goes wrong in training, in real runs on a CPU: each ends as its recipe says, with a line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from fake_judge import FakeJudge, scores_of, verdict
+
+from rejuice.operators.verifier import verify
+from rejuice.trainer import checkpoints, metrics, processes
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+PROMPTS, RESPONSES = 8, 4
+DEADLINE_S = 1.0
+HANGS = r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx"  # as a reference; see tests/operators/verifier
+LONGEST_S = 600  # of one run, on a busy machine
+ROOM = "12m"  # for one checkpoint, but not for two
+
+
+class Judge(FakeJudge):
+    """Scores responses in the order in which it first sees them.
+
+    Attributes:
+        garbled: of these questions, every other distinct response gets no verdict.
+        deadly: it dies when it is asked about one of these questions,
+        lives: but for the first so many times.
+    """
+
+    def __init__(self) -> None:
+        self.garbled: set[str] = set()
+        self.deadly: set[str] = set()
+        self.lives = 0
+        self._numbers: dict[str, int] = {}
+        self._seen: defaultdict[str, list[int]] = defaultdict(list)
+        self._death: asyncio.Task[None] | None = None
+        super().__init__()
+
+    def seed_and_n(self, body: dict[str, Any]) -> tuple[int, int]:
+        shown = body["messages"][-1]["content"]
+        return self._numbers.setdefault(shown, len(self._numbers)), 1
+
+    def answer(self, path, body, seed, attempt, n) -> dict[str, Any]:
+        shown = body["messages"][-1]["content"]
+        asked = re.search(r"<question>\n(.*?)\n</question>", shown, re.DOTALL)
+        question = asked[1] if asked else ""
+        if question in self.deadly:
+            self.lives -= 1
+            if self.lives < 0:
+                self._death = asyncio.get_running_loop().create_task(self._kill())
+        seen = self._seen[question]
+        if seed not in seen:
+            seen.append(seed)
+        garbled = question in self.garbled and seen.index(seed) % 2
+        text = "It is nice." if garbled else verdict(scores_of(seed * 7 + 3))
+        choice = {"index": 0, "finish_reason": "stop", "message": {"content": text}}
+        return {"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+
+
+class Ended(NamedTuple):
+    """A run of the command that has ended."""
+
+    status: int
+    said: list[str]
+
+
+class Training:
+    """`rejuice train` on a folder."""
+
+    def __init__(self, tmp_path: Path, judge: Judge, *, steps: int, **quality: Any) -> None:
+        self.folder = tmp_path / "run"
+        self._recipe = tmp_path / "faults.yaml"
+        self._data = tmp_path / "data.jsonl"
+        numbers = range(12, 12 + steps * PROMPTS)
+        self.questions = [
+            f"Ivy has {n} pears. Leo has 8 fewer than Ivy. How many pears does Leo have?"
+            for n in numbers
+        ]
+        self.references = [str(n - 8) for n in numbers]
+        server = {"base_url": judge.url, "patience_s": 1, "back_off_s": 0.02, "concurrency": 4}
+        document = {
+            "project_name": "faults",
+            "dataset_path": str(self._data),
+            "export_path": str(tmp_path / "out.parquet"),
+            "process": [
+                {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
+                {
+                    "policy_rollout_mapper": {
+                        "engine": "transformers",
+                        "model": "embedded",
+                        "n": RESPONSES,
+                        "max_tokens": 48,
+                    }
+                },
+                {"math_verify_mapper": {"timeout": DEADLINE_S}},
+                {
+                    "llm_quality_reward_mapper": {
+                        "model": "m",
+                        "server": server,
+                        "cache": str(tmp_path / "scores.sqlite"),
+                        **quality,
+                    }
+                },
+                {
+                    "reward_sum_mapper": {
+                        "weights": {"accuracy": 1.0, "quality": 0.5},
+                        "on_missing": "group_mean",
+                    }
+                },
+                {"grpo_advantage_mapper": {}},
+            ],
+            "train": {
+                "steps": steps,
+                "prompts_per_step": PROMPTS,
+                "save_every": 1,
+                "max_prompt_tokens": 128,
+                "learning_rate": 1e-4,
+                "loggers": [],
+                "verl": {"data.shuffle": False},
+            },
+        }
+        self._recipe.write_text(yaml.safe_dump(document, sort_keys=False))
+
+    def train(self, *words: str, during: Callable[[], None] = lambda: None) -> Ended:
+        """Run the command to its end; `during` is called again and again meanwhile."""
+        rows = [
+            {"question": question, "answer": reference}
+            for question, reference in zip(self.questions, self.references, strict=True)
+        ]
+        self._data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        main = "from rejuice.trainer.cli import main; main()"
+        line = [sys.executable, "-c", main, "train", str(self._recipe), "-o", str(self.folder)]
+        start = time.monotonic()
+        with subprocess.Popen(
+            [*line, "--quiet", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "300"},
+        ) as running:
+            try:
+                while running.poll() is None:
+                    assert time.monotonic() < start + LONGEST_S, "it hangs"
+                    during()
+                    time.sleep(0.02)
+            except BaseException:
+                running.terminate()
+                running.wait()
+                raise
+            said = running.stderr.read().replace(f"{self.folder}/", "RUN/")
+        assert processes.of_run(self.folder) == []
+        lines = said.replace(str(self.folder), "RUN").splitlines()
+        return Ended(running.returncode, lines)
+
+    def resume(self, *words: str, during: Callable[[], None] = lambda: None) -> Ended:
+        """The same, from the newest checkpoint."""
+        return self.train("--resume", *words, during=during)
+
+    @property
+    def trained(self) -> list[int]:
+        """The steps that were trained."""
+        return [point.step for point in metrics.read(self.folder) if point.trained]
+
+    def figures(self, step: int) -> dict[str, float]:
+        """What was logged of a step."""
+        found = {point.step: point.figures for point in metrics.read(self.folder)}
+        return {key.removeprefix("rejuice/"): value for key, value in found[step].items()}
+
+    def table(self, step: int, name: str) -> pa.Table:
+        """What was kept of a step."""
+        return pq.read_table(self.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
+
+    def once(self, step: int, act: Callable[[], object]) -> Callable[[], None]:
+        """Do something when a step is trained, so that the next one has just begun."""
+        done = []
+
+        def look() -> None:
+            if not done and step in self.trained:
+                done.append(step)
+                act()
+
+        return look
+
+    def note_start(self, ready: list[float]) -> None:
+        """Note when verl begins to train."""
+        log = self.folder / "verl.log"
+        if not ready and log.exists() and b"ready to fit" in log.read_bytes():
+            ready.append(time.monotonic())
+
+    def kill(self, word: str) -> None:
+        """Kill the process of the run that has this word in its command line."""
+        found = [p for p in processes.of_run(self.folder) if word in " ".join(p.cmdline())]
+        assert len(found) == 1, [p.cmdline()[:3] for p in processes.of_run(self.folder)]
+        found[0].kill()
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    with Judge() as judge:
+        yield judge
+
+
+def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_path, judge):
+    training = Training(tmp_path, judge, steps=3)
+    first, second, third = (
+        training.questions[at : at + PROMPTS] for at in range(0, 3 * PROMPTS, PROMPTS)
+    )
+    training.references[training.questions.index(third[4])] = HANGS
+
+    # Down from the start.
+    judge.kill()
+    ready: list[float] = []
+    ended = training.train(during=lambda: training.note_start(ready))
+    assert time.monotonic() - ready[0] < 30
+    assert ended.status == 1
+    away = f"step 4 llm_quality_reward_mapper: {judge.url} could not be reached for 1 s: Cannot "
+    why, then = ended.said
+    assert why.startswith(f"rejuice: training failed: {away}")
+    assert why.endswith("; is the server up?")
+    assert then == (
+        "verl's log is RUN/verl.log; no checkpoint was saved, so that it has to begin anew"
+    )
+    assert training.trained == []
+
+    # Gives half of the responses to some questions no verdict; dies when it is asked for the first
+    # score of the second step.
+    judge.start()
+    judge.garbled, judge.deadly = set(first), set(second)
+    ended = training.train()
+    assert ended.status == 1
+    why, then = ended.said
+    assert why.startswith(f"rejuice: training failed at step 2: {away}")
+    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 1")
+    assert training.trained == [1]
+    halves_are_filled_up(training, step=1)
+
+    # Is back; a reference hangs the verifier.
+    judge.start()
+    judge.deadly = set()
+    assert training.resume("--reward_sum_mapper.on_missing", "drop_row") == (0, [])
+    assert training.trained == [1, 2, 3]
+    what_hangs_is_dropped(training, step=3, question=third[4])
+
+
+def halves_are_filled_up(training: Training, step: int) -> None:
+    """Half of a group has no quality, and gets that of the other half."""
+    rows = training.table(step, "curated").to_pylist()
+    assert len(rows) == PROMPTS * RESPONSES
+    missing_G = []
+    for at in range(0, len(rows), RESPONSES):
+        group = rows[at : at + RESPONSES]
+        assert len({row["prompt_id"] for row in group}) == 1
+        there = [row["reward_quality"] for row in group if row["reward_quality"] is not None]
+        for row in group:
+            quality = row["reward_quality"]
+            slug = "scorer_malformed" if quality is None else None
+            assert row["reward_quality_missing"] == slug
+            filled = sum(there) / len(there) if quality is None else quality
+            assert row["reward"] == pytest.approx(row["reward_accuracy"] + 0.5 * filled, abs=1e-12)
+        missing_G.append(RESPONSES - len(there))
+    assert RESPONSES // 2 in missing_G
+    found = training.figures(step)
+    assert found["note/reward_sum_mapper/missing_quality"] == sum(missing_G)
+    assert found["note/reward_sum_mapper/group_mean_quality"] == sum(missing_G)
+    assert 0 < found["note/llm_quality_reward_mapper/fault_malformed"] <= sum(missing_G)
+    assert found["rows_trained"] == len(rows)
+
+
+def what_hangs_is_dropped(training: Training, step: int, question: str) -> None:
+    """The verdicts on a question's responses time out; they do not train, and the step goes on."""
+    rows = training.table(step, "rollouts").to_pylist()
+    group = [row for row in rows if question in row["prompt"][-1]["content"]]
+    assert len(group) == RESPONSES
+    slugs = [verify(row["response"], HANGS, timeout=DEADLINE_S).verdict for row in group]
+    assert "timeout" in slugs
+    assert {"timeout", "no_answer"} >= set(slugs)
+    late = {row["response_id"] for row, s in zip(group, slugs, strict=True) if s == "timeout"}
+    decisions = training.table(step, "decisions").to_pylist()
+    by_us = {d["row_id"] for d in decisions if d["step"] == "reward_sum_mapper"}
+    assert by_us == late
+    assert {d["reason"] for d in decisions} <= {"missing_component", "group_of_one"}
+    found = training.figures(step)
+    assert found["note/reward_sum_mapper/missing_accuracy"] == len(late)
+    assert found["dropped/missing_component"] == len(late)
+    assert found["rows_trained"] == len(rows) - len(decisions)
+    assert found["seconds/after_sampling"] < DEADLINE_S + 2
+
+
+def test_a_full_disk_for_checkpoints_and_a_scorer_that_leaves_half(tmp_path, judge):
+    training = Training(tmp_path, judge, steps=3, on_server_down="missing")
+    disk = training.folder / "checkpoints"
+    disk.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        ended = training.train()
+        assert ended.status == 1
+        assert ended.said == [
+            "rejuice: training failed at step 2: no space left on the disk of RUN/checkpoints",
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 1",
+        ]
+        assert checkpoints.steps(training.folder) == [1]
+        subprocess.run(["mount", "-o", "remount,size=256m", str(disk)], check=True)
+
+        # The scorer dies in the last step, with some responses scored.
+        judge.deadly, judge.lives = set(training.questions[2 * PROMPTS :]), 10
+        assert training.resume() == (0, [])
+        assert training.trained == [1, 2, 3]
+        assert checkpoints.last(training.folder) == 3
+        what_is_not_scored_is_counted(training)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def what_is_not_scored_is_counted(training: Training) -> None:
+    """In step 3."""
+    curated = training.table(3, "curated")
+    filled = pc.equal(curated["reward_quality_missing"], "scorer_unreachable")
+    filled_up = pc.sum(filled).as_py() or 0
+    found = training.figures(3)
+    dropped = int(found.get("dropped/missing_component", 0))
+    assert filled_up + dropped > 0
+    assert found["note/reward_sum_mapper/missing_quality"] == filled_up + dropped
+    assert found.get("note/reward_sum_mapper/group_mean_quality", 0) == filled_up
+    assert found["rows_trained"] == PROMPTS * RESPONSES - dropped
+    assert 0 < curated["reward_quality"].null_count + dropped < PROMPTS * RESPONSES
+    assert np.isfinite(curated["reward"].to_numpy()).all()
+
+
+def test_killed_processes(tmp_path, judge):
+    training = Training(tmp_path, judge, steps=3)
+    ended = training.train(during=training.once(1, lambda: training.kill("main_ppo")))
+    assert (ended.status, ended.said) == (
+        1,
+        [
+            "rejuice: training failed at step 2: verl was killed by SIGKILL",
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 1",
+        ],
+    )
+    ended = training.resume(during=training.once(2, lambda: training.kill("ray::Sampler")))
+    assert (ended.status, ended.said) == (
+        1,
+        [
+            "rejuice: training failed at step 3: ",
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 2",
+        ],
+    )
+    assert training.resume() == (0, [])
+    assert training.trained == [1, 2, 3]
