@@ -99,7 +99,7 @@ def figures(curated: Curated, rollouts: pa.Table, steps: Sequence[Step]) -> dict
     if curated.verdicts:
         verified = sum(curated.verdicts.values())
         found["rejuice/pass_rate"] = curated.verdicts.get("correct", 0) / verified
-    if "verdict" in table.column_names:
+    if "verdict" in table.column_names and table.num_rows:
         right_N = np.asarray(pc.equal(table["verdict"], "correct"))
         groups = Groups.of(table)
         share_G = groups.sum(right_N) / groups.sizes_G

@@ -28,6 +28,7 @@ from ..pipelines.recipe import Step
 from .advantage import asked, register
 from .books import Clock, StepBooks, figures
 from .curation import Curated, Curation, at_progress, curate, threads, without
+from .failure import NO_PROMPT_LEFT
 from .rollouts import Rollouts, read, write
 from .run import TrainingRun
 
@@ -285,4 +286,4 @@ def _surplus(curated: Curated, wanted: int, step: int) -> Curated:
 def _why(curated: Curated) -> str:
     counts = curated.decisions["reason"].value_counts().to_pylist()
     told = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
-    return ", ".join(f"{reason} {count}" for count, reason in told) or "every prompt failed"
+    return ", ".join(f"{reason} {count}" for count, reason in told) or NO_PROMPT_LEFT

@@ -38,7 +38,7 @@ def last(run: Path) -> int | None:
 
 
 def mend(run: Path) -> None:
-    """Say again which checkpoint is the newest, where the file that does was torn: verl reads it."""
+    """Say again which checkpoint is the newest, where the file that says so was torn."""
     step, path = last(run), run / "checkpoints" / _LAST
     if step is not None and path.read_text("utf-8") != str(step):
         path.write_text(str(step), "utf-8")

@@ -16,6 +16,7 @@ from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, 
 from .export_cli import app as export
 
 if TYPE_CHECKING:
+    from .config import Train
     from .run import TrainingRun
 
 __all__ = ["app", "main"]
@@ -26,6 +27,7 @@ _EPILOG = (
     "RECIPE may be the folder of a run."
 )
 _FAILED = 1
+_ROLLOUTS = "actor_rollout_ref.rollout.name"
 _AT_STEP = re.compile(r"step \d+: ")
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
@@ -77,6 +79,7 @@ def train(
     if dry_run:
         _dry_run(TrainingRun(folder.resolve(), config, cut(loaded)), resume, console)
         return
+    _need_for(config)
     from .launch import prepare
 
     with console.status("making the prompts"):
@@ -191,5 +194,17 @@ def _goes_on(folder: Path) -> str:
 
 def _need_extra() -> None:
     for name in _NEEDED:
-        if importlib.util.find_spec(name) is None:
-            raise RejuiceError(f"training needs {name}", "pip install 'rejuice[train]'")
+        _need(name, "training", "'rejuice[train]'")
+
+
+def _need_for(config: Train) -> None:
+    """What this run needs beside, said before verl takes a minute to miss it."""
+    for logger in config.loggers:
+        _need(logger, f"logger {logger}", logger)
+    if config.profile == "gpu" and config.verl.get(_ROLLOUTS, "vllm") == "vllm":
+        _need("vllm", "profile gpu", "'verl[vllm]==0.9.1'")
+
+
+def _need(module: str, who: str, package: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise RejuiceError(f"{who} needs {module}", f"pip install {package}")

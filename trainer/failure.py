@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from pathlib import Path
 
+SAMPLER_FAILED = "rejuice: the sampler failed: "
+"""What is told in the log where the sampler fails; the run may go on."""
+NO_PROMPT_LEFT = "every prompt failed"
+"""Part of the error where it does not."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SPEAKER = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
 _ERROR = re.compile(r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?$")
@@ -16,6 +21,7 @@ _NO_SPACE = (
     "No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed writing",
     "unexpected pos",
 )  # fmt: skip
+_LEAST_SPACE = 1 << 16  # bytes; the log is written in smaller pieces
 _NO_MEMORY = (
     "CUDA out of memory", "OutOfMemoryError", "running low on memory", "Cannot allocate memory",
     "DefaultCPUAllocator: can't allocate memory", "std::bad_alloc",
@@ -48,7 +54,7 @@ def cause(log: str, status: int, folder: Path) -> str:
     lines = lines_of(log)
     ours = [match[1] for line in lines if (match := _OURS.match(line))]
     if ours:
-        return ours[-1]
+        return _of_sampler(lines, ours[-1]) or ours[-1]
     if any(word in line for line in lines for word in _NO_SPACE):
         at = folder / "checkpoints" if _while_saving(lines) else folder
         return f"no space left on the disk of {at}"
@@ -57,12 +63,22 @@ def cause(log: str, status: int, folder: Path) -> str:
     override = _override(log)
     if override:
         return override
+    if folder.is_dir() and shutil.disk_usage(folder).free < _LEAST_SPACE:
+        return f"no space left on the disk of {folder}"  # Nor for the log to say so.
     if status < 0:
         return f"verl was killed by {signal.Signals(-status).name}"
-    died = _DIED.findall(log)
+    died = _DIED.findall("\n".join(lines))
     if died:
         return f"verl's process {died[-1]} was killed, perhaps for want of memory"
     return last_error(log) or f"verl ended with exit status {status}"
+
+
+def _of_sampler(lines: list[str], error: str) -> str | None:
+    """Why every prompt failed, where that is the error."""
+    told = [line for line in lines if line.startswith(SAMPLER_FAILED)]
+    if told and NO_PROMPT_LEFT in error:
+        return told[-1].removeprefix("rejuice: ")
+    return None
 
 
 def _while_saving(lines: list[str]) -> bool:

@@ -38,7 +38,8 @@ def prepare(recipe: Recipe, config: Train, folder: Path, *, resume: bool = False
         RejuiceError: the recipe, a dataset or the folder is not what training needs.
     """
     run = TrainingRun(folder.resolve(), config, cut(recipe))
-    checked_schema(recipe)
+    if config.replay is None:
+        checked_schema(recipe)
     _check_folder(run, resume)
     run.folder.mkdir(parents=True, exist_ok=True)
     if resume:

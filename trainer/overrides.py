@@ -10,7 +10,8 @@ from typing import Any
 from ..operators.sampling.processes import usable_cores
 from .advantage import NAME, asked
 from .config import Train
-from .run import TrainingRun, located
+from .policies import located
+from .run import TrainingRun
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -154,6 +155,10 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.agent.num_workers": 1,
         f"{_ROLLOUT}.name": "rejuice",
         _MANAGER: "rejuice.trainer.cpu.rollout.Groups",
+        **{
+            f"+{_ROLLOUT}.engine_kwargs.rejuice.{key}": value
+            for key, value in rollout.chat_template_kwargs.items()
+        },
         f"{_ROLLOUT}.tensor_model_parallel_size": 1,
         f"{_ROLLOUT}.free_cache_engine": False,
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,

@@ -20,7 +20,8 @@ from ..pipelines.books import DECISIONS
 from ..pipelines.recipe import Step
 from ..pipelines.source import read_all
 from .curation import Curated, curate, without
-from .run import TrainingRun, located
+from .policies import located
+from .run import TrainingRun
 
 
 class Made(NamedTuple):

@@ -20,19 +20,14 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import yaml
 
-from ..operators.sampling.engines import EMBEDDED
 from ..pipelines.recipe import Step, load
 from .config import Train
 from .cut import Cut, cut
+from .policies import end_tokens, located
 from .rollouts import Policy, Sampling
 
 PARTS = {"train": "train", "val": "validation"}
 """Partitions of TransferQueue, and what their files are called."""
-
-
-def located(policy: str) -> str:
-    """The folder or hub name of a policy, of which `embedded` is one."""
-    return str(EMBEDDED) if policy == "embedded" else policy
 
 
 class TrainingRun(NamedTuple):
@@ -65,21 +60,14 @@ class TrainingRun(NamedTuple):
 
     def sampler(self) -> tuple[Policy, Sampling]:
         """Which policy samples, and how."""
-        from transformers import AutoTokenizer, GenerationConfig
+        from transformers import AutoTokenizer
 
-        path = located(self.policy)
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        ends = {tokenizer.eos_token_id}
-        try:
-            said = GenerationConfig.from_pretrained(path).eos_token_id
-        except OSError:
-            said = None  # Not every policy has the file.
-        ends |= set(said if isinstance(said, list) else [said])
+        tokenizer = AutoTokenizer.from_pretrained(located(self.policy))
         rollout = self.cut.rollout
         sampling = Sampling(
             rollout.temperature, rollout.top_p, rollout.max_tokens, self.config.seed
         )
-        return Policy(self.policy, tokenizer, frozenset(ends - {None})), sampling
+        return Policy(self.policy, tokenizer, end_tokens(self.policy)), sampling
 
     def step_folder(self, step: int) -> Path:
         """Where a step is kept."""

@@ -29,12 +29,12 @@ from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.prompt_template_mapper import prompt_ids
 from ..operators.numeric import numbers
-from ..operators.sampling.engines import EMBEDDED
 from ..pipelines.recipe import Step, load
 from ..pipelines.source import read_all
 from .books import figures
 from .curation import Curated, at_progress, curate
 from .cut import Cut, cut
+from .policies import end_tokens
 
 RecipePath: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
@@ -219,20 +219,7 @@ class RecipeReward:
 
     @cached_property
     def _ends(self) -> frozenset[int]:
-        return end_tokens(str(EMBEDDED) if self._policy == "embedded" else self._policy)
-
-
-def end_tokens(policy: str) -> frozenset[int]:
-    """Ids of the tokens that end a response of a policy, a folder or hub name."""
-    from transformers import AutoTokenizer, GenerationConfig
-
-    ends = {AutoTokenizer.from_pretrained(policy).eos_token_id}
-    try:
-        said = GenerationConfig.from_pretrained(policy).eos_token_id
-    except OSError:
-        said = None  # Not every policy has the file.
-    ends |= set(said if isinstance(said, list) else [said])
-    return frozenset(ends - {None})
+        return end_tokens(self._policy)
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:

@@ -23,8 +23,8 @@ from ..pipelines.plan import checked_schema
 from ..pipelines.recipe import Recipe, Step
 from .config import train_config
 from .cut import Cut, cut
+from .policies import located
 from .prompts import make_prompts
-from .run import located
 from .verl_reward import STEPS, Scoring, scoring
 
 _REWARD = '''\

@@ -249,7 +249,7 @@ def take_train_section() -> None:
     class Parser(config.ArgumentParser):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self.add_argument("--train", type=Optional[dict], help="Settings of `rejuice train`.")
+            self.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
 
     config.ArgumentParser = Parser
 

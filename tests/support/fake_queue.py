@@ -59,7 +59,7 @@ class FakeQueue:
             if tags is not None:
                 entry.tag.update(tags[row])
         if fields is not None:
-            for name in fields.keys():
+            for name in list(fields.keys()):
                 for key, value in zip(keys, _apart(fields.get(name), len(keys)), strict=True):
                     held[key].fields[name] = value
         return KVBatchMeta(list(keys), [dict(held[k].tag) for k in keys], partition_id)
@@ -67,7 +67,9 @@ class FakeQueue:
     def kv_batch_get(
         self, keys: Sequence[str], partition_id: str, select_fields: Iterable[str] | None = None
     ) -> TensorDict:
-        entries = [self.partitions[partition_id][k] for k in keys if k in self.partitions[partition_id]]
+        entries = [
+            self.partitions[partition_id][k] for k in keys if k in self.partitions[partition_id]
+        ]
         if not entries:
             raise ValueError("keys or partition were not found!")
         # As there: what one of the keys lacks is not given, and nobody says so.

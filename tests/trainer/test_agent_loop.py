@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from training_stage import PLAIN
 
+from rejuice.operators.sampling.tokenizer import chat_encoder
+from rejuice.trainer.policies import located
 from rejuice.trainer.seeds import prompt_seed
 
 pytestmark = pytest.mark.slow  # Imports verl.
@@ -57,8 +59,8 @@ def sampled(stage, queue, monkeypatch):
         config = compose("ppo_trainer", overrides=words(overrides(here.run, False)))
     client = Client(here._policy.tokenizer)
 
-    def sample(prompts, step, validate=False):
-        slots = here.ask(prompts, "val" if validate else "train", step)
+    def sample(prompts, step):
+        slots = here.ask(prompts, step=step)
         batch = tensordict_utils.get_tensordict(
             {
                 "raw_prompt": _column(here.prompts[index]["prompt"] for index in prompts),
@@ -68,8 +70,6 @@ def sampled(stage, queue, monkeypatch):
             }
         )
         batch["global_steps"] = NonTensorData(step)
-        if validate:
-            batch["validate"] = NonTensorData(True)
         client.asked.clear()
 
         async def work():
@@ -80,7 +80,7 @@ def sampled(stage, queue, monkeypatch):
         asyncio.run(work())
         return [sampling["seed"] for _, sampling in client.asked]
 
-    sample.stage, sample.client, sample.config = here, client, config
+    sample.stage, sample.client = here, client
     return sample
 
 
@@ -105,7 +105,11 @@ def test_each_response_has_a_seed_of_its_prompt_step_and_number(sampled):
 
 def test_the_rest_of_how_it_is_sampled_is_the_recipes(sampled):
     sampled([1], step=1)
-    (prompt_ids, sampling), *_ = sampled.client.asked
+    asked = sampled.client.asked
+    chat = [(m["role"], m["content"]) for m in sampled.stage.prompts[1]["prompt"]]
+    encode = chat_encoder(located(sampled.stage.run.policy), {})
+    assert {ids for ids, _ in asked} == {tuple(encode(tuple(chat)))}
+    sampling = asked[0][1]
     assert sampling.pop("seed") >= 0
     assert sampling == {
         "temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True
@@ -120,7 +124,7 @@ def test_no_reward_is_made_up_and_the_recipe_gives_its_own(sampled):
     for entry in entries.values():
         assert math.isnan(entry.fields["rm_scores"][-1])
         assert entry.fields["extra_fields"]["reward_extra_info"] == {}
-    batch, found = sampled.stage.sample(step=3, groups=2)
+    batch, _ = sampled.stage.sample(step=3, groups=2)
     assert sampled.stage.rewards(batch) == [1.0] * (2 * N)
     assert {tag["min_global_steps"] for tag in batch.tags} == {2}
     rows = sampled.stage.book("rollouts", step=3)

@@ -107,7 +107,14 @@ def test_what_a_filter_drops_is_booked_and_leaves_the_queue(stage):
     stage = stage([ONLY_SHORT, *PLAIN])
     stage.answer({0: ["1", "0", "0.12345", "1"], 1: ["1", "0", "0", "0.98765"]})
     batch, figures = stage.sample(1, 2)
-    assert [place for place, _ in trained(stage, batch)] == [(0, 0), (0, 1), (0, 3), (1, 0), (1, 1), (1, 2)]
+    assert [place for place, _ in trained(stage, batch)] == [
+        (0, 0),
+        (0, 1),
+        (0, 3),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
     assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
     assert stage.dropped() == {("length_filter", "too_long"): 2}
     rollouts, curated = stage.book("rollouts"), stage.book("curated")
@@ -213,7 +220,9 @@ def test_a_refill_stops_at_its_bound_and_trains_on_what_there_is(refilled, capsy
 def test_a_refill_that_finds_nothing_says_so(refilled):
     stage, more = refilled(["0.12345", "0.12345"], refill=2)
     stage.answer({0: ["0.12345", "0"], 1: ["0.12345", "0"]})
-    with pytest.raises(DataError, match=r"^step 1: no group is left to train on \(too_long 10, group"):
+    with pytest.raises(
+        DataError, match=r"^step 1: no group is left to train on \(too_long 10, group"
+    ):
         stage.sample(1, 2)
     assert more.asked == [2, 2]
 
@@ -322,7 +331,7 @@ class TwiceMapper(Operator):
     paths = [str(tmp_path / name) for name in ("told.py", "twice.py")]
     stage = stage([*PLAIN, {"twice_mapper": None}], head={"custom_operator_paths": paths})
     stage.answer({0: ["1", "0"], 1: ["1", "0"]})
-    with pytest.raises(DataError, match="^a row is not one response of the policy"):
+    with pytest.raises(DataError, match=r"^a row is not one response of the policy"):
         stage.sample(1, 2)
 
 

@@ -157,7 +157,8 @@ def test_quiet(rejuice, recipe, verl):
     assert rejuice("train", recipe, "-q") == (0, "", "")
 
 
-def test_options_and_overrides(rejuice, recipe, verl, tmp_path):
+def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "_need", lambda *_: None)
     code, _, err = rejuice(
         "train", "--train.learning_rate", "0.5", recipe, "--steps", "9", "--profile", "gpu",
         "-o", "here", "--policy_rollout_mapper.n=3", "--project_name", "other", "--quiet",
@@ -188,6 +189,25 @@ def test_options_and_overrides(rejuice, recipe, verl, tmp_path):
 def test_what_is_wrong_is_said_in_a_line(rejuice, recipe, verl, words, said):
     assert rejuice("train", *words) == (2, "", f"rejuice: {said}\n")
     assert verl.launched == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--train.loggers", "[mlflow]"], "logger mlflow needs mlflow; pip install mlflow"),
+        (["--profile", "gpu"], "profile gpu needs vllm; pip install 'verl[vllm]==0.9.1'"),
+    ],
+)
+def test_what_is_not_installed_is_said_at_once(rejuice, recipe, verl, monkeypatch, words, said):
+    find = cli.importlib.util.find_spec
+    gone = ("mlflow", "vllm")
+    monkeypatch.setattr(
+        cli.importlib.util, "find_spec", lambda name: None if name in gone else find(name)
+    )
+    assert rejuice("train", recipe, *words) == (2, "", f"rejuice: {said}\n")
+    assert verl.launched == []
+    monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
+    assert rejuice("train", recipe, *words, "--dry-run")[0] == 0
 
 
 def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
@@ -248,6 +268,20 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
         "verl's log is outputs/try/verl.log; "
         "`rejuice train outputs/try --resume` goes on from step 1\n"
     ), "the log of the start before says nothing of this one"
+
+
+def test_a_failure_of_a_step_of_the_recipe(rejuice, recipe, verl):
+    def does(run):
+        (run.folder / "metrics.jsonl").write_text(line(1, 0.1))
+        with (run.folder / "verl.log").open("a") as log:
+            log.write("rejuice.operators.errors.DataError: step 4 reward_sum_mapper: no reward\n")
+        return 1
+
+    verl.does = does
+    _, _, err = rejuice("train", recipe, "-q")
+    assert err.startswith(
+        "rejuice: training failed at step 2: step 4 reward_sum_mapper: no reward\n"
+    )
 
 
 def test_ctrl_c(rejuice, recipe, verl, tmp_path):

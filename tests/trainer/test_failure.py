@@ -1,5 +1,6 @@
 """Why a run ended: one line out of thousands."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,25 @@ def test_an_error_of_ours_that_a_worker_says():
 def test_an_error_of_ours_that_is_defined_elsewhere():
     error = "rejuice.operators.sampling.openai_client.ServerDownError: http://x is away; is it up?"
     assert told(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
+
+
+def test_a_sampler_that_failed_is_why_no_prompt_is_left():
+    sampler = "\x1b[36m(TaskRunnerV1 pid=1)\x1b[0m rejuice: the sampler failed: out of luck\n"
+    left = "rejuice.operators.errors.DataError: step 3: no group is left ({})"
+    log = sampler + RAY.format("DataError", left.format("every prompt failed"))
+    assert told(log) == "the sampler failed: out of luck"
+    assert told(log.replace(sampler, "")) == "step 3: no group is left (every prompt failed)"
+    survived = sampler + RAY.format("DataError", left.format("too_long 4"))
+    assert told(survived) == "step 3: no group is left (too_long 4)"
+    assert told(sampler + RAY.format("KeyError", "KeyError: 'x'")) == "KeyError: 'x'"
+
+
+def test_no_space_for_the_log_itself(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100))
+    assert cause(NOISE, 1, tmp_path) == f"no space left on the disk of {tmp_path}"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
+    assert cause(NOISE, 1, tmp_path) == "verl ended with exit status 1"
 
 
 def test_no_space_while_saving():

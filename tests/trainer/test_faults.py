@@ -344,10 +344,10 @@ def what_is_not_scored_is_counted(training: Training) -> None:
     assert np.isfinite(curated["reward"].to_numpy()).all()
 
 
-def test_killed_processes(tmp_path, judge):
+def test_processes_that_are_killed(tmp_path, judge):
     training = Training(tmp_path, judge, steps=3)
     ended = training.train(during=training.once(1, lambda: training.kill("main_ppo")))
-    assert (ended.status, ended.said) == (
+    assert ended == (
         1,
         [
             "rejuice: training failed at step 2: verl was killed by SIGKILL",
@@ -355,12 +355,12 @@ def test_killed_processes(tmp_path, judge):
         ],
     )
     ended = training.resume(during=training.once(2, lambda: training.kill("ray::Sampler")))
-    assert (ended.status, ended.said) == (
-        1,
-        [
-            "rejuice: training failed at step 3: ",
-            "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 2",
-        ],
-    )
+    why, then = ended.said
+    assert ended.status == 1
+    assert why in {  # While it samples, or when it is to have new weights.
+        f"rejuice: training failed at step 3: {why} was killed, perhaps for want of memory"
+        for why in ("the sampler failed: its process", "verl's process Sampler")
+    }
+    assert then == "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 2"
     assert training.resume() == (0, [])
     assert training.trained == [1, 2, 3]

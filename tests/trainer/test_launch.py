@@ -13,8 +13,8 @@ from fake_run import line, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe import load
-from rejuice.trainer import launch as module
 from rejuice.trainer import checkpoints, metrics, processes, prompts
+from rejuice.trainer import launch as module
 from rejuice.trainer.config import train_config
 from rejuice.trainer.launch import launch, prepare, shown
 from rejuice.trainer.run import TrainingRun
@@ -100,6 +100,16 @@ def test_a_column_that_is_missing_is_said_before_anything_is_made(tmp_path):
     found = said(prepare, recipe, train_config(recipe), tmp_path / "run")
     assert found.startswith(f"{path}, step 1 prompt_template_mapper: column 'title' is missing")
     assert not (tmp_path / "run").exists()
+
+
+def test_replay_needs_no_dataset(tmp_path):
+    path = write_recipe(tmp_path / "recipe.yaml", dataset_path="not_there.jsonl")
+    recipe = load(path)
+    config = train_config(recipe, {"replay": tmp_path / "data.jsonl"})
+    assert said(prepare, recipe, config, tmp_path / "run") == (
+        f"{tmp_path}/data.jsonl has no column 'prompt_id'; "
+        "replay needs what policy_rollout_mapper and reward_sum_mapper write"
+    )
 
 
 def test_resume(make, tmp_path):

@@ -45,7 +45,9 @@ def put(queue):
     def made(groups, step=3):
         queue.partitions.clear()
         for index, responses in groups:
-            slot = Slot(f"uid{index}", {"extra_info": {"index": index, "prompt_id": f"prompt-{index}"}})
+            slot = Slot(
+                f"uid{index}", {"extra_info": {"index": index, "prompt_id": f"prompt-{index}"}}
+            )
             samples = tuple(
                 Sample("", tuple(ids), tuple(-0.5 * k - at for at in range(len(ids))), "stop")
                 for k, ids in enumerate(responses)
@@ -107,7 +109,9 @@ def test_the_table_keeps_the_row_contract(put):
     from rejuice.operators.columns import ROW_CONTRACT
 
     table = read(put([(0, [[2, 3, END]]), (4, [[5]])])).table
-    kept = {name: table.schema.field(name).type for name in table.column_names if name in ROW_CONTRACT}
+    kept = {
+        name: table.schema.field(name).type for name in table.column_names if name in ROW_CONTRACT
+    }
     assert kept == {name: ROW_CONTRACT[name] for name in kept}
     assert set(kept) >= {"prompt_id", "response_id", "response", "response_logprobs", "sampling"}
 
@@ -143,10 +147,15 @@ def test_texts_are_those_of_the_sampler(put, queue):
     from rejuice.trainer.rollouts import Policy, Sampling, read
     from rejuice.trainer.trajectories import Slot, put
 
-    prompts = [Prompt((("user", f"Ivy has {k} eggs. Leo has 4 more. How many has Leo?"),), k) for k in range(6)]
+    prompts = [
+        Prompt((("user", f"Ivy has {k} eggs. Leo has 4 more. How many has Leo?"),), k)
+        for k in range(6)
+    ]
     engine = TransformersEngine(EMBEDDED)
     groups = dict(engine.sample(prompts, Settings(n=4, max_tokens=14)))
-    slots = [Slot(f"uid{k}", {"extra_info": {"index": k, "prompt_id": f"prompt-{k}"}}) for k in range(6)]
+    slots = [
+        Slot(f"uid{k}", {"extra_info": {"index": k, "prompt_id": f"prompt-{k}"}}) for k in range(6)
+    ]
     put([(slots[k], groups[k]) for k in range(6)], "train", 1)
     tokenizer = AutoTokenizer.from_pretrained(EMBEDDED)
     policy = Policy("embedded", tokenizer, frozenset({tokenizer.eos_token_id}))

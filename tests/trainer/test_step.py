@@ -84,7 +84,9 @@ def test_verls_figures_leave_padding_out(step):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     made, batch = step({})
-    config = SimpleNamespace(**{"actor_rollout_ref": SimpleNamespace(rollout={}, model=SimpleNamespace())})
+    config = SimpleNamespace(
+        **{"actor_rollout_ref": SimpleNamespace(rollout={}, model=SimpleNamespace())}
+    )
     trainer = SimpleNamespace(
         config=config,
         use_critic=False,
@@ -103,5 +105,7 @@ def test_verls_figures_leave_padding_out(step):
     tokens_N = pc.list_value_length(curated["response_token_ids"]).to_numpy()
     mean = (curated["advantage"].to_numpy() * tokens_N).sum() / tokens_N.sum()
     assert metrics["critic/advantages/mean"] == pytest.approx(mean, abs=1e-6)
-    assert metrics["critic/advantages/max"] == pytest.approx(pc.max(curated["advantage"]).as_py(), abs=1e-6)
+    assert metrics["critic/advantages/max"] == pytest.approx(
+        pc.max(curated["advantage"]).as_py(), abs=1e-6
+    )
     assert metrics["response_length/mean"] == pytest.approx(tokens_N.mean())

@@ -18,7 +18,8 @@ from rejuice.pipelines.apply import run_in_memory
 from rejuice.pipelines.arithmetic.recorded import write_prompts
 from rejuice.pipelines.recipe import load
 from rejuice.trainer.cut import cut
-from rejuice.trainer.trl import end_tokens, grpo_settings, reward_funcs, train_dataset
+from rejuice.trainer.policies import end_tokens
+from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
 
 RIGHT, WRONG, BARE = (
     "<think>1 + 1 = 2</think><answer>2</answer>",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -29,6 +29,7 @@ from ...operators.sampling.processes import EngineProcesses, usable_cores
 from ...operators.sampling.protocol import Failure, Group, Prompt, Settings
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
+from ..failure import SAMPLER_FAILED as FAILED
 from ..seeds import prompt_seed
 from ..trajectories import Batch, Slot, fail, put
 
@@ -47,8 +48,8 @@ class Ask(NamedTuple):
 class Sampler:
     """The embedded engine, for an actor."""
 
-    def __init__(self, policy: str, workers: int) -> None:
-        build = partial(TransformersEngine, policy)
+    def __init__(self, policy: str, workers: int, told: Mapping[str, Any]) -> None:
+        build = partial(TransformersEngine, policy, chat_template_kwargs=told)
         threads = max(1, usable_cores() // workers)
         self._engine = EngineProcesses(build, workers=workers, threads=threads)
         self._weights = tempfile.TemporaryDirectory(prefix="rejuice-weights-")
@@ -80,8 +81,8 @@ class Replica(RolloutReplica):  # type: ignore[misc]
     """verl's handle of the sampler."""
 
     async def launch_servers(self) -> None:
-        policy = self.model_config.path
-        server = ray.remote(Sampler).options(name=_NAME).remote(policy, usable_cores())
+        policy, told = self.model_config.path, dict(self.config.engine_kwargs.get("rejuice") or {})
+        server = ray.remote(Sampler).options(name=_NAME).remote(policy, usable_cores(), told)
         self.servers = [server]
         self._server_handle = server
         self._server_address = _NAME
@@ -141,5 +142,13 @@ def _watch(work: Any, batch: Batch) -> None:
     try:
         ray.get(work)
     except Exception as error:  # Of any kind: it is told, and the step finds its prompts failed.
-        print(f"rejuice: the sampler failed: {error}", flush=True)
+        print(f"{FAILED}{_why(error)}", flush=True)
         fail(batch.slots, batch.partition)
+
+
+def _why(error: Exception) -> str:
+    """One line of the many that Ray makes."""
+    if isinstance(error, ray.exceptions.RayActorError):
+        return "its process was killed, perhaps for want of memory"
+    cause = getattr(error, "cause", None) or error
+    return " ".join(str(cause).split()) or type(cause).__name__

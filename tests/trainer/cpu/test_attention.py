@@ -62,9 +62,7 @@ def padded_sdpa(module, inputs, lengths, scaling):
         for each in inputs
     )
     k, v = (each.repeat_interleave(module.num_key_value_groups, 1) for each in (k, v))
-    found = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, is_causal=True, scale=scaling
-    )
+    found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling)
     rows = [found[row, :, :length].transpose(0, 1) for row, length in enumerate(lengths)]
     return torch.cat(rows)[None]
 
@@ -105,7 +103,9 @@ def test_padding_is_refused(mask, rows):
 # --------------------------------------------------------------------------- each prompt once
 
 TOKENS = st.lists(st.integers(0, 250), min_size=1, max_size=12)
-BATCHES = st.lists(st.tuples(TOKENS, st.lists(TOKENS, min_size=1, max_size=4)), min_size=1, max_size=4)
+BATCHES = st.lists(
+    st.tuples(TOKENS, st.lists(TOKENS, min_size=1, max_size=4)), min_size=1, max_size=4
+)
 """Prompts, each with its responses."""
 
 

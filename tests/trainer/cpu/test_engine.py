@@ -1,11 +1,12 @@
 """verl's training worker with our engine, in this process, against an update in plain torch.
 
-    rows       sampled from the embedded policy by the engine of `policy_rollout_mapper`
-    ours       ActorRolloutRefWorker, composed from our overrides: FSDP2 over gloo, packed rows
-    theirs     a forward pass for each row, the loss of GRPO written out, AdamW
+rows       sampled from the embedded policy by the engine of `policy_rollout_mapper`
+ours       ActorRolloutRefWorker, composed from our overrides: FSDP2 over gloo, packed rows
+theirs     a forward pass for each row, the loss of GRPO written out, AdamW
 """
 
 import copy
+import importlib
 
 import pytest
 
@@ -37,7 +38,7 @@ def process(verl, tmp_path_factory):
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{store}", rank=0, world_size=1
         )
-        import rejuice.trainer.cpu.workers
+        importlib.import_module("rejuice.trainer.cpu.workers")
 
         yield
         torch.distributed.destroy_process_group()
@@ -72,7 +73,9 @@ def groups():
     from rejuice.operators.sampling.protocol import Prompt, Settings
     from rejuice.operators.sampling.transformers_engine import TransformersEngine
 
-    said = [f"Ivy has {k + 3} eggs. Leo has {2 * k} more. How many has Leo?" for k in range(PROMPTS)]
+    said = [
+        f"Ivy has {k + 3} eggs. Leo has {2 * k} more. How many has Leo?" for k in range(PROMPTS)
+    ]
     prompts = [Prompt((("user", text),), seed) for seed, text in enumerate(said)]
     engine = TransformersEngine(EMBEDDED)
     found = dict(engine.sample(prompts, Settings(n=N, max_tokens=48)))
@@ -215,9 +218,7 @@ def test_log_probs_are_those_of_the_policy(worker, batch, temperature):
     rows = zip(batch["prompts"].unbind(), batch["responses"].unbind(), strict=True)
     true = [plain.log_probs(*row, temperature) for row in rows]
     for found, wanted in zip(ours, zip(*true, strict=True), strict=True):
-        torch.testing.assert_close(
-            found.values().double(), torch.cat(wanted), rtol=0, atol=3e-5
-        )
+        torch.testing.assert_close(found.values().double(), torch.cat(wanted), rtol=0, atol=3e-5)
     if temperature == 1.0:
         sampled = batch["rollout_log_probs"].values()
         torch.testing.assert_close(ours[0].values(), sampled, rtol=0, atol=1e-5)
@@ -284,7 +285,7 @@ def test_rows_of_padding_change_nothing(worker, queue, keys):
     assert len(more) == 32
     for key in set(more) - set(keys):
         fields = queue.partitions["train"][key].fields
-        fields.update({name: fields["rm_scores"] for name in ("advantages", "ref_log_prob")})
+        fields.update(dict.fromkeys(("advantages", "ref_log_prob"), fields["rm_scores"]))
         fields["old_log_probs"] = fields["rollout_log_probs"]
     padded = metrics_of(made.update_actor(told(queue.kv_batch_get(more, "train"))))
     for name in ("loss", "grad_norm", "actor/entropy_loss"):

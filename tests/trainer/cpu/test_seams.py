@@ -68,7 +68,10 @@ print(json.dumps([
 """
 
 
-@pytest.mark.parametrize(("platform", "said"), [("cpu", [True, "cpu", False, True]), (None, [False, "cuda", False, False])])
+@pytest.mark.parametrize(
+    ("platform", "said"),
+    [("cpu", [True, "cpu", False, True]), (None, [False, "cuda", False, False])],
+)
 def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, said):
     environment = {k: v for k, v in os.environ.items() if k != "VERL_PLATFORM"}
     environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.plugin"
@@ -138,7 +141,9 @@ def _calls(tree):
 
 
 def _is_device(node):
-    name = getattr(getattr(node, "func", None), "id", getattr(getattr(node, "func", None), "attr", ""))
+    name = getattr(
+        getattr(node, "func", None), "id", getattr(getattr(node, "func", None), "attr", "")
+    )
     return isinstance(node, ast.Call) and name == "get_torch_device"
 
 
@@ -196,8 +201,8 @@ def test_the_attention_is_the_one_that_is_named(verl, composed):
     """The sampler has one of its own in the same registry; both may be in one process."""
     from transformers import AttentionInterface
 
-    import rejuice.operators.sampling.key_values  # noqa: F401: registers the sampler's.
-    import rejuice.trainer.cpu.workers  # noqa: F401
+    for module in ("operators.sampling.key_values", "trainer.cpu.workers"):
+        importlib.import_module(f"rejuice.{module}")
     from rejuice.trainer.cpu.attention import NAME, shared_attention
 
     assert composed().actor_rollout_ref.model.override_config.attn_implementation == NAME
@@ -316,17 +321,19 @@ VERLS_OWN = {
 }  # fmt: skip
 
 
+_MORE = ("fields.append", "fields.extend")
+
+
 def _selected(tree):
     """Names of fields in lists that are called `fields`, or given as `select_fields`."""
     for node in ast.walk(tree):
         lists = []
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "fields":
+        if (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "fields") or (
+            isinstance(node, ast.keyword) and node.arg == "select_fields"
+        ):
             lists = [node.value]
-        elif isinstance(node, ast.keyword) and node.arg == "select_fields":
-            lists = [node.value]
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("extend", "append"):
-            if getattr(node.func.value, "id", "") == "fields":
-                lists = node.args
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _MORE:
+            lists = node.args
         for found in lists:
             for each in ast.walk(found):
                 if isinstance(each, ast.Constant) and isinstance(each.value, str):
@@ -368,4 +375,6 @@ def test_verl_marks_prompts_as_we_read_them(sources):
     assert "{'is_prompt': True, 'status': 'pending', 'global_steps': self.global_steps}" in text
     buffer = importlib.import_module("verl.trainer.ppo.v1.replay_buffer").ReplayBuffer
     held = inspect.getsource(buffer._sync_metadata_from_transfer_queue)
-    assert all(f'case "{status}"' in held for status in ("pending", "running", "finished", "failure"))
+    assert all(
+        f'case "{status}"' in held for status in ("pending", "running", "finished", "failure")
+    )

@@ -1,0 +1,205 @@
+"""The embedded sampler as verl's rollouts: without Ray, on a TransferQueue in memory."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rejuice.operators.sampling.protocol import Failure, Group, Sample
+
+pytestmark = pytest.mark.slow  # Imports verl.
+
+
+class Engine:
+    """Answers every prompt with its seed, last prompt first; refuses those that say so."""
+
+    def __init__(self, build, workers, threads):
+        self.built = build.keywords
+        self.asked, self.loaded = [], []
+
+    def sample(self, prompts, settings):
+        self.asked.append((list(prompts), settings))
+        for index in reversed(range(len(prompts))):
+            said = prompts[index].messages[-1][1]
+            if said == "die":
+                raise RuntimeError("the engine is gone")
+            if said == "refuse":
+                yield index, Failure("prompt_too_long", "too long")
+                continue
+            samples = [
+                Sample("x", (3, k, 1), (-1.0, -2.0, -3.0), "stop") for k in range(settings.n)
+            ]
+            yield index, Group("p", 4, prompts[index].seed, (8, 9), tuple(samples))
+
+    def load_weights(self, path, version):
+        from safetensors.torch import load_file
+
+        self.loaded.append((load_file(path), version))
+
+
+@pytest.fixture
+def rollout(queue, monkeypatch):
+    from rejuice.trainer.cpu import rollout
+
+    monkeypatch.setattr(rollout, "EngineProcesses", Engine)
+    monkeypatch.setattr(rollout.tq, "init", lambda: None)
+    return rollout
+
+
+@pytest.fixture
+def sampler(rollout):
+    return rollout.Sampler("policy", 2, {})
+
+
+class Remote:
+    """A Ray actor in this process."""
+
+    def __init__(self, actor):
+        self._actor = actor
+
+    def __getattr__(self, name):
+        method = getattr(self._actor, name)
+        return SimpleNamespace(remote=lambda *given: lambda: method(*given))
+
+
+@pytest.fixture
+def manager(rollout, sampler, monkeypatch):
+    """Groups, whose calls are over when it returns."""
+    rollouts = {
+        "n": 2, "temperature": 1.0, "top_p": 1.0, "response_length": 7, "seed": 5,
+        "val_kwargs": SimpleNamespace(n=1, temperature=0.5, top_p=0.9),
+    }  # fmt: skip
+    config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(**rollouts)))
+    monkeypatch.setattr(rollout.ray, "get_actor", lambda name: Remote(sampler))
+    monkeypatch.setattr(rollout.ray, "get", lambda work: work())
+
+    def now(target, args, daemon):
+        return SimpleNamespace(start=lambda: target(*args))
+
+    monkeypatch.setattr(rollout, "Thread", now)
+    return rollout.Groups.create(config=config, llm_client=None, reward_loop_worker_handles=None)
+
+
+def prompts(texts, step=3, validate=False):
+    """As verl hands them to its agent loops."""
+    from verl.utils import tensordict_utils as tu
+
+    def column(values):
+        made = np.empty(len(values), object)
+        made[:] = values
+        return made
+
+    rows = range(len(texts))
+    batch = tu.get_tensordict(
+        {
+            "uid": column([f"uid{k}" for k in rows]),
+            "raw_prompt": column([[{"role": "user", "content": text}] for text in texts]),
+            "extra_info": column([{"index": k, "prompt_id": f"id{k}"} for k in rows]),
+            "data_source": column(["test"] * len(texts)),
+            "reward_model": column([{"style": "rule", "ground_truth": ""}] * len(texts)),
+        }
+    )
+    tu.assign_non_tensor_data(batch, "global_steps", step)
+    if validate:
+        tu.assign_non_tensor_data(batch, "validate", True)
+    return batch
+
+
+def statuses(queue, partition="train"):
+    return {k: t["status"] for k, t in queue.kv_list(partition)[partition].items() if "_" not in k}
+
+
+def test_groups_are_asked_for_and_put(manager, sampler, queue):
+    from rejuice.trainer.seeds import prompt_seed
+
+    manager.generate_sequences(prompts(["a", "b", "c"]))
+    asked, settings = sampler._engine.asked[0]
+    assert [prompt.messages for prompt in asked] == [(("user", text),) for text in "abc"]
+    assert [prompt.seed for prompt in asked] == [prompt_seed(f"id{k}", 5, 3) for k in range(3)]
+    assert (settings.n, settings.temperature, settings.top_p, settings.max_tokens) == (2, 1, 1, 7)
+    assert statuses(queue) == {f"uid{k}": "finished" for k in range(3)}
+    entry = queue.partitions["train"]["uid1_1_0"]
+    assert entry.fields["input_ids"].tolist() == [8, 9, 3, 1, 1]
+    assert entry.fields["position_ids"].tolist() == [0, 1, 2, 3, 4]
+    assert entry.fields["response_mask"].tolist() == [1, 1, 1]
+    assert entry.fields["rollout_log_probs"].tolist() == [-1, -2, -3]
+    assert entry.fields["extra_info"] == {"index": 1, "prompt_id": "id1"}
+    assert entry.fields["data_source"] == "test"
+    assert (entry.tag["seq_len"], entry.tag["min_global_steps"]) == (5, 4)
+
+
+def test_validation_is_sampled_as_it_is_to_be(manager, sampler, queue):
+    manager.generate_sequences(prompts(["a"], step=0, validate=True))
+    _, settings = sampler._engine.asked[0]
+    assert (settings.n, settings.temperature, settings.top_p) == (1, 0.5, 0.9)
+    assert statuses(queue, "val") == {"uid0": "finished"}
+    assert not queue.partitions["train"]
+
+
+def test_many_groups_are_put_as_they_come(manager, queue, monkeypatch):
+    """verl's trainer may begin on some while others are sampled."""
+    puts = []
+    put = queue.kv_batch_put
+
+    def seen(keys, *rest, **more):
+        puts.append(list(keys))
+        return put(keys, *rest, **more)
+
+    monkeypatch.setattr("transfer_queue.kv_batch_put", seen)
+    manager.generate_sequences(prompts(["a"] * 40))
+    finished = [keys for keys in puts if "_" not in keys[0]]
+    assert [len(keys) for keys in finished] == [16, 16, 8]
+    assert len(statuses(queue)) == 40
+
+
+def test_a_prompt_that_cannot_be_sampled_fails_alone(manager, queue):
+    manager.generate_sequences(prompts(["a", "refuse", "b"]))
+    assert statuses(queue) == {"uid0": "finished", "uid1": "failure", "uid2": "finished"}
+    assert not [key for key in queue.partitions["train"] if key.startswith("uid1_")]
+
+
+def test_a_sampler_that_dies_fails_its_prompts_and_says_so(manager, queue, capsys):
+    manager.generate_sequences(prompts(["a", "die", "b"]))
+    assert set(statuses(queue).values()) == {"failure"}
+    assert "rejuice: the sampler failed: the engine is gone" in capsys.readouterr().out
+
+
+def test_weights_reach_the_engine(rollout, sampler, monkeypatch):
+    import torch
+
+    class Actor:
+        class load_weights:  # noqa: N801
+            @staticmethod
+            async def remote(weights, version):
+                sampler.load_weights(weights, version)
+
+    monkeypatch.setattr(rollout.ray, "get_actor", lambda name: Actor)
+    weights = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.ones(2, requires_grad=True)}
+    adapter = object.__new__(rollout.Adapter)
+    for rank in ("1", "0"):
+        monkeypatch.setenv("RANK", rank)
+        asyncio.run(adapter.update_weights(iter(weights.items()), global_steps=9))
+    [(loaded, version)] = sampler._engine.loaded
+    assert version == 9
+    assert loaded.keys() == weights.keys()
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+
+
+def test_the_chat_template_is_told_what_the_recipe_says(rollout, monkeypatch):
+    made = []
+
+    def remote(kind):
+        def options(name):
+            return SimpleNamespace(remote=lambda *given: made.append(kind(*given)))
+
+        return SimpleNamespace(options=options)
+
+    monkeypatch.setattr(rollout.ray, "remote", remote)
+    replica = object.__new__(rollout.Replica)
+    replica.model_config = SimpleNamespace(path="policy")
+    replica.config = SimpleNamespace(
+        engine_kwargs={"vllm": {}, "rejuice": {"enable_thinking": False}}
+    )
+    asyncio.run(replica.launch_servers())
+    assert made[0]._engine.built == {"chat_template_kwargs": {"enable_thinking": False}}
