@@ -80,10 +80,13 @@ def train(
         _dry_run(TrainingRun(folder.resolve(), config, cut(loaded)), resume, console)
         return
     _need_for(config)
+    from .checkpoints import last
     from .launch import prepare
 
     with console.status("making the prompts"):
         run = prepare(loaded, config, folder, resume=resume)
+    if resume and last(run.folder) is None:
+        console.print("There is no checkpoint: training begins anew.", highlight=False)
     _train(run, loaded.head.project_name, folder, resume, quiet)
 
 

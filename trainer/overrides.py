@@ -9,7 +9,6 @@ from typing import Any
 
 from ..operators.sampling.processes import usable_cores
 from .advantage import NAME, asked
-from .config import Train
 from .policies import located
 from .run import TrainingRun
 
@@ -25,7 +24,7 @@ def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
 
     What the user gives in `verl:` comes last and wins.
     """
-    hardware = _cpu(run) if run.config.profile == "cpu" else _gpu(run.config)
+    hardware = _cpu(run) if run.config.profile == "cpu" else _gpu(run)
     return {
         **_data(run),
         **_grpo(run),
@@ -192,9 +191,9 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
     }
 
 
-def _gpu(config: Train) -> dict[str, Any]:
+def _gpu(run: TrainingRun) -> dict[str, Any]:
     """verl's own vLLM rollouts and FSDP2, in bfloat16."""
-    gpu = config.gpu
+    config, gpu, max_tokens = run.config, run.config.gpu, run.cut.rollout.max_tokens
     return {
         "trainer.nnodes": gpu.nodes,
         "trainer.n_gpus_per_node": gpu.gpus,
@@ -204,6 +203,8 @@ def _gpu(config: Train) -> dict[str, Any]:
         f"{_ROLLOUT}.agent.agent_loop_config_path": str(Path(__file__).parent / "agent_loops.yaml"),
         f"{_ROLLOUT}.tensor_model_parallel_size": gpu.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": gpu.memory,
+        # Else it makes room for the longest that the policy could take.
+        f"{_ROLLOUT}.max_model_len": config.max_prompt_tokens + max_tokens,
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
         "actor_rollout_ref.model.use_remove_padding": True,

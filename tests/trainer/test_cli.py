@@ -233,6 +233,12 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     assert (run.folder, resume) == (tmp_path / "again", False)
 
 
+def test_a_resume_without_a_checkpoint_says_so(rejuice, recipe, verl, tmp_path):
+    rejuice("train", recipe, "-q")
+    _, _, err = rejuice("train", recipe, "--resume")
+    assert err.startswith("There is no checkpoint: training begins anew.\n")
+
+
 def test_the_lines_after_a_resume_go_on(rejuice, recipe, verl, tmp_path):
     rejuice("train", recipe, "-q")
     save(tmp_path / "outputs" / "try", 2)
