@@ -230,7 +230,8 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     if run.config.profile == "gpu":
-        return common
+        # verl's task runner asks for no GPU, and an embedder in it may use one all the same.
+        return {**common, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     return {
         **common,
         "VERL_PLATFORM": "cpu",

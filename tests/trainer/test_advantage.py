@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -60,6 +60,7 @@ def equal_N(groups):
 
 
 @given(groups=GROUPS)
+@settings(deadline=None)
 @pytest.mark.parametrize("normalise", ["std", "none"])
 def test_grpo_is_verls(core, normalise, groups):
     ours_N = by_recipe(GrpoAdvantageMapper(normalise=normalise), groups)
@@ -70,6 +71,7 @@ def test_grpo_is_verls(core, normalise, groups):
 
 
 @given(groups=GROUPS)
+@settings(deadline=None)
 def test_leave_one_out_is_verls_rloo(core, groups):
     ours_N = by_recipe(GrpoAdvantageMapper(normalise="leave_one_out"), groups)
     np.testing.assert_allclose(ours_N, by_verl(core, "rloo", groups), rtol=1e-6, atol=1e-6)
@@ -92,6 +94,7 @@ OPERATORS = [
 
 
 @given(groups=GROUPS, seed=st.integers(0, 2**32 - 1))
+@settings(deadline=None)
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_training_takes_the_recipes_advantage(core, operator, groups, seed):
     register(operator)

@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -233,3 +235,27 @@ def test_the_next_step_after_a_resume_is_the_same_one(run, home):
     for name in ("actor/loss", "actor/grad_norm", "critic/score/mean", "actor/entropy_loss"):
         assert again.figures(3)[name] == pytest.approx(run.figures(3)[name], rel=1e-5), name
     assert Path(again.folder / "checkpoints" / "global_step_3").exists()
+
+
+def test_stored_responses_train_without_sampling(run, home):
+    """Replay mode, on what the run above has collected in three steps."""
+    collected = home / "collected.parquet"
+    tables = [run.table(step, "curated") for step in range(1, STEPS + 1)]
+    pq.write_table(pa.concat_tables(tables), collected)
+    folder = home / "replay"
+    words = ["--train.replay", collected, "--train.refill", 0, "--train.prompts_per_step", 8]
+    rejuice("train", home / "recipe.yaml", "--output", folder, "--steps", 3, *words, "--quiet")
+    replayed = Run(folder)
+    stored = feather.read_table(folder / "prompts" / "train.arrow")
+    assert [p.step for p in metrics.read(folder) if p.trained] == [1, 2, 3]
+    assert not (folder / "steps").exists()  # Nothing was sampled that could be kept.
+    assert stored.num_rows >= 8
+    rewards = pa.concat_tables(tables)["reward"].to_numpy()
+    for step in (1, 2, 3):
+        logged = replayed.figures(step)
+        assert rewards.min() - 1e-6 <= logged["critic/score/min"]
+        assert logged["critic/score/max"] <= rewards.max() + 1e-6
+        assert logged["actor/grad_norm"] > 0
+    # Stored log-probabilities are the old ones: ratios move away from 1 as the policy does.
+    assert abs(replayed.figures(1)["actor/ppo_kl"]) < 0.05
+    assert replayed.figures(3)["actor/ppo_kl"] != replayed.figures(1)["actor/ppo_kl"]

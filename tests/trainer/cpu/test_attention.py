@@ -135,6 +135,7 @@ def test_a_layout_by_hand():
 
 
 @given(batch=BATCHES, seed=SEEDS)
+@settings(deadline=None)
 def test_every_prediction_has_its_place(batch, seed):
     rows = rows_of(batch, seed)
     shared = Shared.of(*zip(*rows, strict=True))
@@ -157,28 +158,33 @@ def test_every_prediction_has_its_place(batch, seed):
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory):
-    """The embedded policy, and a random one with fewer keys than queries; ours and theirs."""
+    """The embedded policy, and a random one with fewer keys than queries; ours and theirs.
+
+    In float64, so that what differs is more than rounding.
+    """
     from transformers import AutoModelForCausalLM
 
     folder = tmp_path_factory.mktemp("policy")
     save_policy(folder, num_key_value_heads=2)
     return {
         name: [
-            AutoModelForCausalLM.from_pretrained(path, dtype="float32", attn_implementation=how)
-            for how in (NAME, "eager")
+            AutoModelForCausalLM.from_pretrained(path, dtype="float64", attn_implementation=how)
+            for how in (NAME, "sdpa")  # Eager attention takes its softmax in float32.
         ]
         for name, path in (("embedded", EMBEDDED), ("grouped", folder))
     }
 
 
 def close(ours, theirs):
-    """Gradients are equal, next to the largest of them: some are nothing but rounding."""
+    """Gradients are equal, next to the largest of them, but for norms, which are in float32."""
     scale = max(their.grad.abs().max() for their in theirs.parameters())
-    for (name, our), their in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        far = float((our.grad - their.grad).abs().max() / scale)
-        assert far < 1e-5, name
+    far = {
+        name: float((our.grad - their.grad).abs().max() / scale)
+        for (name, our), their in zip(ours.named_parameters(), theirs.parameters(), strict=True)
+    }
     ours.zero_grad()
     theirs.zero_grad()
+    assert max(far.values()) < 2e-6, far
 
 
 @given(batch=BATCHES, seed=SEEDS)
@@ -200,8 +206,8 @@ def test_a_policy_says_the_same_with_each_prompt_once(policies, name, batch, see
         none = said.new_zeros(len(prompt) - 1)
         true.append(torch.cat((none, said[len(prompt) - 1 :], said.new_zeros(1))))
     true = torch.cat(true)
-    torch.testing.assert_close(found, true, rtol=0, atol=1e-5)
-    weights = torch.randn(len(true), generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(found, true, rtol=0, atol=1e-9)
+    weights = torch.randn(len(true), generator=torch.Generator().manual_seed(seed)).double()
     (found * weights).sum().backward()
     (true * weights).sum().backward()
     close(ours, theirs)
@@ -216,7 +222,7 @@ def test_a_policy_says_the_same_of_packed_sequences(policies, lengths, seed):
     positions = torch.cat([torch.arange(length) for length in lengths])[None]
     logits = ours(torch.cat(ids)[None], position_ids=positions, use_cache=False).logits[0]
     alone = torch.cat([theirs(each[None], use_cache=False).logits[0] for each in ids])
-    torch.testing.assert_close(logits.log_softmax(-1), alone.log_softmax(-1), rtol=2e-6, atol=1e-5)
+    torch.testing.assert_close(logits.log_softmax(-1), alone.log_softmax(-1), rtol=0, atol=1e-9)
     logits.log_softmax(-1)[:, 3].sum().backward()
     alone.log_softmax(-1)[:, 3].sum().backward()
     close(ours, theirs)

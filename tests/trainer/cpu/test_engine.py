@@ -158,7 +158,7 @@ class Plain:
         from rejuice.operators.sampling.engines import EMBEDDED
 
         self.model = AutoModelForCausalLM.from_pretrained(
-            EMBEDDED, dtype="float64", attn_implementation="eager"
+            EMBEDDED, dtype="float64", attn_implementation="sdpa"
         )
 
     def log_probs(self, prompt, response, temperature=1.0):
