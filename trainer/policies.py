@@ -1,8 +1,33 @@
-"""Policies by name: where they are, and which tokens end what they say."""
+"""Policies: where they are by their names, and how they are sampled."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from ..operators.sampling.engines import EMBEDDED
+
+
+class Policy(NamedTuple):
+    """What is known of the policy that samples.
+
+    Attributes:
+        name: for the column `policy`.
+        tokenizer: to read responses.
+        ends: token ids that end a response.
+    """
+
+    name: str
+    tokenizer: Any
+    ends: frozenset[int]
+
+
+class Sampling(NamedTuple):
+    """How responses are sampled, for the column `sampling`."""
+
+    temperature: float
+    top_p: float
+    max_tokens: int
+    seed: int
 
 
 def located(policy: str) -> str:

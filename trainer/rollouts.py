@@ -13,32 +13,10 @@ from tensordict import TensorDict
 
 from ..operators.columns import ROW_CONTRACT, content_ids
 from ..operators.groups import Array
+from .policies import Policy, Sampling
 from .seeds import prompt_seed
 
 _FIELDS = ["prompts", "responses", "rollout_log_probs", "extra_info"]
-
-
-class Policy(NamedTuple):
-    """What is known of the policy that samples.
-
-    Attributes:
-        name: for the column `policy`.
-        tokenizer: to read responses.
-        ends: token ids that end a response.
-    """
-
-    name: str
-    tokenizer: Any
-    ends: frozenset[int]
-
-
-class Sampling(NamedTuple):
-    """How responses are sampled, for the column `sampling`."""
-
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int
 
 
 class Rollouts(NamedTuple):

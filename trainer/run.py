@@ -23,8 +23,7 @@ import yaml
 from ..pipelines.recipe import Step, load
 from .config import Train
 from .cut import Cut, cut
-from .policies import end_tokens, located
-from .rollouts import Policy, Sampling
+from .policies import Policy, Sampling, end_tokens, located
 
 PARTS = {"train": "train", "val": "validation"}
 """Partitions of TransferQueue, and what their files are called."""

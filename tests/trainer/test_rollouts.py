@@ -61,7 +61,8 @@ def put(queue):
 
 
 def read(tags):
-    from rejuice.trainer.rollouts import Policy, Sampling, read
+    from rejuice.trainer.policies import Policy, Sampling
+    from rejuice.trainer.rollouts import read
 
     policy = Policy("tiny", Letters(), frozenset({END}))
     return read(tags, "train", PROMPTS, policy, Sampling(1.0, 0.9, 5, 11))
@@ -144,7 +145,8 @@ def test_texts_are_those_of_the_sampler(put, queue):
     from rejuice.operators.sampling.engines import EMBEDDED
     from rejuice.operators.sampling.protocol import Prompt, Settings
     from rejuice.operators.sampling.transformers_engine import TransformersEngine
-    from rejuice.trainer.rollouts import Policy, Sampling, read
+    from rejuice.trainer.policies import Policy, Sampling
+    from rejuice.trainer.rollouts import read
     from rejuice.trainer.trajectories import Slot, put
 
     prompts = [
