@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import torch
+from tensordict import NonTensorStack
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
@@ -40,6 +41,11 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
             return super()._build_fsdp_module(module)
         finally:
             self.engine_config = asked
+
+    def forward_backward_batch(self, data: Any, *rest: Any, **more: Any) -> Any:
+        """verl's, without what rows have beside tensors, which it would copy with each piece."""
+        notes = [name for name in data.keys() if isinstance(data.get(name), NonTensorStack)]  # noqa: SIM118
+        return super().forward_backward_batch(data.exclude(*notes), *rest, **more)
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """verl's inputs, with each prompt once."""

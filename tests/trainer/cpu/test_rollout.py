@@ -125,7 +125,8 @@ def test_groups_are_asked_for_and_put(manager, sampler, queue):
     assert entry.fields["response_mask"].tolist() == [1, 1, 1]
     assert entry.fields["rollout_log_probs"].tolist() == [-1, -2, -3]
     assert entry.fields["extra_info"] == {"index": 1, "prompt_id": "id1"}
-    assert entry.fields["data_source"] == "test"
+    # Whatever else is there is handed to the update.
+    assert entry.fields.keys() & {"data_source", "reward_model", "raw_prompt"} == set()
     assert (entry.tag["seq_len"], entry.tag["min_global_steps"]) == (5, 4)
 
 
@@ -134,6 +135,7 @@ def test_validation_is_sampled_as_it_is_to_be(manager, sampler, queue):
     _, settings = sampler._engine.asked[0]
     assert (settings.n, settings.temperature, settings.top_p) == (1, 0.5, 0.9)
     assert statuses(queue, "val") == {"uid0": "finished"}
+    assert queue.partitions["val"]["uid0_0_0"].fields["data_source"] == "test"
     assert not queue.partitions["train"]
 
 
