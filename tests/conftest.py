@@ -6,6 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import yaml
+from hypothesis import settings
+
+# How long an example takes is a matter of what else the machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

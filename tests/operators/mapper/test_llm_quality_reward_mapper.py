@@ -26,7 +26,7 @@ from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardM
 from rejuice.operators.registry import build, config_json
 from rejuice.operators.scoring.cache import user_cache
 
-QUICK = {"back_off_s": 0.002, "timeout_s": 0.15, "patience_s": 5.0, "concurrency": 3, "attempts": 6}
+QUICK = {"back_off_s": 0.002, "timeout_s": 1.0, "patience_s": 5.0, "concurrency": 3, "attempts": 6}
 SCHEMA = pa.schema(
     {
         "prompt_id": pa.string(),
@@ -363,9 +363,11 @@ def test_columns_of_the_wrong_kind(make):
 def test_each_fault_is_mended_or_missing_for_its_reason(make, trouble):
     script = {1: [trouble], 2: [trouble] * 999}
     with FakeJudge(script, retry_after="0") as judge:
-        change = make(judge, server={"give_up_s": 0.5 if trouble in BUSY else 60}).apply(
-            numbered(0, 1, 2, 3)
-        )
+        waits = {
+            "give_up_s": 0.5 if trouble in BUSY else 60,
+            "timeout_s": 0.2 if trouble is Trouble.SLOW else 1.0,
+        }
+        change = make(judge, server=waits).apply(numbered(0, 1, 2, 3))
         mended = REASON.get(trouble) != "scorer_refused"
         assert rewards(change)[0] == reward_of(0)
         assert rewards(change)[1] == (reward_of(1) if mended else None)
