@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..operators.errors import RecipeError
+from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
+from ..operators.operator import Filter
 from ..pipelines.recipe import Recipe, Step
 
 
@@ -55,7 +57,15 @@ def cut(recipe: Recipe) -> Cut:
             f"add a {RewardSumMapper.name()}",
             where=where,
         )
+    compared = False
     for step in after:
+        if compared and isinstance(step.operator, Filter):
+            raise RecipeError(
+                f"{step.name} drops rows that were compared with their group already",
+                f"put it before {GrpoAdvantageMapper.name()}",
+                where=f"{where}, step {step.number}",
+            )
+        compared = compared or isinstance(step.operator, GrpoAdvantageMapper)
         if isinstance(step.operator, SelfVerificationMapper):
             raise RecipeError(
                 f"{step.name} makes prompts, and training answers prompts of the dataset only",

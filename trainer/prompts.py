@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from ..operators.errors import DataError
+from ..operators.errors import DataError, RecipeError
 from ..operators.groups import Array, Groups
 from ..operators.numeric import numbers
 from ..operators.sampling.tokenizer import Encode, TemplateRefusedError, chat_encoder
@@ -43,6 +43,12 @@ def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None
         RejuiceError: a dataset is not what the run needs.
     """
     config, rollout, folder = run.config, run.cut.rollout, run.folder / "prompts"
+    written = {name for step in run.cut.after for name in step.operator.writes()}
+    if config.validation_path and "reward_accuracy" not in written:
+        raise RecipeError(
+            "no step writes reward_accuracy, which validation reports",
+            "add a math_verify_mapper, or leave validation_path out",
+        )
     source, longest = run.cut.source, config.max_prompt_tokens
     encode = chat_encoder(located(run.policy), rollout.chat_template_kwargs)
 
@@ -57,8 +63,14 @@ def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None
     if not anew and (folder / "train.parquet").exists():
         return
     if config.replay:
+        if rollout.temperature != 1:
+            raise RecipeError(
+                f"temperature is {rollout.temperature:g}, and stored log-probabilities are those "
+                "of the policy itself",
+                "set the temperature of policy_rollout_mapper to 1",
+            )
         lengths = (longest, rollout.max_tokens)
-        made = make_replay(config.replay, folder, source=source, longest=lengths)
+        made = make_replay(config.replay, folder, source=source, longest=lengths, most=rollout.n)
     else:
         made = make(dataset, "train")
     if made.prompts < config.prompts_per_step:
@@ -105,7 +117,9 @@ def make_prompts(
     return Made(table.num_rows, curated.decisions.num_rows)
 
 
-def make_replay(dataset: Path, folder: Path, *, source: str, longest: tuple[int, int]) -> Made:
+def make_replay(
+    dataset: Path, folder: Path, *, source: str, longest: tuple[int, int], most: int
+) -> Made:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
     Args:
@@ -113,9 +127,10 @@ def make_replay(dataset: Path, folder: Path, *, source: str, longest: tuple[int,
         folder: where to write.
         source: verl's `data_source`.
         longest: in tokens, that a prompt and a response may be.
+        most: responses to a prompt: verl makes its batches for so many.
 
     Raises:
-        DataError: a column is missing, or no group is left.
+        DataError: a column is missing, a group is too large, or none is left.
     """
     table = read_all(dataset)
     lacking = [name for name in _REPLAYED if name not in table.column_names]
@@ -131,6 +146,12 @@ def make_replay(dataset: Path, folder: Path, *, source: str, longest: tuple[int,
     table, groups = curated.table, Groups.of(curated.table)
     if not table.num_rows:
         raise DataError(f"{dataset} gives no group to train on", "it needs two responses or more")
+    largest = int(groups.sizes_G.max())
+    if largest > most:
+        raise DataError(
+            f"{dataset} has {largest} responses to one prompt, policy_rollout_mapper has n: {most}",
+            f"set n to {largest}",
+        )
     heads = table.take(groups.starts_G).drop_columns(
         [name for name in table.column_names if name.startswith(("response", "reward"))]
     )
