@@ -1,6 +1,7 @@
 """What many tests need: made-up rollouts, recipes in temporary folders, the shared data."""
 
 import json
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,14 @@ def shared_data():
     if not SHARED.is_dir():
         pytest.skip("the shared data is not beside this checkout")
     return SHARED
+
+
+@pytest.fixture
+def no_thread_is_left():
+    """What a test starts, it ends."""
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from ..operators.groups import Groups
 from ..pipelines.recipe import Step
 from .curation import Curated
+from .run import TrainingRun
 
 
 class Clock:
@@ -43,12 +43,11 @@ class StepBooks:
     They are written while the policy is updated.
 
     Args:
-        run: the folder of the run.
-        keep: whether anything is kept.
+        run: whose they are; it may keep none.
     """
 
-    def __init__(self, run: Path, keep: bool) -> None:
-        self._run, self._keep = run, keep
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-books")
         self._written: Future[None] | None = None
 
@@ -58,7 +57,7 @@ class StepBooks:
         Raises:
             OSError: the step before could not be written.
         """
-        if not self._keep:
+        if not self._run.config.keep_rollouts:
             return
         self.wait()
         self._written = self._writer.submit(self._write, step, rollouts, curated, recipe)
@@ -73,7 +72,7 @@ class StepBooks:
             self._written.result()
 
     def _write(self, step: int, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
-        folder = self._run / "steps" / f"{step:06d}"
+        folder = self._run.step_folder(step)
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(rollouts, folder / "rollouts.parquet")
         pq.write_table(curated.table, folder / "curated.parquet")
@@ -82,7 +81,7 @@ class StepBooks:
 
     def validate(self, step: int, table: pa.Table) -> None:
         """Write the responses of a validation."""
-        folder = self._run / "validations"
+        folder = self._run.folder / "validations"
         folder.mkdir(exist_ok=True)
         pq.write_table(table, folder / f"{step:06d}.parquet")
 

@@ -10,7 +10,7 @@ Named in `trainer.v1.sampler.custom_sampler`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,18 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from ..operators.errors import DataError, RecipeError
+from ..operators.errors import DataError
 from ..operators.groups import Groups, hash_each
-from ..operators.operator import Mapper, Scope
-from ..pipelines.recipe import Step
 from .advantage import asked, register
 from .books import Clock, StepBooks, figures
 from .curation import Curated, Curation, at_progress, curate, threads, without
+from .cut import ACCURACY, grading
 from .failure import NO_PROMPT_LEFT
 from .rollouts import Rollouts, read, write
 from .run import TrainingRun
 
 _POLL_S = 0.02
 _TOKENS = "response_token_ids"
-_ACCURACY = "reward_accuracy"
-_GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
 _NO_ROLLOUTS = pa.schema([("prompt_id", pa.string()), ("reward", pa.float64())]).empty_table()
 
 
@@ -54,7 +51,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._sampler = self._run.sampler()
         self._pool = threads()
         register(asked(self._run.cut.after))
-        self._books = StepBooks(self._run.folder, self._run.config.keep_rollouts)
+        self._books = StepBooks(self._run)
         self._clock = Clock()
 
     def sample(
@@ -153,19 +150,19 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     # ------------------------------------------------------------------ validation
 
     def _validation(self, step: int, groups: int) -> tuple[KVBatchMeta, dict[str, Any]]:
-        held = _Held(Curation(_leading_to(_ACCURACY, self._run.cut.after), self._pool))
+        held = _Held(Curation(grading(self._run.cut.after), self._pool))
         self._gather(held, groups, "val")
         table = held.close().table
         if not table.num_rows:
             raise DataError(f"step {step}: every prompt of the validation failed")
         self._books.validate(step, table)
         # verl takes the mean, of which one nan would make another.
-        table = table.filter(pc.is_finite(table[_ACCURACY]).fill_null(False))
+        table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
         if table.num_rows < len(held.tags):
             print(f"step {step}: {len(held.tags) - table.num_rows} responses have no accuracy")
         keys = held.keys(table)
         lengths_N = np.asarray(pc.list_value_length(table[_TOKENS]))
-        write(keys, "val", table[_ACCURACY].to_numpy(), lengths_N)
+        write(keys, "val", table[ACCURACY].to_numpy(), lengths_N)
         tq.kv_clear(partition_id="val", keys=[*held.uids, *(held.tags.keys() - set(keys))])
         tags = [held.tags[key] for key in keys]
         return KVBatchMeta(partition_id="val", keys=keys, tags=tags), {}
@@ -237,26 +234,6 @@ class _Held:
         table = pa.concat_tables([part.table for part in self._parts])
         index_N = np.concatenate([part.index_N for part in self._parts])
         return table.take(np.argsort(index_N, kind="stable"))
-
-
-def _leading_to(column: str, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps that a column needs, less those that drop rows.
-
-    Raises:
-        RecipeError: none writes it, or one needs to see more than a response.
-    """
-    wanted, kept = {column}, list[Step]()
-    for step in reversed(steps):
-        operator = step.operator
-        if wanted.isdisjoint(operator.writes()):
-            continue
-        if not isinstance(operator, Mapper) or operator.scope is not Scope.ROW:
-            raise RecipeError(f"{step.name} does not grade responses one by one", _GRADE)
-        wanted.update(operator.reads())
-        kept.append(step)
-    if not kept:
-        raise RecipeError(f"no step writes {column}, by which validation grades", _GRADE)
-    return tuple(reversed(kept))
 
 
 def _trainable(curated: Curated) -> Curated:

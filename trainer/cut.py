@@ -7,6 +7,7 @@ after  ──> runs on each training step's complete groups, before the update
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..operators.errors import RecipeError
@@ -14,8 +15,12 @@ from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
-from ..operators.operator import Filter
+from ..operators.operator import Filter, Mapper, Scope
 from ..pipelines.recipe import Recipe, Step
+
+ACCURACY = "reward_accuracy"
+"""The column by which validation grades."""
+_GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
 
 
 class Cut(NamedTuple):
@@ -73,3 +78,23 @@ def cut(recipe: Recipe) -> Cut:
                 where=f"{where}, step {step.number}",
             )
     return Cut(recipe.head.project_name, recipe.steps[:at], rollout, after)
+
+
+def grading(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps that grade a response, for validation: nothing is dropped there.
+
+    Raises:
+        RecipeError: none does, or one needs to see more than a response.
+    """
+    wanted, kept = {ACCURACY}, list[Step]()
+    for step in reversed(steps):
+        operator = step.operator
+        if wanted.isdisjoint(operator.writes()):
+            continue
+        if not isinstance(operator, Mapper) or operator.scope is not Scope.ROW:
+            raise RecipeError(f"{step.name} does not grade responses one by one", _GRADE)
+        wanted.update(operator.reads())
+        kept.append(step)
+    if not kept:
+        raise RecipeError(f"no step writes {ACCURACY}, by which validation grades", _GRADE)
+    return tuple(reversed(kept))

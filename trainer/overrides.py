@@ -102,14 +102,14 @@ def _rollout(run: TrainingRun) -> dict[str, Any]:
 
 
 def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
-    config = run.config
+    config, validates = run.config, run.config.validation_path is not None
     return {
         "trainer.project_name": "rejuice",
         "trainer.experiment_name": run.folder.name,
         "trainer.total_training_steps": config.steps,
         "trainer.total_epochs": 1_000_000,  # The steps decide.
-        "trainer.test_freq": config.validate_every or config.steps,
-        "trainer.val_before_train": config.validation_path is not None,
+        "trainer.test_freq": (config.validate_every or config.steps) if validates else -1,
+        "trainer.val_before_train": validates,
         "trainer.save_freq": config.save_every or -1,
         "trainer.max_actor_ckpt_to_keep": config.keep_checkpoints,
         "trainer.default_local_dir": str(run.folder / "checkpoints"),
@@ -119,7 +119,6 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.buffer",
         "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
         f"+{_SAMPLER}.run": str(run.folder),
-        **({} if config.validation_path else {"trainer.test_freq": -1}),
         # Else Hydra writes to a folder `outputs` wherever it is run.
         "hydra.run.dir": str(run.folder),
         "hydra.output_subdir": "verl",
@@ -245,10 +244,9 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
 
 def words(values: Mapping[str, Any]) -> list[str]:
     """Overrides as Hydra reads them on a command line."""
-    return [f"{key}={_word(value)}" for key, value in values.items() if value is not _UNSET]
+    return [f"{key}={_word(value)}" for key, value in values.items()]
 
 
-_UNSET = object()
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:+-]*")
 _NO_TEXT = ("null", "true", "false", "nan", "inf")
 

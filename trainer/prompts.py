@@ -20,6 +20,7 @@ from ..pipelines.books import DECISIONS
 from ..pipelines.recipe import Step
 from ..pipelines.source import read_all
 from .curation import Curated, curate, without
+from .cut import grading
 from .policies import located
 from .run import TrainingRun
 
@@ -43,12 +44,8 @@ def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None
         RejuiceError: a dataset is not what the run needs.
     """
     config, rollout, folder = run.config, run.cut.rollout, run.folder / "prompts"
-    written = {name for step in run.cut.after for name in step.operator.writes()}
-    if config.validation_path and "reward_accuracy" not in written:
-        raise RecipeError(
-            "no step writes reward_accuracy, which validation reports",
-            "add a math_verify_mapper, or leave validation_path out",
-        )
+    if config.validation_path:
+        grading(run.cut.after)  # Now, not when verl has started.
     source, longest = run.cut.source, config.max_prompt_tokens
     encode = chat_encoder(located(run.policy), rollout.chat_template_kwargs)
 

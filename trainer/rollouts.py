@@ -15,6 +15,7 @@ from ..operators.columns import ROW_CONTRACT, content_ids
 from ..operators.groups import Array
 from .policies import Policy, Sampling
 from .seeds import prompt_seed
+from .trajectories import plain
 
 _FIELDS = ["prompts", "responses", "rollout_log_probs", "extra_info"]
 
@@ -59,7 +60,7 @@ def read(
     """
     keys = list(tags)
     data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=_FIELDS)
-    index_N = np.array([_plain(each)["index"] for each in data["extra_info"]], np.int64)
+    index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
     session_N = np.array([int(key.rsplit("_", 2)[1]) for key in keys])
     uid_N = np.array([key.rsplit("_", 2)[0] for key in keys])
     order_N = np.lexsort((session_N, uid_N, index_N))
@@ -68,8 +69,7 @@ def read(
         _lists(data[name]).take(pa.array(order_N))
         for name in ("prompts", "responses", "rollout_log_probs")
     )
-    ended = [ids[-1] in policy.ends if ids else False for ids in response_ids.to_pylist()]
-    texts = _texts(policy, response_ids.to_pylist(), ended)
+    ended, texts = _texts(policy, response_ids.to_pylist())
     rows = prompts.take(pa.array(index_N[order_N]))
     names = rows["prompt_id"].to_pylist()
     steps = [int(tags[key]["global_steps"]) for key in keys]
@@ -90,12 +90,7 @@ def read(
         "policy_version": pa.array(versions, ROW_CONTRACT["policy_version"]),
         "sampling": pa.array(
             [
-                {
-                    "temperature": sampling.temperature,
-                    "top_p": sampling.top_p,
-                    "max_tokens": sampling.max_tokens,
-                    "seed": prompt_seed(name, sampling.seed, step),
-                }
+                {**sampling._asdict(), "seed": prompt_seed(name, sampling.seed, step)}
                 for name, step in zip(names, steps, strict=True)
             ],
             ROW_CONTRACT["sampling"],
@@ -124,10 +119,12 @@ def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
 
 
-def _texts(policy: Policy, ids: list[list[int]], ended: list[bool]) -> list[str]:
+def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]:
+    """Of each response whether it ended by itself, and what it says."""
+    ended = [each[-1] in policy.ends if each else False for each in ids]
     bare = [each[:-1] if end else each for each, end in zip(ids, ended, strict=True)]
     texts: list[str] = policy.tokenizer.batch_decode(bare, clean_up_tokenization_spaces=False)
-    return texts
+    return ended, texts
 
 
 def _lists(nested: Any) -> pa.Array:
@@ -137,7 +134,3 @@ def _lists(nested: Any) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(nested.values().numpy()))
     rows = [np.asarray(row) for row in nested]
     return pa.array(rows)
-
-
-def _plain(value: Any) -> Any:
-    return getattr(value, "data", value)

@@ -52,7 +52,7 @@ class Batch(NamedTuple):
     @classmethod
     def of(cls, prompts: Any) -> Batch:
         """From verl's TensorDict."""
-        partition = "val" if _plain(prompts.get("validate", None)) else "train"
+        partition = "val" if plain(prompts.get("validate", None)) else "train"
         read = {name: _column(prompts, name) for name in _READ[partition]}
         slots = [
             Slot(uid, {name: values[row] for name, values in read.items()})
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
             tuple((said["role"], said["content"]) for said in chat)
             for chat in _column(prompts, "raw_prompt")
         ]
-        return cls(slots, chats, partition, int(_plain(prompts["global_steps"])))
+        return cls(slots, chats, partition, int(plain(prompts["global_steps"])))
 
 
 def put(
@@ -85,8 +85,6 @@ def put(
         for k, sample in enumerate(group.samples):
             response = torch.tensor(sample.token_ids)
             field = _fields(slot, prompt, response, torch.tensor(sample.logprobs))
-            if partition == "val":
-                field["extra_fields"] = {"reward_extra_info": {}}
             if rewards is not None:
                 field["rm_scores"] = torch.zeros(len(response))
                 field["rm_scores"][-1] = rewards[at][k]
@@ -123,6 +121,7 @@ def _fields(
         "input_ids": both,
         "position_ids": torch.arange(len(both)),
         "num_turns": 2,
+        "extra_fields": {"reward_extra_info": {}},
     }
 
 
@@ -140,8 +139,9 @@ def _tag(step: int, version: int, prompt: int, response: int) -> dict[str, Any]:
 
 def _column(batch: Any, name: str) -> list[Any]:
     # All at once: a row of a stack costs as much as the whole.
-    return [_plain(value) for value in batch[name]]
+    return [plain(value) for value in batch[name]]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What TensorDict wraps, where it wraps it."""
     return getattr(value, "data", value)

@@ -139,7 +139,7 @@ def test_a_group_of_one_never_trains(stage):
 
 
 def test_a_row_without_a_reward_never_trains(stage):
-    stage = stage(NO_REWARD[:1])
+    stage = stage(NO_REWARD[:1], validation_path=None)
     stage.answer({0: ["1", "nothing", "inf", "0"], 1: ["nothing", "nothing", "nothing", "2"]})
     batch, _ = stage.sample(1, 2)
     assert trained(stage, batch) == [((0, 0), 1.0), ((0, 3), 0.0)]

@@ -5,7 +5,7 @@ import yaml
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.cut import cut
+from rejuice.trainer.cut import cut, grading
 
 PLAIN = [
     {"prompt_template_mapper": None},
@@ -56,3 +56,14 @@ def test_a_recipe_that_cannot_train_is_refused_in_one_line(parts, process, said)
         parts(process)
     assert said in str(caught.value)
     assert "recipe.yaml" in str(caught.value)
+
+
+def test_validation_runs_the_steps_that_grade(parts):
+    steps = [*PLAIN[:3], {"format_reward_mapper": None}, PLAIN[3]]
+    assert [step.name for step in grading(parts(steps).after)] == ["math_verify_mapper"]
+
+
+def test_a_recipe_that_does_not_grade_is_refused(parts):
+    ungraded = [*PLAIN[:2], {"format_reward_mapper": None}, PLAIN[3]]
+    with pytest.raises(RecipeError, match="no step writes reward_accuracy, by which validation"):
+        grading(parts(ungraded).after)

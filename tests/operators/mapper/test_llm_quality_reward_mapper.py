@@ -26,6 +26,7 @@ from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardM
 from rejuice.operators.registry import build, config_json
 from rejuice.operators.scoring.cache import user_cache
 
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 1.0, "patience_s": 5.0, "concurrency": 3, "attempts": 6}
 SCHEMA = pa.schema(
     {
@@ -75,13 +76,6 @@ def missing(change):
 
 def reward_of(number):
     return (sum(scores_of(number)) / 4 - 1) / 4 - 0.5
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left():
-    before = set(threading.enumerate())
-    yield
-    assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, 
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 
 FOUR = Settings(n=4)
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 0.15, "patience_s": 5.0, "concurrency": 3}
 COSTS = {  # reason, attempts that it costs of 6
     Trouble.RATE_LIMIT: ("rate_limited", 0),
@@ -72,13 +73,6 @@ def outcome_of(script, attempts=6):
 
 def check_group(group, seed, attempt):
     assert [sample.text for sample in group.samples] == [f"{seed}:{attempt}:{i}" for i in range(4)]
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left():
-    before = set(threading.enumerate())
-    yield
-    assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture
