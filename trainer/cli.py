@@ -13,7 +13,7 @@ from rich.console import Console
 from ..operators import RejuiceError
 from ..pipelines import cli
 from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, overrides_of
-from .export_cli import app as export
+from .export.cli import app as export
 
 if TYPE_CHECKING:
     from .config import Train
@@ -80,8 +80,8 @@ def train(
         _dry_run(TrainingRun(folder.resolve(), config, cut(loaded)), resume, console)
         return
     _need_for(config)
-    from .checkpoints import last
-    from .launch import prepare
+    from .launch.checkpoints import last
+    from .launch.training import prepare
 
     with console.status("making the prompts"):
         run = prepare(loaded, config, folder, resume=resume)
@@ -102,7 +102,7 @@ def curves(
 ) -> None:
     """Draw the curves of training runs; those that differ in their seeds only become one curve."""
     _need_extra()
-    from .curves import draw
+    from .report.curves import draw
 
     draw(runs, output, against=against)
     typer.echo(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
@@ -118,7 +118,7 @@ def checkpoint(
 ) -> None:
     """Write the policy of a checkpoint as a Hugging Face folder."""
     _need_extra()
-    from .checkpoints import export as write
+    from .launch.checkpoints import export as write
 
     with Console(stderr=True).status("writing the policy"):
         found = write(run, path, step)
@@ -134,9 +134,9 @@ def main() -> NoReturn:
 
 
 def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool) -> None:
-    from . import outcome
-    from .launch import launch
-    from .watch import Watch
+    from .launch.training import launch
+    from .report import outcome
+    from .report.watch import Watch
 
     console = Console(stderr=True)
     log = run.folder / "verl.log"
@@ -148,7 +148,7 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
     except KeyboardInterrupt:
         raise StoppedError("stopped", _goes_on(folder)) from None
     if status:
-        from .failure import cause
+        from .launch.failure import cause
 
         with log.open("rb") as file:
             file.seek(begin)
@@ -166,8 +166,8 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
 
 
 def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
-    from .dry_run import validate
-    from .launch import shown
+    from .launch.dry_run import validate
+    from .launch.training import shown
 
     typer.echo(shown(run, resume=resume))
     with console.status("asking verl whether that is right, some ten seconds"):
@@ -187,7 +187,7 @@ def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
 
 def _goes_on(folder: Path) -> str:
     """How to go on with a run that has ended too early."""
-    from .checkpoints import last
+    from .launch.checkpoints import last
 
     step = last(folder)
     if step is None:

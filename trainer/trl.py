@@ -31,9 +31,9 @@ from ..operators.mapper.prompt_template_mapper import prompt_ids
 from ..operators.numeric import numbers
 from ..pipelines.recipe import Step, load
 from ..pipelines.source import read_all
-from .books import figures
-from .curation import Curated, at_progress, curate
 from .cut import Cut, cut
+from .loop.books import figures
+from .loop.curation import Curated, at_progress, curate
 from .policies import end_tokens
 
 RecipePath: TypeAlias = "str | Path"

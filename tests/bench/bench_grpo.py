@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from scipy.stats import t as student
 
 from rejuice.operators.groups import Array
-from rejuice.trainer import metrics
+from rejuice.trainer.report import metrics
 
 _ROOT = Path(__file__).parents[2]
 _RUNS = _ROOT / "outputs" / "bench_grpo"

@@ -21,7 +21,7 @@ from fake_queue import FakeQueue
 from rejuice.operators.sampling.protocol import Group, Sample
 from rejuice.pipelines.recipe import load
 from rejuice.trainer.config import train_config
-from rejuice.trainer.launch import prepare
+from rejuice.trainer.launch.training import prepare
 
 TOLD = '''
 """Operators of tests: a response says what becomes of it."""
@@ -109,7 +109,7 @@ class Stage:
         more: Callable[[int], int] | None = None,
         **train: Any,
     ) -> None:
-        from rejuice.trainer.buffer import RecipeBuffer
+        from rejuice.trainer.loop.buffer import RecipeBuffer
 
         self.queue = queue
         self.run = prepare(*_recipe(folder.parent, after, prompts, n, head or {}, train), folder)
@@ -127,7 +127,7 @@ class Stage:
 
     def ask(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> list[Any]:
         """Put prompts as verl does when it hands them to its agent loops."""
-        from rejuice.trainer.trajectories import Slot
+        from rejuice.trainer.loop.trajectories import Slot
 
         slots = []
         for index in prompts:
@@ -153,7 +153,7 @@ class Stage:
         slots: Sequence[Any] | None = None,
     ) -> None:
         """Put groups of responses to prompts, given by their number; asks for them if need be."""
-        from rejuice.trainer.trajectories import put
+        from rejuice.trainer.loop.trajectories import put
 
         slots = self.ask(list(responses), partition, step) if slots is None else slots
         groups = [self.group(texts, step - 1) for texts in responses.values()]
@@ -161,7 +161,7 @@ class Stage:
 
     def fail(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> None:
         """Prompts that could not be sampled."""
-        from rejuice.trainer.trajectories import fail
+        from rejuice.trainer.loop.trajectories import fail
 
         fail(self.ask(prompts, partition, step), partition)
 

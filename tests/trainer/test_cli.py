@@ -9,8 +9,10 @@ import pytest
 import yaml
 from fake_run import line, write_recipe, write_run
 
-from rejuice.trainer import checkpoints, cli, dry_run, launch, outcome, prompts
+from rejuice.trainer import cli
 from rejuice.trainer.config import Profile, Train
+from rejuice.trainer.launch import checkpoints, dry_run, prompts, training
+from rejuice.trainer.report import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
@@ -64,8 +66,8 @@ def verl(monkeypatch):
         follow()
         return status
 
-    monkeypatch.setattr(launch, "launch", launched)
-    monkeypatch.setattr(launch, "of_run", lambda folder: [])
+    monkeypatch.setattr(training, "launch", launched)
+    monkeypatch.setattr(training, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
     monkeypatch.setattr(outcome, "draw", lambda folders, path: path.write_text(""))
     return verl

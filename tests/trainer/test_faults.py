@@ -24,7 +24,8 @@ import yaml
 from fake_judge import FakeJudge, scores_of, verdict
 
 from rejuice.operators.verifier import verify
-from rejuice.trainer import checkpoints, metrics, processes
+from rejuice.trainer.launch import checkpoints, processes
+from rejuice.trainer.report import metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 

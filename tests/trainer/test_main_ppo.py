@@ -22,7 +22,7 @@ from true_policy import TruePolicy
 
 from rejuice.operators.groups import Groups
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.trainer import metrics
+from rejuice.trainer.report import metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 

@@ -29,9 +29,9 @@ from ...operators.sampling.processes import EngineProcesses, usable_cores
 from ...operators.sampling.protocol import Failure, Group, Prompt, Settings
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
-from ..failure import SAMPLER_FAILED as FAILED
-from ..seeds import prompt_seed
-from ..trajectories import Batch, Slot, fail, put
+from ..launch.failure import SAMPLER_FAILED as FAILED
+from ..loop.seeds import prompt_seed
+from ..loop.trajectories import Batch, Slot, fail, put
 
 _NAME = "rejuice-sampler"
 _PUT = 16  # groups put at once

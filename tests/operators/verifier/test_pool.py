@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import afresh
 import psutil
 import pytest
 
@@ -159,7 +160,7 @@ def _in_child(queue: multiprocessing.Queue) -> None:
 def in_a_daemonic_child(method: str) -> list[Verdict]:
     context = multiprocessing.get_context(method)
     queue = context.Queue()
-    process = context.Process(target=_in_child, args=(queue,), daemon=True)
+    process = context.Process(target=afresh.call, args=(__file__, "_in_child", queue), daemon=True)
     process.start()
     found = [Verdict(*v) for v in queue.get(timeout=60)]
     process.join(10)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
+import afresh
 import psutil
 import pytest
 
@@ -181,7 +182,7 @@ def _in_child(queue: multiprocessing.Queue) -> None:
 def in_a_child(method: str) -> list[str]:
     context = multiprocessing.get_context(method)
     queue = context.Queue()
-    process = context.Process(target=_in_child, args=(queue,), daemon=True)
+    process = context.Process(target=afresh.call, args=(__file__, "_in_child", queue), daemon=True)
     process.start()
     found, nursery = queue.get(timeout=120)
     process.join(10)

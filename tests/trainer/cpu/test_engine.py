@@ -51,8 +51,8 @@ def worker(process, tmp_path):
     from training_stage import PLAIN, _recipe
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-    from rejuice.trainer.launch import prepare
-    from rejuice.trainer.overrides import overrides, words
+    from rejuice.trainer.launch.overrides import overrides, words
+    from rejuice.trainer.launch.training import prepare
 
     def make(role="actor", **train):
         train = {"learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, **train}
@@ -88,7 +88,7 @@ def keys(queue, groups):
     import torch
     from tensordict import TensorDict
 
-    from rejuice.trainer.trajectories import Slot, put
+    from rejuice.trainer.loop.trajectories import Slot, put
 
     slots = [
         Slot(f"uid{k}", {"extra_info": {"index": k, "prompt_id": str(k)}}) for k in range(PROMPTS)

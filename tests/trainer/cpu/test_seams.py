@@ -30,7 +30,7 @@ def sources(verl):
 @pytest.fixture
 def run(verl, tmp_path):
     """A factory of runs, by keys of the `train:` section."""
-    from rejuice.trainer.launch import prepare
+    from rejuice.trainer.launch.training import prepare
 
     def make(n=4, **train):
         return prepare(*_recipe(tmp_path, PLAIN, 8, n, {}, train), tmp_path / "run")
@@ -43,7 +43,7 @@ def composed(run):
     """verl's configuration under our overrides."""
     from hydra import compose, initialize_config_module
 
-    from rejuice.trainer.overrides import overrides, words
+    from rejuice.trainer.launch.overrides import overrides, words
 
     def make(**train):
         values = words(overrides(run(**train), resume=False))
@@ -74,7 +74,7 @@ print(json.dumps([
 )
 def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, said):
     environment = {k: v for k, v in os.environ.items() if k != "VERL_PLATFORM"}
-    environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.plugin"
+    environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.loop.plugin"
     if platform:
         environment["VERL_PLATFORM"] = platform
     done = subprocess.run(
@@ -227,7 +227,7 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     """By its own code, with all that it hands to a custom sampler."""
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.buffer import RecipeBuffer
+    from rejuice.trainer.loop.buffer import RecipeBuffer
 
     asked = []
     trainer = SimpleNamespace(
@@ -267,8 +267,8 @@ def test_the_agent_loop_of_gpus_is_loaded_by_its_name(verl, composed):
     ids=["cpu", "gpu", "divergence", "refill"],
 )
 def test_verl_knows_every_key_and_agrees_to_the_whole(run, train):
-    from rejuice.trainer.compose import problem
-    from rejuice.trainer.overrides import overrides, words
+    from rejuice.trainer.launch.compose import problem
+    from rejuice.trainer.launch.overrides import overrides, words
 
     made = run(**train)
     assert problem(words(overrides(made, resume=False))) is None
@@ -279,7 +279,7 @@ def test_verl_reads_the_keys_that_we_add(run, sources):
     """A key with + is accepted whatever it says."""
     from ray import init
 
-    from rejuice.trainer.overrides import overrides
+    from rejuice.trainer.launch.overrides import overrides
 
     ours = {"run", "live"}
     rays = set(inspect.signature(init).parameters)
@@ -300,7 +300,7 @@ def test_verl_reads_the_keys_that_we_add(run, sources):
 
 def test_old_log_probs_are_taken_from_the_sampler_only_where_they_are_verls(run):
     """The sampler's are the policy's own; verl divides by the temperature."""
-    from rejuice.trainer.overrides import overrides
+    from rejuice.trainer.launch.overrides import overrides
 
     made = run()
     key = "algorithm.rollout_correction.bypass_mode"

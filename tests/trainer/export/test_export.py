@@ -1,0 +1,425 @@
+"""What `rejuice export` writes, read by those whom it is for: verl's loaders and `datasets`."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.operators.sampling.engines import EMBEDDED
+from rejuice.pipelines import engine
+from rejuice.pipelines.apply import run_in_memory
+from rejuice.pipelines.recipe import load
+from rejuice.trainer.cut import cut
+from rejuice.trainer.export.cli import app
+from rejuice.trainer.export.huggingface import export_hf, pairs_of
+from rejuice.trainer.export.verl import export_verl
+from rejuice.trainer.export.verl_reward import RowReward
+
+RIGHT, WRONG, BARE = (
+    "<think>1 + 1 = 2</think><answer>2</answer>",
+    "<think>1 + 1 = 3</think><answer>3</answer>",
+    "2",
+)
+ROWS = [{"question": f"1 + {k}?", "answer": str(k + 1)} for k in range(4)]
+VERIFY, FORM, SUM = (
+    "math_verify_mapper",
+    "format_reward_mapper",
+    {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": 0.5}}},
+)
+
+
+@pytest.fixture
+def recipe(recipe_file):
+    """A factory of recipes with some steps behind sampling."""
+
+    def make(*after, rows=ROWS, **head):
+        process = ["prompt_template_mapper", {"policy_rollout_mapper": {"n": 2}}]
+        path = recipe_file([*process, *(after or (VERIFY, FORM, SUM))], rows=rows, **head)
+        return load(path)
+
+    return make
+
+
+# ------------------------------------------------------------------ verl
+
+
+@pytest.fixture
+def exported(recipe, tmp_path):
+    """A folder that was exported, with held-out prompts, and what export_verl says of it."""
+    (tmp_path / "held_out.jsonl").write_text(json.dumps({"question": "5 + 5?", "answer": "10"}))
+    train = {"validation_path": str(tmp_path / "held_out.jsonl")}
+    return tmp_path / "export", export_verl(recipe(train=train), tmp_path / "export")
+
+
+@pytest.fixture
+def config(verl, exported, tmp_path):
+    """verl's own configuration with the overrides that the export names."""
+    from hydra import compose, initialize_config_module
+
+    words = [f"{key}={value}" for key, value in exported[1].overrides.items()]
+    words += [f"actor_rollout_ref.model.path={EMBEDDED}", f"+data.cache_dir={tmp_path}"]
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=words)
+
+
+@pytest.mark.slow
+def test_verl_reads_the_prompts(config):
+    from transformers import AutoTokenizer
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED)
+    train = RLHFDataset(config.data.train_files, tokenizer, config.data)
+    assert [row["raw_prompt"][0]["content"] for row in train] == [row["question"] for row in ROWS]
+    assert train[2]["reward_model"] == {"style": "rule", "ground_truth": "3"}
+    held_out = RLHFDataset(config.data.val_files, tokenizer, config.data)
+    assert held_out[0]["extra_info"]["split"] == "validation"
+
+
+@pytest.mark.slow
+def test_verl_finds_the_reward_function(config, exported):
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    score = get_custom_reward_fn(config)
+    rows = pq.read_table(exported[0] / "train.parquet").to_pylist()
+    asked = {"data_source": "rejuice", "ground_truth": "2", "extra_info": rows[1]["extra_info"]}
+    assert score(solution_str=RIGHT, **asked) == {
+        "score": 1.05,
+        "acc": 1.0,
+        "reward_accuracy": 1.0,
+        "reward_format": 0.1,
+    }
+    assert score(solution_str=BARE, **asked)["score"] == 0.95
+
+
+@pytest.mark.slow
+def test_verls_reward_loop_gives_the_score(config, exported):
+    import numpy as np
+    import torch
+    from tensordict import TensorDict
+    from transformers import AutoTokenizer
+    from verl import DataProto
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED)
+    row = pq.read_table(exported[0] / "train.parquet").to_pylist()[1]
+    ids = [*tokenizer.encode(RIGHT), tokenizer.eos_token_id]
+    tensors = {"prompts": [[1]], "responses": [ids], "attention_mask": [[1] * (len(ids) + 1)]}
+    told = {**row, "__num_turns__": 2, "tool_extra_fields": {"global_steps": 1}}
+    data = DataProto(
+        batch=TensorDict({k: torch.tensor(v) for k, v in tensors.items()}, batch_size=1),
+        non_tensor_batch={key: np.array([value], dtype=object) for key, value in told.items()},
+    )
+
+    async def scored():
+        return await load_reward_manager(config, tokenizer).run_single(data)
+
+    found = asyncio.run(scored())
+    assert found["reward_score"] == 1.05
+    assert found["reward_extra_info"]["acc"] == 1.0
+
+
+def test_verls_names_are_the_overrides(exported):
+    folder, made = exported
+    assert made.prompts == {"train": 4, "validation": 1}
+    assert made.overrides == {
+        "data.train_files": str(folder / "train.parquet"),
+        "data.val_files": str(folder / "validation.parquet"),
+        "reward.custom_reward_function.path": str(folder / "reward.py"),
+    }
+
+
+@given(st.sampled_from([RIGHT, WRONG, BARE, "", "<answer>2", "\\boxed{2}"]), st.integers(0, 3))
+def test_a_score_is_the_reward_offline_to_the_bit(tmp_path_factory, response, index):
+    folder = tmp_path_factory.getbasetemp() / "shared_export"
+    if not folder.exists():
+        data = folder.parent / "shared_export.jsonl"
+        data.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+        document = {"dataset_path": str(data), "export_path": "e.parquet", "process": [
+            "prompt_template_mapper", {"policy_rollout_mapper": {"n": 2}}, VERIFY, FORM, SUM]}  # fmt: skip
+        (folder.parent / "shared_export.yaml").write_text(yaml.safe_dump(document))
+        export_verl(load(folder.parent / "shared_export.yaml"), folder)
+    steps = cut(load(folder.parent / "shared_export.yaml")).after
+    info = pq.read_table(folder / "train.parquet")["extra_info"][index].as_py()
+    row = pa.table({"prompt_id": ["p"], "reference": [ROWS[index]["answer"]], "response": [response]})  # fmt: skip
+    offline = run_in_memory([step.operator for step in steps], row)
+    assert RowReward(folder)(response, info)["score"] == offline["reward"][0].as_py()
+
+
+def test_threads_score_at_once(exported):
+    reward = RowReward(exported[0])
+    infos = pq.read_table(exported[0] / "train.parquet")["extra_info"].to_pylist()
+    asked = [(f"<answer>{k % 5}</answer>", infos[k % 4]) for k in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda pair: reward(*pair)["acc"], asked))
+    assert found == [float(k % 5 == k % 4 + 1) for k in range(64)]
+
+
+def test_the_folder_can_be_moved(exported, tmp_path):
+    shutil.move(exported[0], tmp_path / "elsewhere")
+    info = pq.read_table(tmp_path / "elsewhere" / "train.parquet")["extra_info"][1].as_py()
+    code = "import json, sys; from reward import compute_score; print(compute_score('', sys.argv[1], '', json.loads(sys.argv[2]))['score'])"  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, RIGHT, json.dumps(info)],
+        cwd=tmp_path / "elsewhere",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "1.05\n"
+
+
+def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path):
+    asked = recipe(
+        VERIFY,
+        "diversity_reward_mapper",
+        "truncated_response_filter",
+        {"column_range_filter": {"column": "level", "min": 1}},
+        "pass_rate_filter",
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "diversity": 0.5}}},
+        "grpo_advantage_mapper",
+        rows=[{**row, "level": 1} for row in ROWS],
+    )
+    with pytest.raises(RecipeError) as caught:
+        export_verl(asked, tmp_path / "export")
+    assert str(caught.value) == (
+        "verl's reward function is given one response at a time: diversity_reward_mapper looks at "
+        "more than one response, truncated_response_filter drops rows, column_range_filter drops "
+        "rows, pass_rate_filter looks at more than one response; give "
+        "--leave_out diversity_reward_mapper --leave_out truncated_response_filter "
+        "--leave_out column_range_filter --leave_out pass_rate_filter, or train with "
+        "`rejuice train`, which runs every step"
+    )
+    assert not (tmp_path / "export").exists()
+    gone = ("diversity_reward_mapper", "truncated_response_filter", "column_range_filter", "pass_rate_filter")  # fmt: skip
+    made = export_verl(asked, tmp_path / "export", gone)
+    assert [step.name for step in made.scoring.steps] == [VERIFY, "reward_sum_mapper"]
+    assert made.scoring.components == ("diversity",)
+    info = pq.read_table(tmp_path / "export" / "train.parquet")["extra_info"][1].as_py()
+    assert RowReward(tmp_path / "export")(RIGHT, info)["score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"gates": {"accuracy": "mixed_groups_only"}}, "has a gate that looks at the group"),
+        ({"on_missing": "group_mean"}, "takes the mean of the group for what is missing"),
+        (
+            {"weights": {"accuracy": {"from": 1.0, "to": 0.5}}},
+            "has a weight that changes from step to step",
+        ),
+    ],
+)
+def test_a_sum_that_needs_more_than_a_response_is_refused(recipe, tmp_path, fields, said):
+    total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, **fields}}
+    with pytest.raises(RecipeError, match=f": reward_sum_mapper {said}; give --leave_out"):
+        export_verl(recipe(VERIFY, total), tmp_path / "export")
+
+
+def test_a_step_that_reads_what_verl_does_not_tell_is_refused(recipe, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import pyarrow as pa\nfrom rejuice.operators import Mapper\n\n\n"
+        "class LongMapper(Mapper):\n    def reads(self):\n        return ('response_token_ids',)\n\n"
+        "    def map(self, table):\n        return {}\n"
+    )
+    asked = recipe(
+        VERIFY, "long_mapper", FORM, SUM, custom_operator_paths=[str(tmp_path / "mine.py")]
+    )
+    with pytest.raises(RecipeError, match="long_mapper reads column 'response_token_ids'"):
+        export_verl(asked, tmp_path / "export")
+
+
+def test_leaving_out_too_much_is_refused(recipe, tmp_path):
+    with pytest.raises(RecipeError, match="no reward component is left; leave out less"):
+        export_verl(recipe(), tmp_path / "a", (VERIFY, FORM))
+    with pytest.raises(RecipeError, match="nothing is left that writes the column reward"):
+        export_verl(recipe(), tmp_path / "a", ("reward_sum_mapper",))
+    with pytest.raises(RecipeError, match="no step 'format_mapper' to leave out; did you mean"):
+        export_verl(recipe(), tmp_path / "a", ("format_mapper",))
+
+
+@pytest.mark.parametrize("on_missing", ["fail", "drop_row", "drop_group"])
+def test_a_missing_reward_is_an_error_and_no_number(recipe, tmp_path, on_missing):
+    rows = [{**ROWS[0], "answer": "\\frac{"}, *ROWS[1:]]
+    total = {"weights": {"accuracy": 1.0}, "on_missing": on_missing}
+    export_verl(recipe(VERIFY, {"reward_sum_mapper": total}, rows=rows), tmp_path / "export")
+    info = pq.read_table(tmp_path / "export" / "train.parquet")["extra_info"][0].as_py()
+    why = "reward_accuracy is missing" if on_missing == "fail" else "no reward for a response to prompt '.*' .missing_component."  # fmt: skip
+    with pytest.raises(DataError, match=why):
+        RowReward(tmp_path / "export")("<answer>\\frac{1}{2}</answer>", info)
+
+
+def test_another_export_is_not_taken_for_this_one(exported, recipe):
+    folder, _ = exported
+    info = pq.read_table(folder / "train.parquet")["extra_info"][1].as_py()
+    reward = RowReward(folder)
+    with pytest.raises(DataError, match=r"prompt .* is not at its place"):
+        reward(RIGHT, {**info, "index": 2})
+    with pytest.raises(DataError, match=r"prompt .* is not at its place"):
+        reward(RIGHT, {**info, "index": 400})
+    with pytest.raises(DataError, match="extra_info has no 'prompt_id'; train on the files in"):
+        reward(RIGHT, {"index": 1, "split": "train"})
+    with pytest.raises(DataError, match=r"test\.arrow does not exist"):
+        reward(RIGHT, {**info, "split": "test"})
+
+
+def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path):
+    long = {"question": "1 + 1? " * 200, "answer": "2"}
+    made = export_verl(recipe(rows=[*ROWS, long], train={"max_prompt_tokens": 64}), tmp_path / "a")
+    assert made.prompts == {"train": 4}
+    decisions = pq.read_table(tmp_path / "a" / "train-decisions.parquet")
+    assert decisions["reason"].to_pylist() == ["prompt_too_long"]
+    assert export_verl(recipe(rows=[*ROWS, long]), tmp_path / "b").prompts == {"train": 5}
+
+
+def test_a_training_run_is_not_written_over(recipe, tmp_path):
+    (tmp_path / "train.json").write_text("{}")
+    with pytest.raises(RejuiceError, match="holds a training run; give another folder"):
+        export_verl(recipe(), tmp_path)
+
+
+# ------------------------------------------------------------------ datasets
+
+TABLE = pa.table(
+    {
+        "prompt_id": list("aaabbc"),
+        "prompt": [[{"role": "user", "content": name}] for name in "aaabbc"],
+        "response": ["x", "y", "z", "u", "v", "w"],
+        "reward": [0.5, 1.0, 0.0, 0.3, 0.3, None],
+        "verdict": ["wrong_answer", "correct", "wrong_answer", "correct", "correct", None],
+    }
+)
+
+
+@pytest.fixture
+def curated(tmp_path):
+    path = tmp_path / "curated.parquet"
+    pq.write_table(TABLE, path)
+    return path
+
+
+def test_datasets_loads_what_was_written(curated, tmp_path):
+    from datasets import load_dataset, load_from_disk
+
+    assert export_hf(curated, tmp_path / "hf") == 6
+    found = load_dataset(str(tmp_path / "hf"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert found.to_list() == TABLE.to_pylist()
+    assert load_from_disk(str(tmp_path / "hf" / "arrow")).to_list() == TABLE.to_pylist()
+
+
+def test_a_card_states_columns_figures_funnel_and_recipe(recipe_file, tmp_path):
+    rows = [{"prompt_id": name, "reward": reward} for name, reward in zip("aab", (1.0, 0.0, 0.5), strict=True)]  # fmt: skip
+    path = recipe_file(
+        [{"column_range_filter": {"column": "reward", "min": 0.2}}], rows=rows, project_name="mine"
+    )
+    engine.run(load(path))
+    export_hf(tmp_path / "out" / "curated.parquet", tmp_path / "hf")
+    card = (tmp_path / "hf" / "README.md").read_text()
+    front, body = card.split("---\n")[1:]
+    assert yaml.safe_load(front)["configs"][0]["data_files"] == "data/train.parquet"
+    assert body.startswith("\n# mine\n\n2 rows to 2 prompts. Written by rejuice ")
+    assert "| `prompt_id` | string |" in body
+    assert "| `reward` | 2 | 0.75 | 0.5 | 1 |  |" in body
+    assert "| column_range_filter | 3 |  | below_min 1 | 2 |" in body
+    recipe = yaml.safe_load(body.split("```yaml\n")[1].split("```")[0])
+    assert recipe["process"][0]["column_range_filter"]["min"] == 0.2
+
+
+def test_pairs_are_the_best_and_the_worst_of_a_group(curated, tmp_path):
+    assert export_hf(curated, tmp_path / "hf", "pairs") == 1
+    assert pq.read_table(tmp_path / "hf" / "data" / "train.parquet").to_pylist() == [
+        {
+            "prompt": [{"role": "user", "content": "a"}],
+            "chosen": [{"role": "assistant", "content": "y"}],
+            "rejected": [{"role": "assistant", "content": "z"}],
+            "score_chosen": 1.0,
+            "score_rejected": 0.0,
+        }
+    ]
+    assert "1 pairs made of 6 rows to 3 prompts" in (tmp_path / "hf" / "README.md").read_text()
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), min_size=1, max_size=4), max_size=5))  # fmt: skip
+def test_pairs_have_the_extremes_of_their_groups(groups):
+    rewards = [reward for group in groups for reward in group]
+    names = [str(g) for g, group in enumerate(groups) for _ in group]
+    table = pa.table(
+        {
+            "prompt_id": pa.array(names, pa.string()),
+            "prompt": pa.array(
+                [[{"role": "user", "content": n}] for n in names], TABLE["prompt"].type
+            ),
+            "response": pa.array([str(row) for row in range(len(names))], pa.string()),
+            "reward": pa.array(rewards, pa.float64()),
+        }
+    )
+    found = pairs_of(table).to_pylist()
+    expected = [
+        (str(g), max(values), min(values))
+        for g, group in enumerate(groups)
+        if (values := [r for r in group if r is not None]) and max(values) > min(values)
+    ]
+    assert [(f["prompt"][0]["content"], f["score_chosen"], f["score_rejected"]) for f in found] == expected  # fmt: skip
+    for pair in found:
+        assert rewards[int(pair["chosen"][0]["content"])] == pair["score_chosen"]
+        assert rewards[int(pair["rejected"][0]["content"])] == pair["score_rejected"]
+
+
+def test_completions_are_chats(curated, tmp_path):
+    assert export_hf(curated, tmp_path / "hf", "completions") == 6
+    assert pq.read_table(tmp_path / "hf" / "data" / "train.parquet").slice(5).to_pylist() == [
+        {
+            "prompt": [{"role": "user", "content": "c"}],
+            "completion": [{"role": "assistant", "content": "w"}],
+        }
+    ]
+
+
+def test_what_cannot_be_written_is_an_error(curated, tmp_path):
+    with pytest.raises(DataError, match="is not empty; give another folder"):
+        export_hf(curated, tmp_path)
+    with pytest.raises(DataError, match="column 'reward' is missing; there are: prompt_id, prompt"):
+        pairs_of(TABLE.drop_columns("reward"))
+    with pytest.raises(DataError, match="rows of a prompt are not next to each other"):
+        pairs_of(TABLE.take([0, 3, 1]))
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_the_command_prints_what_to_give_verl(recipe, tmp_path):
+    path = recipe(VERIFY, FORM, "pass_rate_filter", SUM).path
+    folder = tmp_path / "export"
+    done = CliRunner().invoke(
+        app, ["verl", str(path), str(folder), "--leave_out", "pass_rate_filter"]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        f"{folder}: 4 train prompts, scored by math_verify_mapper, format_reward_mapper, "
+        "reward_sum_mapper.",
+        "Left out: pass_rate_filter; reward components gone: none.",
+        "Give verl:",
+        f"  data.train_files={folder}/train.parquet",
+        f"  reward.custom_reward_function.path={folder}/reward.py",
+    ]
+    done = CliRunner().invoke(app, ["hf", str(folder / "train.parquet"), str(tmp_path / "hf")])
+    assert done.stdout.splitlines()[-1] == f"{tmp_path / 'hf'}: 4 rows."
+
+
+def test_the_command_loads_nothing_heavy():
+    heavy = ("torch", "verl", "trl", "datasets", "transformers", "ray", "pandas")
+    code = (
+        f"import sys, rejuice.trainer.export.cli; print([n for n in {heavy} if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,69 @@
+"""Which checkpoints there are, and what becomes of one that is taken out."""
+
+import json
+import sys
+
+import pytest
+from fake_run import write_run
+
+from rejuice.operators import RejuiceError
+from rejuice.trainer.launch import checkpoints
+
+MERGES = """
+import json, pathlib, sys
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+source, target = pathlib.Path(words["--local_dir"]), pathlib.Path(words["--target_dir"])
+target.mkdir()
+(target / "config.json").write_text((source / "huggingface" / "config.json").read_text())
+(target / "weights").write_text((source / "weights.pt").read_text())
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = write_run(tmp_path / "run", checkpoints=[2, 4])
+    actor = folder / "checkpoints" / "global_step_4" / "actor"
+    (actor / "huggingface").mkdir()
+    config = {"hidden_size": 128, "attn_implementation": "of the trainer"}
+    (actor / "huggingface" / "config.json").write_text(json.dumps(config))
+    (actor / "weights.pt").write_text("of step 4")
+    return folder
+
+
+@pytest.fixture
+def merger(monkeypatch):
+    """Make a script of verl's model merger."""
+
+    def is_now(code):
+        monkeypatch.setattr(checkpoints, "_MERGER", [sys.executable, "-c", code])
+
+    return is_now
+
+
+def test_a_checkpoint_that_was_not_saved_whole_is_none(run, tmp_path):
+    (run / "checkpoints" / "global_step_6").mkdir()
+    assert checkpoints.last(run) == 4
+    assert checkpoints.steps(run) == [2, 4]
+    assert checkpoints.last(tmp_path) is None
+    assert checkpoints.steps(tmp_path) == []
+
+
+def test_a_policy_knows_nothing_of_how_it_was_trained(run, merger, tmp_path):
+    merger(MERGES)
+    path = tmp_path / "new" / "policy"
+    assert checkpoints.export(run, path) == 4
+    assert json.loads((path / "config.json").read_text()) == {"hidden_size": 128}
+    assert (path / "weights").read_text() == "of step 4"
+    actor = run / "checkpoints" / "global_step_4" / "actor"
+    assert "attn_implementation" in (actor / "huggingface" / "config.json").read_text()
+
+
+def test_a_merger_that_fails_leaves_nothing(run, merger, tmp_path):
+    merger(MERGES + "\nraise ValueError('no such weights')")
+    with pytest.raises(RejuiceError) as error:
+        checkpoints.export(run, tmp_path / "policy")
+    assert str(error.value) == (
+        f"{run}/checkpoints/global_step_4/actor: "
+        "verl's model merger failed: ValueError: no such weights"
+    )
+    assert not list(tmp_path.glob("policy*"))

@@ -1,0 +1,96 @@
+"""What a run trains on: prompts of a dataset, or groups that were collected before."""
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from rejuice.operators import DataError
+from rejuice.trainer.launch.prompts import Made, make_replay
+
+CHAT = [{"role": "user", "content": "?"}]
+
+
+def rows(**changes):
+    """Groups a (3 rows), b (2) and c (1), not next to each other."""
+    table = pa.table(
+        {
+            "prompt_id": ["a", "b", "a", "c", "b", "a"],
+            "prompt": [CHAT] * 6,
+            "reference": ["1", "2", "1", "3", "2", "1"],
+            "prompt_token_ids": pa.array([[5, 6]] * 6, pa.list_(pa.int32())),
+            "response": list("uvwxyz"),
+            "response_token_ids": pa.array([[k] for k in range(6)], pa.list_(pa.int32())),
+            "response_logprobs": pa.array([[-1.0]] * 6, pa.list_(pa.float32())),
+            "reward": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+        }
+    )
+    for name, values in changes.items():
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, pa.array(values, table.schema.field(name).type))
+    return table
+
+
+@pytest.fixture
+def made(tmp_path):
+    def make(table, longest=(4, 4), most=8):
+        pq.write_table(table, tmp_path / "collected.parquet")
+        count = make_replay(
+            tmp_path / "collected.parquet", tmp_path, source="x", longest=longest, most=most
+        )
+        found = {
+            name: feather.read_table(tmp_path / f"{name}.arrow") for name in ("replay", "train")
+        }
+        dropped = pq.read_table(tmp_path / "train-decisions.parquet")["reason"].to_pylist()
+        return count, found, dropped
+
+    return make
+
+
+def test_groups_are_brought_together_and_those_of_one_left_out(made, tmp_path):
+    count, found, dropped = made(rows())
+    assert count == Made(2, 1)
+    assert dropped == ["group_of_one"]
+    assert found["replay"]["prompt_id"].to_pylist() == ["a", "a", "a", "b", "b"]
+    assert found["replay"]["reward"].to_pylist() == [0.0, 2.0, 5.0, 1.0, 4.0]
+    assert found["train"]["prompt_id"].to_pylist() == ["a", "b"]
+    verl = pq.read_table(tmp_path / "train.parquet").to_pylist()
+    assert [row["extra_info"] for row in verl] == [
+        {"index": 0, "prompt_id": "a", "split": "train"},
+        {"index": 1, "prompt_id": "b", "split": "train"},
+    ]
+    assert [row["reward_model"]["ground_truth"] for row in verl] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reward": [0.0, 1.0, None, 3.0, 4.0, 5.0]}, "no_reward"),
+        ({"reward": [0.0, 1.0, float("nan"), 3.0, 4.0, 5.0]}, "no_reward"),
+        ({"response_logprobs": [[-1.0], [-1.0], None, [-1.0], [-1.0], [-1.0]]}, "not_sampled"),
+        ({"response_token_ids": [[0], [1], [], [3], [4], [5]]}, "not_sampled"),
+        ({"response_token_ids": [[0], [1], [2] * 5, [3], [4], [5]]}, "too_long"),
+        ({"prompt_token_ids": [[5], [5], [5] * 5, [5], [5], [5]]}, "too_long"),
+    ],
+)
+def test_a_row_that_cannot_train_is_dropped_for_its_reason(made, changes, reason):
+    _, found, dropped = made(rows(**changes))
+    assert dropped == [reason, "group_of_one"]
+    assert found["replay"]["response"].to_pylist() == ["u", "z", "v", "y"]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (rows().drop_columns("reward"), "has no column 'reward'; replay needs what policy_rollout"),
+        (rows(reward=[None] * 6), "gives no group to train on; it needs two responses or more"),
+    ],
+)
+def test_a_dataset_that_cannot_train_is_refused_in_one_line(made, table, said):
+    with pytest.raises(DataError, match=said):
+        made(table)
+
+
+def test_a_group_larger_than_n_is_refused(made):
+    with pytest.raises(DataError, match="has 3 responses to one prompt, policy_rollout_mapper has"):
+        made(rows(), most=2)

@@ -1,0 +1,230 @@
+"""A run is made, launched and ended; verl is a script of a few lines here."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from fake_run import line, write_recipe, write_run
+
+from rejuice.operators import RejuiceError
+from rejuice.pipelines.recipe import load
+from rejuice.trainer.config import train_config
+from rejuice.trainer.launch import checkpoints, processes, prompts, training
+from rejuice.trainer.launch.training import launch, prepare, shown
+from rejuice.trainer.report import metrics
+from rejuice.trainer.run import TrainingRun
+
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
+    monkeypatch.setattr(processes, "_PATIENCE_S", 0.5)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Prepare a run of a recipe of four steps."""
+    path = write_recipe(tmp_path / "recipe.yaml")
+
+    def prepared(resume=False, **train):
+        recipe = load(path)
+        return prepare(recipe, train_config(recipe, train), tmp_path / "run", resume=resume)
+
+    return prepared
+
+
+@pytest.fixture
+def verl(monkeypatch):
+    """Make a script of what is launched."""
+
+    def is_now(code):
+        monkeypatch.setattr(training, "_MAIN", ["-c", code])
+
+    return is_now
+
+
+def said(call, *words, **more):
+    with pytest.raises(RejuiceError) as error:
+        call(*words, **more)
+    return str(error.value)
+
+
+# prepare
+
+
+def test_what_a_run_is_made_of(make, tmp_path):
+    run = make(seed=7)
+    assert run.folder == tmp_path / "run"
+    assert sorted(each.name for each in run.folder.iterdir()) == [
+        "prompts",
+        "recipe.yaml",
+        "train.json",
+    ]
+    assert TrainingRun.open(run.folder) == run
+    assert train_config(load(run.folder / "recipe.yaml")) == run.config
+    found = pq.read_table(run.folder / "prompts" / "train.parquet")
+    assert found.num_rows == 20
+    assert found["reward_model"][3].as_py() == {"style": "rule", "ground_truth": "3"}
+    assert (run.folder / "prompts" / "validation.parquet").exists()
+
+
+def test_a_run_that_has_trained_a_step_is_not_replaced(make, tmp_path):
+    folder = make().folder
+    (folder / "metrics.jsonl").write_text(line(0, validation=0.5))
+    (folder / "verl.log").write_text("old")
+    make()
+    assert not (folder / "verl.log").exists(), "there was nothing to lose"
+    (folder / "metrics.jsonl").write_text(line(1, 0.5))
+    assert said(make) == (
+        f"{tmp_path}/run holds a run already; give --resume to go on, or another --output"
+    )
+
+
+def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):
+    assert said(make, prompts_per_step=30) == (
+        f"{tmp_path}/data.jsonl gives 20 prompts, a step takes 30; set prompts_per_step lower"
+    )
+    make(prompts_per_step=20)
+
+
+def test_a_column_that_is_missing_is_said_before_anything_is_made(tmp_path):
+    path = write_recipe(tmp_path / "recipe.yaml")
+    recipe = load(path, {"prompt_template_mapper.question": "title"})
+    found = said(prepare, recipe, train_config(recipe), tmp_path / "run")
+    assert found.startswith(f"{path}, step 1 prompt_template_mapper: column 'title' is missing")
+    assert not (tmp_path / "run").exists()
+
+
+def test_replay_needs_no_dataset(tmp_path):
+    path = write_recipe(tmp_path / "recipe.yaml", dataset_path="not_there.jsonl")
+    recipe = load(path)
+    config = train_config(recipe, {"replay": tmp_path / "data.jsonl"})
+    assert said(prepare, recipe, config, tmp_path / "run") == (
+        f"{tmp_path}/data.jsonl has no column 'prompt_id'; "
+        "replay needs what policy_rollout_mapper and reward_sum_mapper write"
+    )
+
+
+def test_resume(make, tmp_path):
+    assert said(make, resume=True) == f"{tmp_path}/run holds no run to resume; leave --resume out"
+    folder = make().folder
+    (folder / "metrics.jsonl").write_text("".join(line(step, 0.5) for step in (1, 2, 3)))
+    checkpoint = folder / "checkpoints" / "global_step_2"
+    checkpoint.mkdir(parents=True)
+    (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text("2")
+    made = folder / "prompts" / "train.arrow"
+    before = made.stat().st_mtime_ns
+    assert make(resume=True, learning_rate=0.5).config.learning_rate == 0.5
+    assert made.stat().st_mtime_ns == before
+    assert [point.step for point in metrics.read(folder)] == [1, 2]
+    assert json.loads((folder / "train.json").read_text())["learning_rate"] == 0.5
+    assert said(make, resume=True, steps=2) == (
+        f"{tmp_path}/run has trained its 2 steps; give --steps to train more"
+    )
+
+
+@pytest.mark.parametrize("torn", ["", "x"])
+def test_resume_where_the_name_of_the_newest_checkpoint_was_torn(make, torn):
+    folder = make().folder
+    for step in (2, 10):
+        (folder / "checkpoints" / f"global_step_{step}").mkdir(parents=True)
+    latest = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    latest.write_text(torn)
+    assert checkpoints.last(folder) is None, "neither was saved whole"
+    for step in (2, 10):
+        (folder / "checkpoints" / f"global_step_{step}" / "data.pt").touch()
+    assert checkpoints.last(folder) == 10
+    make(resume=True, steps=20)
+    assert latest.read_text() == "10", "verl reads it"
+
+
+# launch
+
+
+def test_status_log_and_command(make, verl):
+    run = make()
+    verl("import os, sys; print(os.environ['VERL_PLATFORM'], len(sys.argv)); sys.exit(3)")
+    calls = []
+    assert launch(run, follow=lambda: calls.append(1)) == 3
+    assert launch(run) == 3
+    first, second = (run.folder / "verl.log").read_text().splitlines()
+    assert first == second
+    assert first.startswith("cpu ")
+    command = (run.folder / "command.txt").read_text()
+    assert command == shown(run) + "\n"
+    words = shlex.split(command.replace("\\\n", ""))
+    assert sys.executable in words
+    assert f"data.train_files={run.folder}/prompts/train.parquet" in words
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (3, first), "a shell runs it as it stands"
+
+
+def test_a_process_that_is_left_is_ended(make, verl):
+    run = make()
+    verl(f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)")  # fmt: skip
+    assert launch(run) == 0
+    assert processes.of_run(run.folder) == []
+
+
+def test_all_is_ended_when_verl_is_killed(make, verl):
+    run = make()
+    verl(
+        "import os, subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert launch(run) == -9
+    assert processes.of_run(run.folder) == []
+
+
+@pytest.mark.parametrize("end", ["exception", "SIGTERM", "SIGHUP"])
+def test_all_is_ended_when_we_are(make, verl, end):
+    run = make()
+    # Deaf to SIGTERM, as a process in a C library is.
+    verl(f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); {SLEEP}")  # fmt: skip
+
+    def follow():
+        if "up" in (run.folder / "verl.log").read_text():
+            if end == "exception":
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), getattr(signal, end))
+
+    with pytest.raises(KeyboardInterrupt):
+        launch(run, follow=follow)
+    assert processes.of_run(run.folder) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
+    run = make()
+    verl(SLEEP)
+    found = []
+
+    def follow():
+        found.append(said(make, resume=True))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch(run, follow=follow)
+    pid = found[0].split()[6].rstrip(";")
+    assert found == [
+        f"{tmp_path}/run is being trained by process {pid}; wait for it, or end it"
+    ]  # fmt: skip
+
+
+def test_processes_of_another_run_are_left_alone(tmp_path):
+    run = write_run(tmp_path / "run")
+    child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, processes.MARK: f"{run}2"})  # fmt: skip
+    try:
+        processes.end_all(run)
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()

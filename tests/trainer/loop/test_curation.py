@@ -1,0 +1,235 @@
+"""The steps behind sampling: in whatever pieces groups come, the outcome is that of one table."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators import DataError, Filter, Mapper, OperatorError, Scope
+from rejuice.operators.columns import component
+from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
+from rejuice.operators.filter.column_range_filter import ColumnRangeFilter
+from rejuice.operators.filter.group_size_filter import GroupSizeFilter
+from rejuice.operators.filter.length_filter import LengthFilter
+from rejuice.operators.filter.pass_rate_filter import PassRateFilter
+from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
+from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
+from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
+from rejuice.pipelines.apply import run_in_memory
+from rejuice.pipelines.recipe import Step, step_names
+from rejuice.trainer.loop.curation import Curation, at_progress, curate, threads, without
+
+
+class LengthMapper(Mapper):
+    """Accuracy by length, missing where the response has a comma; and a label."""
+
+    def reads(self):
+        return ("response",)
+
+    def writes(self):
+        return ("reward_accuracy", "reward_accuracy_missing", "verdict")
+
+    def map(self, table):
+        texts = table["response"].to_pylist()
+        long = np.array([len(text) % 2 for text in texts], float)
+        missing = pa.array(["timeout" if "," in text else None for text in texts], pa.string())
+        verdicts = [["wrong_answer", "correct"][int(each)] for each in long]
+        return {**component("accuracy", long, missing), "verdict": pa.array(verdicts)}
+
+
+class FailingMapper(Mapper):
+    """Fails, as a bug does."""
+
+    def map(self, table):
+        return {"x": pa.array([1 / 0] * table.num_rows)}
+
+
+SUM = RewardSumMapper(
+    weights={"accuracy": Schedule.model_validate({"from": 1.0, "to": 0.5}), "format": 0.3},
+    on_missing="drop_row",
+)
+ROWS = [LengthMapper(), FormatRewardMapper(), LengthFilter(max=11)]
+GROUPS = [SUM, GroupSizeFilter(min=2), PassRateFilter(min=0.2, max=0.9), GrpoAdvantageMapper()]
+ALL = [ExactDeduplicator(within="prompt"), LabelBalanceSelector()]
+RECIPES = {
+    "row": ROWS,
+    "group": [*ROWS, *GROUPS],
+    "dataset at the end": [*ROWS, *GROUPS, *ALL],
+    "dataset at the start": [ALL[0], *ROWS, *GROUPS],
+    "dataset between": [*ROWS, ALL[0], SUM, *ALL[1:], GrpoAdvantageMapper()],
+    "nothing": [],
+}
+
+
+def steps_of(operators):
+    names = step_names([operator.name() for operator in operators])
+    return [
+        Step(number, *each) for number, each in enumerate(zip(names, operators, strict=True), 4)
+    ]
+
+
+TEXTS = st.text("ab,<>", min_size=0, max_size=14)
+TABLES = st.lists(st.lists(TEXTS, min_size=1, max_size=5), min_size=1, max_size=8)
+
+
+def table_of(groups):
+    rows = [
+        {"prompt_id": f"p{g:02d}", "response_id": f"r{g:02d}-{k}", "response": text}
+        for g, group in enumerate(groups)
+        for k, text in enumerate(group)
+    ]
+    schema = pa.schema([(name, pa.string()) for name in ("prompt_id", "response_id", "response")])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def pieces_of(table, groups, cuts, order):
+    """The groups of a table, in pieces, in an order of arrival."""
+    ends = np.cumsum([len(group) for group in groups])
+    starts = ends - [len(group) for group in groups]
+    parts = [table.slice(s, e - s) for s, e in zip(starts, ends, strict=True)]
+    arrived = [parts[g] for g in order]
+    bounds = sorted({0, *cuts, len(groups)})
+    return [pa.concat_tables(arrived[a:b]) for a, b in pairwise(bounds)]
+
+
+def written(table):
+    """What a table says, to the bit: a float is told from any other float, and -0.0 from 0.0."""
+    columns = [(field.name, str(field.type)) for field in table.schema]
+    return columns, [repr(row) for row in table.to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with threads() as pool:
+        yield pool
+
+
+@given(groups=TABLES, data=st.data())
+@settings(deadline=None, max_examples=12)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_any_pieces_give_the_bytes_of_the_whole(pool, recipe, groups, data):
+    table, operators = table_of(groups), RECIPES[recipe]
+    steps = steps_of(operators)
+    whole = curate(steps, table)
+    assert written(whole.table) == written(run_in_memory(operators, table))
+    cuts = data.draw(st.lists(st.integers(0, len(groups)), max_size=4))
+    order = data.draw(st.permutations(range(len(groups))))
+    curation = Curation(steps, pool)
+    for piece in pieces_of(table, groups, cuts, order):
+        curation.add(piece)
+    found = curation.close(table["prompt_id"].unique())
+    assert written(found.table) == written(whole.table)
+    key = [("step", "ascending"), ("row_id", "ascending")]
+    assert found.decisions.sort_by(key).equals(whole.decisions.sort_by(key))
+    assert found.notes == pytest.approx(whole.notes)
+    assert found.verdicts == whole.verdicts
+    assert set(found.seconds) == set(whole.seconds)
+    # Every row is there, or has a reason.
+    ids = sorted([*found.table["response_id"].to_pylist(), *found.decisions["row_id"].to_pylist()])
+    assert ids == sorted(table["response_id"].to_pylist())
+
+
+def test_it_may_be_closed_again_when_more_has_come(pool):
+    groups = [["a", "ab", "abc"], ["b", "bb"], ["aa", "a"]]
+    table, steps = table_of(groups), steps_of(RECIPES["dataset at the end"])
+    first, rest = pieces_of(table, groups, [2], [0, 1, 2])
+    curation = Curation(steps, pool)
+    curation.add(first)
+    early = curation.close(table["prompt_id"].unique())
+    assert written(early.table) == written(curate(steps, first).table)
+    curation.add(rest)
+    found = curation.close(table["prompt_id"].unique())
+    assert written(found.table) == written(curate(steps, table).table)
+    assert found.verdicts == curate(steps, table).verdicts
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["in pieces", "all at once"])
+def test_an_error_carries_the_name_of_its_step(pool, together):
+    table = table_of([["a", "b"], ["c", "d,"]])
+    failing = RewardSumMapper(weights={"accuracy": 1.0})
+    operators = [*([ALL[0]] if together else []), LengthMapper(), failing]
+    steps = steps_of(operators)
+    curation = Curation(steps, pool)
+    curation.add(table)
+    with pytest.raises(DataError) as caught:
+        curation.close(table["prompt_id"].unique())
+    number = steps[-1].number
+    assert str(caught.value).startswith(
+        f"step {number} reward_sum_mapper: reward_accuracy is missing (timeout) for response 1"
+    )
+    with pytest.raises(DataError, match=f"^step {number} reward_sum_mapper: "):
+        curate(steps, table)
+
+
+def test_a_column_that_is_missing_is_named_with_the_step(pool):
+    curation = Curation(steps_of([ColumnRangeFilter(column="level", min=1)]), pool)
+    curation.add(table_of([["a"]]))
+    with pytest.raises(DataError, match=r"^step 4 column_range_filter: column 'level' is missing"):
+        curation.close(pa.array(["p00"]))
+
+
+def test_a_bug_is_named_with_the_step_and_its_cause(pool):
+    curation = Curation(steps_of([LengthMapper(), FailingMapper()]), pool)
+    curation.add(table_of([["a"]]))
+    with pytest.raises(
+        OperatorError, match=r"^step 5 failing_mapper: failed with ZeroDivision"
+    ) as caught:
+        curation.close(pa.array(["p00"]))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_only_weights_with_a_schedule_move(pool):
+    steps = steps_of([LengthMapper(), FormatRewardMapper(), SUM])
+    late = at_progress(steps, 1.0)
+    assert [step.operator for step in late[:2]] == [step.operator for step in steps[:2]]
+    assert late[2].operator.weight("accuracy") == 0.5
+    assert steps[2].operator.weight("accuracy") == 1.0
+    assert [step.name for step in late] == [step.name for step in steps]
+
+
+def test_pieces_are_begun_before_all_are_there():
+    """A step that waits does so while others are still sampled."""
+    seen = []
+
+    class SeenMapper(Mapper):
+        def map(self, table):
+            seen.append(table.num_rows)
+            return {}
+
+        def reads(self):
+            return ("prompt_id",)
+
+    class BarrierFilter(Filter):
+        scope = Scope.DATASET
+
+        def reads(self):
+            return ("prompt_id",)
+
+        def decide(self, table):
+            seen.append(-table.num_rows)
+            return pa.nulls(table.num_rows, pa.string())
+
+    with ThreadPoolExecutor(1) as pool:
+        curation = Curation(steps_of([SeenMapper(), BarrierFilter(), SeenMapper()]), pool)
+        curation.add(table_of([["a", "b"]]))
+        pool.submit(lambda: None).result()
+        assert seen == [2]
+        curation.add(table_of([["c"]]).set_column(0, "prompt_id", pa.array(["p01"])))
+        curation.close(pa.array(["p00", "p01"]))
+    assert seen == [2, 1, -3, 3]
+
+
+def test_what_training_leaves_out_is_booked_as_its_own():
+    whole = curate(steps_of([LengthMapper()]), table_of([["a", "b"], ["c"]]))
+    assert without(whole, np.zeros(3, bool), "no_reward") is whole
+    left = without(whole, np.array([False, True, False]), "no_reward")
+    assert left.table["response_id"].to_pylist() == ["r00-0", "r01-0"]
+    assert left.decisions.to_pylist() == [
+        {"row_id": "r00-1", "step": "training", "reason": "no_reward"}
+    ]
+    assert left.verdicts == whole.verdicts

@@ -1,0 +1,84 @@
+"""Pictures of runs: what is one curve, and what is drawn of it."""
+
+import numpy as np
+import pytest
+from fake_run import line, write_run
+
+from rejuice.operators import RejuiceError
+from rejuice.trainer.report.curves import Curve, band, draw, grouped
+
+
+def steps(*accuracies):
+    return [line(0, validation=0.1)] + [line(at, a) for at, a in enumerate(accuracies, 1)]
+
+
+def curve(x, y):
+    return Curve(np.array(x, float), np.array(y, float))
+
+
+def test_band_of_one_is_its_curve():
+    found = band([curve([0, 10], [1, 3])])
+    assert [each.tolist() for each in found] == [[0, 10], [1, 3], [1, 3], [1, 3]]
+
+
+def test_band_is_mean_and_range():
+    found = band([curve([1, 2], [0, 4]), curve([1, 2], [2, 8]), curve([1, 2], [7, 0])])
+    assert found.mean.tolist() == [3, 4]
+    assert (found.low.tolist(), found.high.tolist()) == ([0, 0], [7, 8])
+
+
+def test_band_is_only_where_all_curves_are():
+    found = band([curve([0, 4], [0, 4]), curve([1, 3, 9], [2, 2, 2])])
+    assert found.x.tolist() == [1, 3, 4]
+    assert found.mean.tolist() == [1.5, 2.5, 3.0]
+
+
+def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
+    folders = [
+        write_run(tmp_path / f"seed{seed}", steps(0.1, 0.2), train={"seed": seed})
+        for seed in (0, 1)
+    ]
+    other = write_run(tmp_path / "lr", steps(0.3), train={"learning_rate": 0.1})
+    another = write_run(tmp_path / "other", steps(0.3), project_name="other")
+    found = grouped([*folders, other, another])
+    assert [(runs.name, len(runs.points)) for runs in found] == [
+        ("try (seed0)", 2),
+        ("try (lr)", 1),
+        ("other", 1),
+    ]
+
+
+def test_a_picture_of_one_run(tmp_path):
+    draw([write_run(tmp_path / "one", steps(0.1, 0.2))], tmp_path / "new" / "one.png")
+    assert (tmp_path / "new" / "one.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_written_on_it(tmp_path):
+    one = write_run(tmp_path / "one", steps(0.1, 0.2))
+    two = write_run(tmp_path / "two", steps(0.1, 0.2), train={"seed": 1})
+    import matplotlib as mpl
+
+    other = write_run(tmp_path / "other", steps(0.1), project_name="other")
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        draw([one, two, other], tmp_path / "x.svg", against="tokens")
+    text = (tmp_path / "x.svg").read_text()
+    for word in (
+        "try, mean and range of 2 seeds", "other", "Validation accuracy", "Pass rate in training",
+        "share correct", "Reward and its components", "accuracy", "format", "Rows dropped",
+        "Entropy", "nats per token", "Response length", "tokens, mean", "KL divergence",
+        "Gradient norm", "tokens generated",
+    ):  # fmt: skip
+        assert f">{word}<" in text, word
+
+
+def test_errors(tmp_path):
+    empty = write_run(tmp_path / "empty", [line(0, validation=0.1)])
+    run = write_run(tmp_path / "run", steps(0.1))
+    for folders, path, said in (
+        ([tmp_path / "none"], "x.png", f"{tmp_path}/none holds no training run; give the --output of one"),
+        ([empty], "x.png", f"{empty} has trained no step; wait for the first one"),
+        ([run], "x.txt", f"{tmp_path}/x.txt: Format 'txt' is not supported"),
+    ):  # fmt: skip
+        with pytest.raises(RejuiceError) as error:
+            draw(folders, tmp_path / path)
+        assert str(error.value).startswith(said)

@@ -1,0 +1,80 @@
+"""What verl logged, line by line, and across resumes."""
+
+import pytest
+from fake_run import line, write_run
+
+from rejuice.trainer.report import metrics
+from rejuice.trainer.report.metrics import Point, Reader
+
+
+def point(**figures):
+    return Point(3, figures)
+
+
+def test_figures_of_a_step(tmp_path):
+    run = write_run(tmp_path / "run", [line(3, 0.25, validation=0.5, **{"timing_s/testing": 1.5})])
+    (found,) = metrics.read(run)
+    assert (found.step, found.trained, found.validation) == (3, True, 0.5)
+    assert (found.reward, found.components) == (0.35, {"accuracy": 0.25, "format": 0.1})
+    assert (found.pass_rate, found.tokens, found.entropy) == (0.25, 23.0, 0.47)
+    assert (found.kl, found.grad_norm) == (1e-9, 0.2)
+    assert (found.sampled, found.dropped, found.generated) == (100, 10, 2300.0)
+    assert found.seconds == 3.5
+
+
+def test_figures_that_are_not_there():
+    found = point()
+    assert not found.trained
+    assert found.components == {}
+    assert (found.sampled, found.generated, found.seconds) == (0, 0.0, 0.0)
+    names = ("validation", "reward", "pass_rate", "tokens", "entropy", "kl", "grad_norm", "dropped")
+    assert [getattr(found, name) for name in names] == [None] * len(names)
+
+
+def test_the_better_of_two_figures():
+    both = point(**{"actor/entropy": 1.0, "actor/entropy_loss": 2.0, "actor/kl_loss": 3.0, "actor/ppo_kl": 4.0})  # fmt: skip
+    assert (both.entropy, both.kl) == (1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("val-core/grpo-arithmetic/reward/mean@1", True),
+        ("val-core/a/b/acc/mean@16", True),
+        ("val-core/a/acc/best@16/mean", False),
+        ("val-aux/a/reward/mean@1", False),
+    ],
+)
+def test_which_figure_is_the_validation(name, counts):
+    assert (point(**{name: 0.5}).validation == 0.5) is counts
+
+
+def test_a_reader_takes_whole_lines_once(tmp_path):
+    reader = Reader(tmp_path)
+    assert reader.fresh() == [], "verl has not begun the file"
+    path = tmp_path / "metrics.jsonl"
+    whole, half = line(1, 0.1), line(2, 0.2)
+    path.write_text(whole + half[:30])
+    assert [p.step for p in reader.fresh()] == [1]
+    assert reader.fresh() == []
+    path.write_text(whole + half)
+    assert [p.step for p in reader.fresh()] == [2]
+
+
+def test_a_figure_that_is_no_number_is_left_out(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "data": {"a": null, "b": "x", "c": 1}}\n')
+    assert metrics.read(tmp_path) == [Point(1, {"c": 1})]
+
+
+def test_steps_before_a_resume_are_kept(tmp_path):
+    run = write_run(tmp_path / "run", [line(0, validation=0.1)] + [line(s, 0.1) for s in (1, 2, 3)])
+    metrics.keep(run, until=2)
+    assert [p.step for p in metrics.read(run)] == [0, 1, 2], "step 3 will be done again"
+    # verl begins its file anew, with a validation of what it has loaded.
+    (run / "metrics.jsonl").write_text(line(2, validation=0.7) + line(3, 0.9))
+    found = metrics.read(run)
+    assert [p.step for p in found] == [0, 1, 2, 3]
+    assert (found[2].validation, found[2].pass_rate) == (0.7, 0.1)
+    assert found[3].pass_rate == 0.9
+    metrics.keep(run, until=3)
+    assert metrics.read(run) == found, "a second resume loses nothing"

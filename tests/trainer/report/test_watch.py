@@ -1,0 +1,137 @@
+"""What is seen of training: lines in a log, a panel in a terminal."""
+
+import io
+
+import pytest
+from fake_run import line
+from rich.console import Console
+
+from rejuice.trainer.report.watch import Watch, spell, trend
+
+
+@pytest.fixture
+def watch(tmp_path):
+    """A factory of watches of a run of four steps; `said` is what was written so far."""
+
+    def make(terminal=False, quiet=False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
+        made = Watch(tmp_path, "[try]", 4, console, quiet=quiet)
+        made.said = console.file.getvalue
+        return made
+
+    return make
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Append lines to metrics.jsonl."""
+
+    def append(*lines):
+        with (tmp_path / "metrics.jsonl").open("a") as file:
+            file.writelines(lines)
+
+    return append
+
+
+def test_a_log_gets_a_line_per_step(watch, log, tmp_path):
+    with watch() as seen:
+        seen.poll()
+        log(line(0, validation=0.25))
+        seen.poll()
+        log(line(1, 0.3))
+        seen.poll()
+        seen.poll()
+        log(line(2, 0.5, validation=0.5, **{"timing_s/testing": 1.0}))
+    assert seen.said() == (
+        f"starting verl, about a minute; its own output is in {tmp_path}/verl.log\n"
+        "step 0/4: validation accuracy 0.250\n"
+        "step 1/4: reward 0.400, accuracy 0.300, format 0.100, pass rate 0.300, "
+        "response tokens 21.0, entropy 0.490, KL 0, rows dropped 10, 2.0 s, 6 s left\n"
+        "step 2/4: validation accuracy 0.500, reward 0.600, accuracy 0.500, format 0.100, "
+        "pass rate 0.500, response tokens 22.0, entropy 0.480, KL 0, rows dropped 10, 3.0 s, "
+        "6 s left\n"
+    )
+    assert seen.step == 2
+
+
+def test_the_first_step_does_not_count_for_the_time_left(watch, log):
+    with watch() as seen:
+        slow = line(1, 0.1).replace('"timing_s/step": 2.0', '"timing_s/step": 50.0')
+        log(slow, line(2, 0.1))
+    assert [text.rsplit(", ", 1)[1] for text in seen.said().splitlines()[1:]] == [
+        "2 min 30 s left",
+        "4 s left",
+    ]
+
+
+def test_a_component_that_is_missing_in_a_step_is_not_told_of_it(watch, log):
+    with watch() as seen:
+        log(line(1, 0.1).replace('"rejuice/reward_format": 0.1, ', ""), line(2, 0.1))
+    first, second = seen.said().splitlines()[1:]
+    assert "format" not in first
+    assert "format 0.100" in second
+
+
+def test_quiet_says_nothing(watch, log):
+    for terminal in (False, True):
+        with watch(terminal, quiet=True) as seen:
+            log(line(1, 0.1))
+        assert seen.said() == ""
+
+
+def test_a_panel_in_a_terminal(watch, log):
+    with watch(terminal=True) as seen:
+        log(line(0, validation=0.25), *(line(step, step / 10) for step in (1, 2, 3)))
+        seen.poll()
+        console = Console(file=io.StringIO(), width=100, color_system=None)
+        console.print(seen._panel())
+    head, *rows = [text.rstrip() for text in console.file.getvalue().splitlines()]
+    assert "[try]: step 3/4" in head
+    assert head.endswith("2 s left 2.0 s a step")
+    assert [" ".join(row.split()) for row in rows] == [
+        "validation accuracy 0.250 (0.250) at step 0",
+        "reward 0.400 (0.200) ▁▅█",
+        "accuracy 0.300 (0.100) ▁▅█",
+        "format 0.100 (0.100) ▁▁▁",
+        "pass rate 0.300 (0.100) ▁▅█",
+        "response tokens 23.0 (21.0) ▁▅█",
+        "entropy 0.470 (0.490) █▅▁",
+        "KL 0 (0) ▁▁▁",
+        "rows dropped 10 (10) ▁▁▁",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ("", "starting verl, about a minute"),
+        ("INFO worker.py -- Started a local Ray instance.", "starting the trainer"),
+        ("train and validate dataloader initialized, x", "loading the policy"),
+        ("all initialize finished, ready to fit", "validating, before the first step"),
+    ],
+)
+def test_what_happens_before_the_first_step(watch, tmp_path, said, stage):
+    (tmp_path / "verl.log").write_text("all initialize finished, ready to fit, of an earlier run\n")
+    with watch(terminal=True) as seen:
+        with (tmp_path / "verl.log").open("a") as file:
+            file.write(said)
+        seen.poll()
+        console = Console(file=io.StringIO(), width=100)
+        console.print(seen._panel())
+    assert console.file.getvalue().strip().endswith(f"[try]: {stage}")
+
+
+def test_trend():
+    assert trend([1.0]) == "▁"
+    assert trend([2.0, 2.0]) == "▁▁"
+    assert trend([-1.0, 1.0]) == "▁█"
+    assert trend([0.0, 0.0, 9.0] * 32) == "▁" * 32, "each bar is the mean of as many values"
+    assert len(trend(list(range(1000)))) == 32
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599.9, "1 h 0 min"), (90061, "25 h 1 min")],
+)
+def test_spell(seconds, text):
+    assert spell(seconds) == text

@@ -1,0 +1,1 @@
+"""`rejuice export`: prompts, rewards and datasets for other trainers."""

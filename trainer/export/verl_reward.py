@@ -1,0 +1,183 @@
+"""The steps of a recipe that can score one response by itself, as verl's reward function.
+
+verl's reward loop hands over one response at a time. What needs a whole group, what drops rows
+and what reads token ids has no place there: `rejuice train` runs all of a recipe, between
+rollouts and update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from ...operators import ALL, DataError, Filter, RecipeError, Scope
+from ...operators.columns import ROW_CONTRACT, component_columns, content_ids
+from ...operators.errors import suggest
+from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
+from ...operators.numeric import numbers
+from ...pipelines.recipe import Step, load
+from ..loop.curation import curate
+
+STEPS = "scoring.yaml"
+"""The file of the steps, beside the prompts and the reward function."""
+TOLD = ("response_id", "response")
+"""What is known of a response, beside the row of its prompt."""
+
+
+class Scoring(NamedTuple):
+    """What of a recipe runs in verl's reward function, and what does not.
+
+    Attributes:
+        steps: that run.
+        left_out: names of steps that do not, because the user said so.
+        components: of the reward, that are gone with them.
+    """
+
+    steps: tuple[Step, ...]
+    left_out: tuple[str, ...]
+    components: tuple[str, ...]
+
+
+def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
+    """The steps that give one response its reward.
+
+    `grpo_advantage_mapper` is never among them: verl computes advantages itself.
+
+    Args:
+        steps: the steps behind sampling.
+        columns: of the prompts.
+        leave_out: names of steps to do without.
+
+    Raises:
+        RecipeError: a step cannot score a response by itself; the line names every one.
+    """
+    names = [step.name for step in steps]
+    for name in leave_out:
+        if name not in names:
+            near = suggest(name, names) or f"the steps behind sampling are: {', '.join(names)}"
+            raise RecipeError(f"no step '{name}' to leave out", near)
+    known, gone = {*columns, *TOLD}, set[str]()
+    kept, blamed, lost = list[Step](), dict[str, str](), list[str]()
+    for step in steps:
+        if isinstance(step.operator, GrpoAdvantageMapper):
+            continue
+        if step.name in leave_out:
+            gone.update(step.operator.writes())
+            continue
+        if isinstance(step.operator, RewardSumMapper):
+            absent = [c for c in step.operator.weights if component_columns(c)[0] in gone - known]
+            lost += absent
+            step = step._replace(operator=_without(step.operator, absent))
+        why = next(_objections(step, known), None)
+        if why is not None:
+            blamed[step.name] = why
+        known.update(step.operator.writes())
+        kept.append(step)
+    if blamed:
+        told = ", ".join(f"{name} {why}" for name, why in blamed.items())
+        flags = " ".join(f"--leave_out {name}" for name in blamed)
+        raise RecipeError(
+            f"verl's reward function is given one response at a time: {told}",
+            f"give {flags}, or train with `rejuice train`, which runs every step",
+        )
+    if "reward" not in known - set(columns):
+        raise RecipeError("nothing is left that writes the column reward", "leave out less")
+    return Scoring(tuple(kept), tuple(leave_out), tuple(lost))
+
+
+def _without(operator: RewardSumMapper, components: Sequence[str]) -> RewardSumMapper:
+    weights = {name: w for name, w in operator.weights.items() if name not in components}
+    if not weights:
+        raise RecipeError("no reward component is left", "leave out less")
+    gates = {name: gate for name, gate in operator.gates.items() if name in weights}
+    return operator.model_copy(update={"weights": weights, "gates": gates})
+
+
+def _objections(step: Step, known: set[str]) -> Iterator[str]:
+    """Why a step cannot score a response by itself."""
+    operator = step.operator
+    if isinstance(operator, RewardSumMapper):
+        if "mixed_groups_only" in operator.gates.values():
+            yield "has a gate that looks at the group"
+        if operator.on_missing == "group_mean":
+            yield "takes the mean of the group for what is missing"
+        if any(isinstance(weight, Schedule) for weight in operator.weights.values()):
+            yield "has a weight that changes from step to step"
+    elif operator.scope is not Scope.ROW:
+        yield "looks at more than one response"
+    elif isinstance(operator, Filter):
+        yield "drops rows"
+    for name in operator.reads():
+        if name not in known and name not in ALL:
+            yield f"reads column '{name}'"
+
+
+class RowReward:
+    """Scores responses of verl, one by one.
+
+    Args:
+        folder: what `rejuice export verl` wrote.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._steps = load(folder / STEPS).steps
+        self._prompts = cache(self._read)
+
+    def __call__(self, response: str, extra_info: Mapping[str, Any]) -> dict[str, float]:
+        """`score`, the reward; its components; and, where there is a verdict, `acc`.
+
+        Args:
+            response: the text.
+            extra_info: of the prompt, as it was exported; `split`, `index` and `prompt_id` count.
+
+        Raises:
+            RejuiceError: a step fails, or there is no reward: a reward that is missing is no
+                number, so there is none that could be given.
+        """
+        row = self._row(extra_info)
+        rows = row.append_column("response", pa.array([response], ROW_CONTRACT["response"]))
+        ids = content_ids([(row["prompt_id"][0].as_py(), "0", response)])
+        curated = curate(self._steps, rows.append_column("response_id", ids))
+        table = curated.table
+        if table.num_rows != 1 or table["reward"][0].as_py() is None:
+            whys = curated.decisions["reason"].to_pylist()
+            raise DataError(
+                f"no reward for a response to prompt '{extra_info['prompt_id']}'"
+                f" ({', '.join(whys) or 'it is null'})"
+            )
+        scored = {"score": numbers(table, "reward")[0]}
+        if "verdict" in table.column_names:
+            scored["acc"] = table["verdict"][0].as_py() == "correct"
+        for step in self._steps:
+            for name in step.operator.writes():
+                if name.startswith("reward_") and not name.endswith("_missing"):
+                    scored[name] = numbers(table, name)[0]
+        return {name: float(value) for name, value in scored.items()}
+
+    def _row(self, extra_info: Mapping[str, Any]) -> pa.Table:
+        lacking = [name for name in ("split", "index", "prompt_id") if name not in extra_info]
+        if lacking:
+            raise DataError(
+                f"extra_info has no '{lacking[0]}'", f"train on the files in {self._folder}"
+            )
+        prompts = self._prompts(str(extra_info["split"]))
+        row = prompts.slice(int(extra_info["index"]), 1)
+        if row.num_rows != 1 or row["prompt_id"][0].as_py() != extra_info["prompt_id"]:
+            raise DataError(
+                f"prompt '{extra_info['prompt_id']}' is not at its place in {self._folder}",
+                "train on the Parquet files that were exported with this reward function",
+            )
+        return row
+
+    def _read(self, split: str) -> pa.Table:
+        path = self._folder / f"{split}.arrow"
+        if not path.exists():
+            raise DataError(f"{path} does not exist", "keep the files of an export together")
+        return feather.read_table(path, memory_map=True)

@@ -1,0 +1,1 @@
+"""What `rejuice train` does before and around verl: prompts, overrides, processes, failures."""

@@ -1,0 +1,120 @@
+"""The checkpoints of a run, and a policy of one as a Hugging Face folder.
+
+verl keeps weights as the processes that train them hold them; its own merger makes of these a
+folder, in bfloat16, that vLLM, transformers and `policy_rollout_mapper` load.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ...operators.errors import RejuiceError
+from .failure import last_error
+
+_LAST = "latest_checkpointed_iteration.txt"
+_MERGER = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+
+
+def folder_of(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step is."""
+    return run / "checkpoints" / f"global_step_{step}"
+
+
+def last(run: Path) -> int | None:
+    """The step of the newest checkpoint that was saved whole: the one a resume goes on from."""
+    try:
+        said = (run / "checkpoints" / _LAST).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    # verl writes the file in place, after everything else: a full disk may leave nothing in it.
+    step = int(said) if said.isdecimal() else _newest(run)
+    return step if step is not None and folder_of(run, step).is_dir() else None
+
+
+def mend(run: Path) -> None:
+    """Say again which checkpoint is the newest, where the file that says so was torn."""
+    step, path = last(run), run / "checkpoints" / _LAST
+    if step is not None and path.read_text("utf-8") != str(step):
+        path.write_text(str(step), "utf-8")
+
+
+def _newest(run: Path) -> int | None:
+    """The newest checkpoint with the part that verl writes last."""
+    parts = (run / "checkpoints").glob("global_step_*/data.pt")
+    return max((int(part.parent.name[12:]) for part in parts), default=None)
+
+
+def steps(run: Path) -> list[int]:
+    """The steps of all checkpoints that were saved whole."""
+    newest = last(run)
+    found = [int(each.name[12:]) for each in (run / "checkpoints").glob("global_step_*")]
+    return sorted(step for step in found if newest is not None and step <= newest)
+
+
+def export(run: Path, path: Path, step: int | None = None) -> int:
+    """Write the policy of a checkpoint as a Hugging Face folder.
+
+    Args:
+        run: the folder of the run.
+        path: the folder to write, which must not be there.
+        step: of the checkpoint; the newest by default.
+
+    Returns:
+        The step.
+
+    Raises:
+        RejuiceError: there is no such checkpoint, `path` is there, or verl's merger fails.
+    """
+    there = steps(run)
+    if not there:
+        right = "give the folder of a run that has saved one" if run.is_dir() else ""
+        raise RejuiceError(f"{run} holds no checkpoint", right or "there is no such folder")
+    step = there[-1] if step is None else step
+    if step not in there:
+        listed = ", ".join(map(str, there))
+        raise RejuiceError(f"{run} has no checkpoint of step {step}", f"it has those of {listed}")
+    if path.exists():
+        raise RejuiceError(f"{path} exists", "give another path")
+    beside = path.with_name(f"{path.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    _merge(folder_of(run, step) / "actor", beside)
+    beside.rename(path)
+    return step
+
+
+def _merge(actor: Path, target: Path) -> None:
+    # The merger needs no accelerator, whatever the policy was trained on.
+    here = {"VERL_USE_EXTERNAL_MODULES": "rejuice.trainer.loop.plugin", "VERL_PLATFORM": "cpu"}
+    with tempfile.TemporaryDirectory() as folder:
+        source = _plain(actor, Path(folder))
+        done = subprocess.run(
+            [*_MERGER, "--local_dir", str(source), "--target_dir", str(target)],
+            env={**os.environ, **here},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        shutil.rmtree(target, ignore_errors=True)
+        found = last_error(done.stderr) or f"exit status {done.returncode}"
+        raise RejuiceError(f"verl's model merger failed: {found}", where=str(actor))
+
+
+def _plain(actor: Path, folder: Path) -> Path:
+    """A checkpoint without the attention that it was trained with, which others do not have."""
+    for each in actor.iterdir():
+        if each.name != "huggingface":
+            (folder / each.name).symlink_to(each.resolve())
+    shutil.copytree(actor / "huggingface", folder / "huggingface")
+    path = folder / "huggingface" / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config.pop("attn_implementation", None)
+    path.write_text(json.dumps(config, indent=2), "utf-8")
+    return folder

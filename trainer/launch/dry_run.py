@@ -1,0 +1,34 @@
+"""verl's own opinion of what a run would launch, without a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from ...operators.errors import RecipeError
+from ..run import TrainingRun
+from .failure import last_error
+from .overrides import environment, overrides, words
+
+
+def validate(run: TrainingRun, *, resume: bool = False) -> None:
+    """Compose verl's configuration and have verl validate it; takes some seconds.
+
+    Raises:
+        RecipeError: verl does not know a key, or refuses the configuration.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "rejuice.trainer.launch.compose", *words(overrides(run, resume))],
+        env={**os.environ, **environment(run)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        found = last_error(done.stderr) or f"exit status {done.returncode}"
+        raise RecipeError(f"verl cannot be asked: {found}")
+    problem = json.loads(done.stdout.splitlines()[-1])
+    if problem is not None:
+        raise RecipeError(*problem)

@@ -1,0 +1,252 @@
+"""The prompts of a run: the steps before sampling, run once, and written as verl reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+from ...operators.errors import DataError, RecipeError
+from ...operators.groups import Array, Groups
+from ...operators.numeric import numbers
+from ...operators.sampling.tokenizer import Encode, TemplateRefusedError, chat_encoder
+from ...pipelines.books import DECISIONS
+from ...pipelines.recipe import Step
+from ...pipelines.source import read_all
+from ..cut import grading
+from ..loop.curation import Curated, curate, without
+from ..policies import located
+from ..run import TrainingRun
+
+
+class Made(NamedTuple):
+    """How many prompts there are, and how many rows of the dataset gave none."""
+
+    prompts: int
+    dropped: int
+
+
+def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None:
+    """Write what a run trains and validates on, beside the run's recipe.
+
+    Args:
+        run: the run.
+        dataset: the recipe's.
+        anew: also where it is written already, which a run that is resumed goes on with.
+
+    Raises:
+        RejuiceError: a dataset is not what the run needs.
+    """
+    config, rollout, folder = run.config, run.cut.rollout, run.folder / "prompts"
+    if config.validation_path:
+        grading(run.cut.after)  # Now, not when verl has started.
+    source, longest = run.cut.source, config.max_prompt_tokens
+    encode = chat_encoder(located(run.policy), rollout.chat_template_kwargs)
+
+    def make(path: Path, name: str) -> Made:
+        steps = run.cut.before
+        return make_prompts(
+            path, steps, folder, name, source=source, encode=encode, longest=longest
+        )
+
+    if config.validation_path and (anew or not (folder / "validation.parquet").exists()):
+        make(config.validation_path, "validation")
+    if not anew and (folder / "train.parquet").exists():
+        return
+    if config.replay:
+        if rollout.temperature != 1:
+            raise RecipeError(
+                f"temperature is {rollout.temperature:g}, and stored log-probabilities are those "
+                "of the policy itself",
+                "set the temperature of policy_rollout_mapper to 1",
+            )
+        lengths = (longest, rollout.max_tokens)
+        made = make_replay(config.replay, folder, source=source, longest=lengths, most=rollout.n)
+    else:
+        made = make(dataset, "train")
+    if made.prompts < config.prompts_per_step:
+        raise DataError(
+            f"{config.replay or dataset} gives {made.prompts} prompts, "
+            f"a step takes {config.prompts_per_step}",
+            "set prompts_per_step lower",
+        )
+
+
+def make_prompts(
+    dataset: Path,
+    steps: Sequence[Step],
+    folder: Path,
+    name: str,
+    *,
+    source: str,
+    encode: Encode,
+    longest: int,
+) -> Made:
+    """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
+
+    Args:
+        dataset: rows to make prompts of.
+        steps: of the recipe, before sampling.
+        folder: where to write.
+        name: `train` or `validation`.
+        source: verl's `data_source`, by which it reports.
+        encode: token ids of a chat.
+        longest: in tokens, that a prompt may be.
+
+    Raises:
+        RejuiceError: a step fails, or no prompt is left.
+    """
+    curated = _asked_once(curate(steps, read_all(dataset)))
+    curated = without(curated, *_too_long(curated.table, encode, longest))
+    table = curated.table
+    if not table.num_rows:
+        raise DataError(f"{dataset} gives no prompt", f"see {folder / name}-decisions.parquet")
+    folder.mkdir(parents=True, exist_ok=True)
+    feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
+    pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
+    pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
+    return Made(table.num_rows, curated.decisions.num_rows)
+
+
+def make_replay(
+    dataset: Path, folder: Path, *, source: str, longest: tuple[int, int], most: int
+) -> Made:
+    """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
+
+    Args:
+        dataset: what a recipe has made of sampled responses.
+        folder: where to write.
+        source: verl's `data_source`.
+        longest: in tokens, that a prompt and a response may be.
+        most: responses to a prompt: verl makes its batches for so many.
+
+    Raises:
+        DataError: a column is missing, a group is too large, or none is left.
+    """
+    table = read_all(dataset)
+    lacking = [name for name in _REPLAYED if name not in table.column_names]
+    if lacking:
+        raise DataError(
+            f"{dataset} has no column '{lacking[0]}'",
+            "replay needs what policy_rollout_mapper and reward_sum_mapper write",
+        )
+    table = table.take(pc.sort_indices(_places(table["prompt_id"])))
+    curated = Curated(table, DECISIONS.empty_table(), {}, {}, {})
+    for reason, drops in _REPLAY_DROPS.items():
+        curated = without(curated, drops(curated.table, longest), reason)
+    table, groups = curated.table, Groups.of(curated.table)
+    if not table.num_rows:
+        raise DataError(f"{dataset} gives no group to train on", "it needs two responses or more")
+    largest = int(groups.sizes_G.max())
+    if largest > most:
+        raise DataError(
+            f"{dataset} has {largest} responses to one prompt, policy_rollout_mapper has n: {most}",
+            f"set n to {largest}",
+        )
+    heads = table.take(groups.starts_G).drop_columns(
+        [name for name in table.column_names if name.startswith(("response", "reward"))]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    feather.write_feather(table, folder / "replay.arrow", compression="uncompressed")
+    feather.write_feather(heads, folder / "train.arrow", compression="uncompressed")
+    pq.write_table(curated.decisions, folder / "train-decisions.parquet")
+    pq.write_table(_for_verl(heads, source, "train"), folder / "train.parquet")
+    return Made(heads.num_rows, curated.decisions.num_rows)
+
+
+_REPLAYED = (
+    "prompt_id", "prompt", "prompt_token_ids", "response", "response_token_ids",
+    "response_logprobs", "reward",
+)  # fmt: skip
+
+
+def _not_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
+    lacking = [pc.is_null(table[name]) for name in ("response_token_ids", "response_logprobs")]
+    drop_N: Array = _size(table, "response_token_ids") == 0
+    drop_N |= np.asarray(pc.or_(*lacking))
+    return drop_N
+
+
+def _without_reward(table: pa.Table, _: tuple[int, int]) -> Array:
+    without_N: Array = ~np.isfinite(numbers(table, "reward"))
+    return without_N
+
+
+def _longer(table: pa.Table, longest: tuple[int, int]) -> Array:
+    prompt, response = longest
+    too_long: Array = _size(table, "prompt_token_ids") > prompt
+    return too_long | (_size(table, "response_token_ids") > response)
+
+
+def _alone(table: pa.Table, _: tuple[int, int]) -> Array:
+    groups = Groups.of(table)
+    alone: Array = (groups.sizes_G == 1)[groups.codes_N]
+    return alone
+
+
+_REPLAY_DROPS = {
+    "not_sampled": _not_sampled,
+    "no_reward": _without_reward,
+    "too_long": _longer,
+    "group_of_one": _alone,
+}
+
+
+def _size(table: pa.Table, name: str) -> Array:
+    return np.asarray(pc.fill_null(pc.list_value_length(table[name]), 0))
+
+
+def _places(names: pa.ChunkedArray) -> pa.Array:
+    """For each row the place of its group, in order of first appearance."""
+    return names.combine_chunks().dictionary_encode().indices
+
+
+def _asked_once(curated: Curated) -> Curated:
+    """Less rows whose prompt was there before: two groups would be one to the recipe."""
+    if not curated.table.num_rows:
+        return curated
+    names = curated.table["prompt_id"].to_pylist()
+    first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+    repeated_N = np.array([first[name] != row for row, name in enumerate(names)])
+    return without(curated, repeated_N, "repeated_prompt")
+
+
+def _too_long(table: pa.Table, encode: Encode, longest: int) -> tuple[Array, str]:
+    def is_too_long(chat: list[dict[str, str]]) -> bool:
+        try:
+            return len(encode(tuple((m["role"], m["content"]) for m in chat))) > longest
+        except TemplateRefusedError as error:
+            raise DataError(str(error), "mend the prompts") from None
+
+    found = [is_too_long(chat) for chat in table["prompt"].to_pylist()]
+    return np.array(found, bool), "prompt_too_long"
+
+
+def _for_verl(table: pa.Table, source: str, split: str) -> pa.Table:
+    rows = table.num_rows
+    references = (
+        table["reference"].to_pylist() if "reference" in table.column_names else [None] * rows
+    )
+    names = table["prompt_id"].to_pylist()
+    return pa.table(
+        {
+            "data_source": pa.repeat(pa.scalar(source), rows),
+            "prompt": table["prompt"],
+            "ability": pa.repeat(pa.scalar("any"), rows),
+            "reward_model": pa.array(
+                [{"style": "rule", "ground_truth": reference or ""} for reference in references]
+            ),
+            "extra_info": pa.array(
+                [
+                    {"index": row, "prompt_id": name, "split": split}
+                    for row, name in enumerate(names)
+                ]
+            ),
+        }
+    )

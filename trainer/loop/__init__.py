@@ -1,0 +1,1 @@
+"""What runs inside verl: groups as tables, the recipe on them, rewards and advantages back."""

@@ -1,0 +1,136 @@
+"""Trajectories of verl as a table of the row contract, and rewards on their way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+
+from ...operators.columns import ROW_CONTRACT, content_ids
+from ...operators.groups import Array
+from ..policies import Policy, Sampling
+from .seeds import prompt_seed
+from .trajectories import plain
+
+_FIELDS = ["prompts", "responses", "rollout_log_probs", "extra_info"]
+
+
+class Rollouts(NamedTuple):
+    """Trajectories, row by row.
+
+    Attributes:
+        keys: of TransferQueue, `{uid}_{session}_{output}`.
+        index_N: int64, the rows of the prompts.
+        table: the row contract up to sampling.
+    """
+
+    keys: list[str]
+    index_N: Array
+    table: pa.Table
+
+    def take(self, rows: Array) -> Rollouts:
+        """Some of them."""
+        keys = [self.keys[row] for row in rows.tolist()]
+        return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
+
+
+def read(
+    tags: dict[str, dict[str, Any]],
+    partition: str,
+    prompts: pa.Table,
+    policy: Policy,
+    sampling: Sampling,
+) -> Rollouts:
+    """Fetch trajectories of whole groups.
+
+    Args:
+        tags: of each trajectory, by key.
+        partition: `train` or `val`.
+        prompts: the prompts of the run; `extra_info.index` of a trajectory is its row.
+        policy: which samples.
+        sampling: how.
+
+    Returns:
+        Rows in the order of their prompts and sessions.
+    """
+    keys = list(tags)
+    data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=_FIELDS)
+    index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
+    session_N = np.array([int(key.rsplit("_", 2)[1]) for key in keys])
+    uid_N = np.array([key.rsplit("_", 2)[0] for key in keys])
+    order_N = np.lexsort((session_N, uid_N, index_N))
+    keys = [keys[row] for row in order_N]
+    prompt_ids, response_ids, logprobs = (
+        _lists(data[name]).take(pa.array(order_N))
+        for name in ("prompts", "responses", "rollout_log_probs")
+    )
+    ended, texts = _texts(policy, response_ids.to_pylist())
+    rows = prompts.take(pa.array(index_N[order_N]))
+    names = rows["prompt_id"].to_pylist()
+    steps = [int(tags[key]["global_steps"]) for key in keys]
+    versions = [tags[key].get("min_global_steps") for key in keys]
+    columns = {
+        "response_id": content_ids(
+            (name, str(k), text)
+            for name, k, text in zip(names, session_N[order_N].tolist(), texts, strict=True)
+        ),
+        "response": pa.array(texts, ROW_CONTRACT["response"]),
+        "finish_reason": pa.array(
+            ["stop" if end else "length" for end in ended], ROW_CONTRACT["finish_reason"]
+        ),
+        "prompt_token_ids": prompt_ids.cast(ROW_CONTRACT["prompt_token_ids"]),
+        "response_token_ids": response_ids.cast(ROW_CONTRACT["response_token_ids"]),
+        "response_logprobs": logprobs.cast(ROW_CONTRACT["response_logprobs"]),
+        "policy": pa.repeat(pa.scalar(policy.name), len(keys)),
+        "policy_version": pa.array(versions, ROW_CONTRACT["policy_version"]),
+        "sampling": pa.array(
+            [
+                {**sampling._asdict(), "seed": prompt_seed(name, sampling.seed, step)}
+                for name, step in zip(names, steps, strict=True)
+            ],
+            ROW_CONTRACT["sampling"],
+        ),
+    }
+    for name, column in columns.items():
+        rows = rows.append_column(name, column)
+    return Rollouts(keys, index_N[order_N], rows)
+
+
+def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array) -> None:
+    """Give trajectories their rewards, each on the last token of its response.
+
+    Args:
+        keys: of the trajectories.
+        partition: `train` or `val`.
+        reward_N: float64[N]; verl keeps float32.
+        lengths_N: tokens of each response.
+    """
+    scores = torch.zeros(int(lengths_N.sum()), dtype=torch.float32)
+    ends = torch.from_numpy(np.cumsum(lengths_N))
+    scores[ends - 1] = torch.from_numpy(reward_N.astype(np.float32))
+    offsets = torch.cat((torch.zeros(1, dtype=torch.int64), ends))
+    nested = torch.nested.nested_tensor_from_jagged(scores, offsets)
+    fields = TensorDict({"rm_scores": nested}, batch_size=len(keys))
+    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
+
+
+def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]:
+    """Of each response whether it ended by itself, and what it says."""
+    ended = [each[-1] in policy.ends if each else False for each in ids]
+    bare = [each[:-1] if end else each for each, end in zip(ids, ended, strict=True)]
+    texts: list[str] = policy.tokenizer.batch_decode(bare, clean_up_tokenization_spaces=False)
+    return ended, texts
+
+
+def _lists(nested: Any) -> pa.Array:
+    """Rows of a nested tensor, list<T>[N]."""
+    if isinstance(nested, torch.Tensor) and nested.is_nested:
+        offsets = nested.offsets().to(torch.int32).numpy()
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(nested.values().numpy()))
+    rows = [np.asarray(row) for row in nested]
+    return pa.array(rows)

@@ -1,0 +1,229 @@
+"""Curves of training runs: one run, or several to compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import yaml
+
+from ...operators.errors import RejuiceError
+from ...operators.groups import Array
+from . import metrics
+from .metrics import Point
+
+Against = Literal["step", "tokens"]
+_AXES = {"step": "training step", "tokens": "tokens generated"}
+_DROPPED = "Rows dropped"
+_LINES = ("-", "--", "-.", ":")
+
+
+class Curve(NamedTuple):
+    """A figure of one run, at the steps where it was logged.
+
+    Attributes:
+        x: float64[T], ascending.
+        y: float64[T].
+    """
+
+    x: Array
+    y: Array
+
+
+class Band(NamedTuple):
+    """A figure of several runs that differ in their seeds only.
+
+    Attributes:
+        x: float64[T].
+        mean: float64[T].
+        low: float64[T], the lowest of the runs.
+        high: float64[T], the highest.
+    """
+
+    x: Array
+    mean: Array
+    low: Array
+    high: Array
+
+
+class Runs(NamedTuple):
+    """Runs that differ in their seeds only.
+
+    Attributes:
+        name: what they are called in the legend.
+        points: of each run.
+    """
+
+    name: str
+    points: list[list[Point]]
+
+
+def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> None:
+    """Draw the curves of runs as a picture.
+
+    Args:
+        folders: of the runs; those that differ in their seeds only become one curve.
+        path: .png, .svg or .pdf.
+        against: what the x axis counts.
+
+    Raises:
+        RejuiceError: a folder holds no run that has trained a step, or the path is of no picture.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    groups = grouped(folders)
+    figure = Figure(figsize=(16, 8), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    FigureCanvasAgg(figure)
+    for axes, panel in zip(figure.subplots(2, 4).flat, _panels(groups), strict=True):
+        _draw_panel(axes, panel, groups, against)
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    if len(groups) > 1:
+        figure.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)))
+    else:
+        figure.suptitle(_title(groups[0]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        figure.savefig(path, dpi=110)
+    except ValueError as error:
+        raise RejuiceError(f"{path}: {str(error).splitlines()[0]}", "write a .png") from None
+
+
+def grouped(folders: Sequence[Path]) -> list[Runs]:
+    """Runs by what they are but for their seeds, in the order in which they are given."""
+    found: dict[str, list[tuple[Path, str]]] = {}
+    for folder in folders:
+        document = _document(folder)
+        name = str(document.get("project_name", folder.name))
+        document.get("train", {}).pop("seed", None)
+        key = json.dumps(document, sort_keys=True, default=str)
+        found.setdefault(key, []).append((folder, name))
+    names = [runs[0][1] for runs in found.values()]
+    return [
+        Runs(
+            name if names.count(name) == 1 else f"{name} ({runs[0][0].name})",
+            [_points(folder) for folder, _ in runs],
+        )
+        for name, runs in zip(names, found.values(), strict=True)
+    ]
+
+
+def band(curves: Sequence[Curve]) -> Band:
+    """Mean and range of curves, where all of them are; between points they are straight."""
+    first = max(curve.x[0] for curve in curves)
+    last = min(curve.x[-1] for curve in curves)
+    x = np.unique(np.concatenate([curve.x for curve in curves]))
+    x = x[(x >= first) & (x <= last)]
+    values = np.array([np.interp(x, curve.x, curve.y) for curve in curves])
+    return Band(x, values.mean(0), values.min(0), values.max(0))
+
+
+class _Panel(NamedTuple):
+    title: str
+    unit: str
+    lines: dict[str, Callable[[Point], float | None]]
+
+
+def _panels(groups: Sequence[Runs]) -> list[_Panel]:
+    components = {
+        name: None for runs in groups for run in runs.points for p in run for name in p.components
+    }
+    rewards: dict[str, Callable[[Point], float | None]] = {"reward": lambda p: p.reward}
+    rewards |= {name: _component(name) for name in components}
+    return [
+        _Panel("Validation accuracy", "share correct", {"": lambda p: p.validation}),
+        _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
+        _Panel("Reward and its components", "mean; components before weights", rewards),
+        _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
+        _Panel("Entropy", "nats per token", {"": lambda p: p.entropy}),
+        _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
+        _Panel("KL divergence", "nats per token", {"": _kl}),
+        _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm}),
+    ]
+
+
+def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Against) -> None:
+    many = len(panel.lines) > 1
+    for at, runs in enumerate(groups):
+        for nth, (name, of) in enumerate(panel.lines.items()):
+            curves = [c for run in runs.points if len((c := _curve(run, of, against)).x)]
+            if not curves:
+                continue
+            # Colours tell runs apart; lines of one run, too, where there is no other run.
+            colour = f"C{(nth if len(groups) == 1 else at) % 10}"
+            style = "-" if len(groups) == 1 else _LINES[nth % len(_LINES)]
+            label = name if len(groups) == 1 and many else _title(runs)
+            shown = band(curves)
+            few = len(shown.x) <= 30
+            axes.plot(
+                shown.x, shown.mean, style, color=colour, label=label, marker="." if few else None
+            )
+            if len(curves) > 1:
+                axes.fill_between(shown.x, shown.low, shown.high, color=colour, alpha=0.2, lw=0)
+    axes.set_title(panel.title)
+    axes.set_ylabel(panel.unit)
+    axes.set_xlabel(_AXES[against])
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.3)
+    if panel.title == _DROPPED:
+        axes.set_ylim(bottom=0)
+    if many:
+        _legend(axes, panel, groups)
+
+
+def _legend(axes: Any, panel: _Panel, groups: Sequence[Runs]) -> None:
+    if len(groups) == 1:
+        axes.legend(fontsize="small")
+        return
+    from matplotlib.lines import Line2D
+
+    lines = [
+        Line2D([], [], color="grey", linestyle=_LINES[nth % len(_LINES)], label=name)
+        for nth, name in enumerate(panel.lines)
+    ]
+    axes.legend(handles=lines, fontsize="small")
+
+
+def _title(runs: Runs) -> str:
+    seeds = len(runs.points)
+    return runs.name if seeds == 1 else f"{runs.name}, mean and range of {seeds} seeds"
+
+
+def _curve(points: Sequence[Point], of: Callable[[Point], float | None], against: Against) -> Curve:
+    tokens = np.cumsum([point.generated for point in points])
+    x = tokens if against == "tokens" else np.array([float(point.step) for point in points])
+    y = [of(point) for point in points]
+    there = np.array([value is not None for value in y], bool)
+    return Curve(x[there], np.array([value for value in y if value is not None], float))
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    path = folder / "recipe.yaml"
+    if not path.exists():
+        raise RejuiceError(f"{folder} holds no training run", "give the --output of one")
+    document: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return document
+
+
+def _points(folder: Path) -> list[Point]:
+    points = metrics.read(folder)
+    if not any(point.trained for point in points):
+        raise RejuiceError(f"{folder} has trained no step", "wait for the first one")
+    return points
+
+
+def _component(name: str) -> Callable[[Point], float | None]:
+    return lambda point: point.components.get(name)
+
+
+def _kl(point: Point) -> float | None:
+    """Without what is rounding, which would fill the panel."""
+    return None if point.kl is None else round(point.kl, 6)
+
+
+def _dropped(point: Point) -> float | None:
+    return None if point.dropped is None or not point.sampled else point.dropped / point.sampled

@@ -1,0 +1,72 @@
+"""What a run came to: a short table at the end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..launch import checkpoints
+from ..run import TrainingRun
+from . import metrics
+from .curves import draw
+from .watch import Figure, figures, spell
+
+
+def finish(run: TrainingRun, *, quiet: bool = False) -> None:
+    """Write what a run leaves beside its checkpoints: its policy, and the curves."""
+    draw([run.folder], run.folder / "curves.png")
+    step = checkpoints.last(run.folder)
+    if step is None:
+        return
+    policy = run.folder / "policy"
+    shutil.rmtree(policy, ignore_errors=True)  # Of before a resume.
+    with Console(stderr=True, quiet=quiet).status("writing the policy"):
+        checkpoints.export(run.folder, policy, step)
+
+
+def show(folder: Path, name: str, console: Console) -> None:
+    """Print first and last figures of a run, what it took, and where everything is."""
+    points = metrics.read(folder)
+    trained = [point for point in points if point.trained]
+    if not trained:
+        return
+    seconds = sum(point.seconds for point in trained)
+    tokens = sum(point.generated for point in trained)
+    _say(
+        console,
+        f"{name}: {len(trained)} steps in {spell(seconds)}, {seconds / len(trained):.1f} s a step; "
+        f"{tokens:,.0f} tokens generated",
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for head in ("first", "last"):
+        table.add_column(head, justify="right")
+    held_out = Figure("validation accuracy", lambda p: p.validation)
+    for figure in (held_out, *figures(points)):
+        there = [point for point in points if figure.of(point) is not None]
+        if there:
+            table.add_row(Text(figure.name), figure.text(there[0]), figure.text(there[-1]))
+    console.print(table)
+    for what, path in _places(folder):
+        _say(console, f"{what:<12}{path}")
+
+
+def _places(folder: Path) -> list[tuple[str, Path]]:
+    newest = checkpoints.last(folder)
+    places: list[tuple[str, Path]] = [("policy", folder / "policy")]
+    if newest is not None:
+        places.append(("checkpoint", checkpoints.folder_of(folder, newest)))
+    places += [
+        ("curves", folder / "curves.png"),
+        ("steps", folder / "steps"),
+        ("verl's log", folder / "verl.log"),
+    ]
+    return [(what, path) for what, path in places if path.exists()]
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
