@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
-from ..columns import ROW_CONTRACT, content_ids
+from ..columns import ROW_CONTRACT, content_ids, flat
 from ..errors import DataError
-from ..groups import Groups, hash_each
+from ..groups import Array, Groups, hash_each
 from ..operator import Change, Columns, Scope, StreamOperator
 from ..sampling.engines import (
     Asked,
@@ -48,6 +48,9 @@ class PolicyRolloutMapper(StreamOperator):
     Samples are decided by `seed` and `prompt_id`, whatever else is sampled beside them. Groups are
     committed as they finish: a run that was stopped goes on where it was, and no prompt is sampled
     twice. A prompt that keeps failing is dropped for a reason; a server that is gone ends the run.
+
+    With `task`, only rows of that task are prompts, and the others pass as they are. So responses
+    of a first sampling and the verification prompts that are made of them can stand in one table.
     """
 
     engine: EngineName = "transformers"
@@ -69,6 +72,9 @@ class PolicyRolloutMapper(StreamOperator):
     """Longest response, in tokens."""
     seed: int = 0
     """Another seed gives other samples."""
+    task: Literal["generate", "verify"] | None = None
+    """Sample only rows of this task: `verify` for the prompts that `self_verification_mapper`
+    makes. Null: all rows; the column `task` is then not read."""
     chat_template_kwargs: dict[str, Any] = Field({})
     """What else the chat template is told, such as `{enable_thinking: false}` for Qwen3."""
     on_policy: bool = True
@@ -88,6 +94,7 @@ class PolicyRolloutMapper(StreamOperator):
     reasons: ClassVar[Mapping[str, str]] = {
         "no_prompt": "the prompt is null or empty, or a message lacks its role or content",
         "repeated_prompt": "the row before has the same prompt_id: one row is one prompt",
+        "already_sampled": "the row is of the `task` that is to be sampled, and has a response",
         "prompt_too_long": "the prompt leaves no room for a response in the policy's context",
         "template_refused": "the chat template refuses the messages",
         "not_recorded": "the recording does not have the prompt",
@@ -119,13 +126,17 @@ class PolicyRolloutMapper(StreamOperator):
         return self
 
     def reads(self) -> Columns:
-        return ("prompt_id", "prompt")
+        # Rows that pass keep the values of the columns that are written.
+        passing = () if self.task is None else ("task", *_WRITTEN)
+        return ("prompt_id", "prompt", *passing)
 
     def writes(self) -> Columns:
         return _WRITTEN
 
     def identity(self) -> Mapping[str, Any]:
-        fields = self.model_dump(mode="json", exclude={*get_args(EngineName)})
+        # Without a task nothing is said of it: what was sampled before there were tasks is found.
+        unsaid = {"task"} if self.task is None else set[str]()
+        fields = self.model_dump(mode="json", exclude={*get_args(EngineName), *unsaid})
         return {**fields, **state_of(self._asked())}
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
@@ -135,13 +146,19 @@ class PolicyRolloutMapper(StreamOperator):
         return {} if ids is None else {"the policy saw": prompt_as_seen(self._asked(), ids)}
 
     def apply(self, table: pa.Table) -> Change:
+        passed = self._passed(table)  # First, so that nothing is paid for where it cannot pass.
         found = dict(self._sampled(table, range(table.num_rows)))
-        return self._change(table["prompt_id"], [found[row] for row in range(table.num_rows)])
+        became = [found[row] for row in range(table.num_rows)]
+        passing = np.array([row for row, each in enumerate(became) if each is None], np.int64)
+        return _with_rows(self._change(table["prompt_id"], became), passed, passing)
 
     def stream(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        prompt_ids = table["prompt_id"]
+        prompt_ids, passed = table["prompt_id"], self._passed(table)
         for row, found in self._sampled(table, rows):
-            yield row, self._change(prompt_ids.slice(row, 1), [found])
+            if found is None:
+                yield row, _unchanged(passed, row)
+            else:
+                yield row, self._change(prompt_ids.slice(row, 1), [found])
 
     def close(self) -> None:
         release(self._asked())
@@ -152,24 +169,24 @@ class PolicyRolloutMapper(StreamOperator):
         kwargs = self.chat_template_kwargs
         return Asked(self.model, self.policy_version, self.on_policy, kwargs, options)
 
+    def _passed(self, table: pa.Table) -> dict[str, pa.Array]:
+        """The columns that are written, as they come in; none where no row passes."""
+        return {} if self.task is None else {name: _as_written(table, name) for name in _WRITTEN}
+
     def _sampled(
         self, table: pa.Table, rows: Sequence[int]
-    ) -> Iterator[tuple[int, Group | Failure]]:
-        """What became of each of these rows, as they finish."""
+    ) -> Iterator[tuple[int, Group | Failure | None]]:
+        """What became of each of these rows, as they finish; None: it passes."""
         _check_prompts(table["prompt"])
-        repeated_N = Groups.of(table).position() > 0
-        seeds_N = hash_each(table["prompt_id"], seed=self.seed & 0xFFFFFFFFFFFFFFFF) % _SEEDS
-        chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
+        is_prompt_N = self._is_prompt(table)
+        yield from ((row, None) for row in rows if not is_prompt_N[row])
         places, prompts = list[int](), list[Prompt]()
-        for row, messages in zip(rows, chosen, strict=True):
-            chat = tuple((each["role"], each["content"]) for each in messages or () if each)
-            if repeated_N[row]:
-                yield row, Failure("repeated_prompt", "")
-            elif not chat or len(chat) < len(messages) or None in chain.from_iterable(chat):
-                yield row, Failure("no_prompt", "")
+        for row, asked in self._prompts(table, [row for row in rows if is_prompt_N[row]]):
+            if isinstance(asked, Failure):
+                yield row, asked
             else:
                 places.append(row)
-                prompts.append(Prompt(chat, int(seeds_N[row])))
+                prompts.append(asked)
         if prompts:
             settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
             for index, found in sampler(self._asked()).sample(prompts, settings):
@@ -177,8 +194,38 @@ class PolicyRolloutMapper(StreamOperator):
                     _tell(found)
                 yield places[index], found
 
-    def _change(self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure]) -> Change:
-        """The change to rows of which this became."""
+    def _is_prompt(self, table: pa.Table) -> Array:
+        """Which rows are to be sampled, bool[N]."""
+        if self.task is None:
+            return np.ones(table.num_rows, bool)
+        of_task = pc.equal(table["task"].cast(pa.string()), self.task)
+        return np.asarray(pc.fill_null(of_task, False))
+
+    def _prompts(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[tuple[int, Prompt | Failure]]:
+        """What is asked for each of these rows, or why nothing can be asked."""
+        repeated_N = Groups.of(table).position() > 0
+        sampled_N = np.zeros(table.num_rows, bool)
+        if self.task is not None:
+            sampled_N = np.asarray(table["response"].is_valid())
+        seeds_N = hash_each(table["prompt_id"], seed=self.seed & 0xFFFFFFFFFFFFFFFF) % _SEEDS
+        chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
+        for row, messages in zip(rows, chosen, strict=True):
+            chat = tuple((each["role"], each["content"]) for each in messages or () if each)
+            if sampled_N[row]:
+                yield row, Failure("already_sampled", "")
+            elif repeated_N[row]:
+                yield row, Failure("repeated_prompt", "")
+            elif not chat or len(chat) < len(messages) or None in chain.from_iterable(chat):
+                yield row, Failure("no_prompt", "")
+            else:
+                yield row, Prompt(chat, int(seeds_N[row]))
+
+    def _change(
+        self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure | None]
+    ) -> Change:
+        """The change to rows of which this became, less those that pass."""
         samples = [
             (row, k, group, sample)
             for row, group in enumerate(found)
@@ -207,6 +254,42 @@ class PolicyRolloutMapper(StreamOperator):
             return None  # Where nobody knows the seed, nobody knows how it was sampled.
         settings = (self.temperature, self.top_p, self.max_tokens, group.seed)
         return dict(zip(("temperature", "top_p", "max_tokens", "seed"), settings, strict=True))
+
+
+def _as_written(table: pa.Table, name: str) -> pa.Array:
+    """A column that came in, in the type in which it is written.
+
+    Raises:
+        DataError: it holds something else.
+    """
+    column, kind = flat(table[name]), ROW_CONTRACT[name]
+    bad = DataError(f"column '{name}' is {column.type}", f"it must be {kind}")
+    fields = column.type if pa.types.is_struct(column.type) else ()
+    if pa.types.is_struct(kind) and any(kind.get_field_index(field.name) < 0 for field in fields):
+        raise bad  # A cast would leave the field out.
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise bad from None
+
+
+def _with_rows(change: Change, passed: Mapping[str, pa.Array], rows: Array) -> Change:
+    """The change, with rows between its own that keep what is in `passed`."""
+    if len(rows) == 0:
+        return change
+    parents = np.concatenate([change.parents, rows])
+    order = np.argsort(parents, kind="stable")
+    columns = {
+        name: pa.concat_arrays([column, passed[name].take(pa.array(rows))]).take(pa.array(order))
+        for name, column in change.columns.items()
+    }
+    return change._replace(columns=columns, parents=parents[order])
+
+
+def _unchanged(passed: Mapping[str, pa.Array], row: int) -> Change:
+    """The change to a row alone that keeps what is in `passed`."""
+    columns = {name: column.slice(row, 1) for name, column in passed.items()}
+    return Change(columns, pa.nulls(1, pa.string()), np.zeros(1, np.int64))
 
 
 def _column(name: str, values: Iterable[Any]) -> dict[str, pa.Array]:

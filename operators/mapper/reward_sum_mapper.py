@@ -20,7 +20,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from ..columns import component_columns, right_and_wrong
+from ..columns import component_columns, flat, right_and_wrong
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..numeric import numbers
@@ -91,6 +91,10 @@ class RewardSumMapper(Operator):
     not finite or a reason stands beside it, and `on_missing` says what becomes of the row.
     The reward of a row with a missing component is null.
 
+    With `task`, only rows of that task are summed and only they can be dropped; the others keep
+    the reward that they have, and neither count in a group's mean nor make a group mixed. So
+    generation and verification, each summed in a step of its own, never meet in one reward.
+
     The sum is `((0 + w1 c1) + w2 c2) + ...` in float64, in the order of `weights`, so the same
     components give the same bits offline and in training.
 
@@ -107,6 +111,8 @@ class RewardSumMapper(Operator):
     on_missing: OnMissing = "fail"
     """What a missing component does: end the run, drop its row, drop its whole group, or take the
     mean of the group's other responses in which it counts (drop the group if there is none)."""
+    task: Literal["generate", "verify"] | None = None
+    """Sum only in rows of this task. Null: in all rows; the column `task` is then not read."""
     progress: float = Field(0.0, ge=0, le=1)
     """How far training is, from 0 to 1; moves the weights that have a schedule. Offline it is what
     the recipe says; the trainer sets it at each step by `model_copy`."""
@@ -125,24 +131,28 @@ class RewardSumMapper(Operator):
 
     def reads(self) -> Columns:
         both = [column for name in self.weights for column in component_columns(name)]
-        return ("prompt_id", *both, *(("verdict",) if self.gates else ()))
+        gated = ("verdict",) if self.gates else ()
+        own = () if self.task is None else ("task", "reward")
+        return ("prompt_id", *both, *gated, *own)
 
     def writes(self) -> Columns:
         return ("reward",)
 
     def apply(self, table: pa.Table) -> Change:
-        groups = Groups.of(table)
+        groups, summed_N = Groups.of(table), self._summed(table)
         reward_N = np.zeros(table.num_rows)
         missing_N = np.zeros(table.num_rows, bool)
         notes: dict[str, float] = {}
         for name in self.weights:
-            part = self._component(table, groups, name)
+            part = self._component(table, groups, summed_N, name)
             reward_N += np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
             missing_N |= part.missing_N
             notes[f"missing_{name}"] = int(part.missing_N.sum()) + part.filled
             notes[f"group_mean_{name}"] = part.filled
-        reasons = self._dropped(groups, missing_N)
+        reasons = self._dropped(groups, summed_N, missing_N)
         reward = pa.array(reward_N, pa.float64(), mask=missing_N)
+        if self.task is not None:
+            reward = pc.if_else(pa.array(summed_N), reward, _rewards(table))
         return Change({"reward": reward}, reasons, notes={k: n for k, n in notes.items() if n})
 
     def weight(self, name: str) -> float:
@@ -150,11 +160,18 @@ class RewardSumMapper(Operator):
         weight = self.weights[name]
         return weight.at(self.progress) if isinstance(weight, Schedule) else weight
 
-    def _component(self, table: pa.Table, groups: Groups, name: str) -> _Component:
+    def _summed(self, table: pa.Table) -> Array:
+        """In which rows there is a sum, bool[N]."""
+        if self.task is None:
+            return np.ones(table.num_rows, bool)
+        of_task = pc.equal(flat(table["task"]).cast(pa.string()), self.task)
+        return np.asarray(pc.fill_null(of_task, False))
+
+    def _component(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> _Component:
         column, reason_column = component_columns(name)
         value_N = numbers(table, column)
         present_N = np.isfinite(value_N) & np.asarray(pc.is_null(table[reason_column]))
-        counts_N = self._counts(table, groups, name)
+        counts_N = self._counts(table, groups, summed_N, name)
         lacking_N = counts_N & ~present_N
         value_N = np.where(present_N, value_N, 0.0)
         if not lacking_N.any():
@@ -168,22 +185,28 @@ class RewardSumMapper(Operator):
         value_N = np.where(filled_N, mean_N, value_N)
         return _Component(value_N, counts_N, lacking_N & ~filled_N, int(filled_N.sum()))
 
-    def _counts(self, table: pa.Table, groups: Groups, name: str) -> Array:
+    def _counts(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> Array:
         if self.weight(name) == 0:
             return np.zeros(table.num_rows, bool)
         gate = self.gates.get(name)
         if gate is None:
-            return np.ones(table.num_rows, bool)
-        correct_N, wrong_N = right_and_wrong(table["verdict"])
+            return summed_N
+        correct_N, wrong_N = (mask_N & summed_N for mask_N in right_and_wrong(table["verdict"]))
         if gate == "only_correct":
             return correct_N
         mixed_G = (groups.sum(correct_N) > 0) & (groups.sum(wrong_N) > 0)
-        return mixed_G[groups.codes_N]
+        return mixed_G[groups.codes_N] & summed_N
 
-    def _dropped(self, groups: Groups, missing_N: Array) -> pa.Array:
-        whole_groups = self.on_missing != "drop_row"
-        dropped_N = (groups.sum(missing_N) > 0)[groups.codes_N] if whole_groups else missing_N
+    def _dropped(self, groups: Groups, summed_N: Array, missing_N: Array) -> pa.Array:
+        dropped_N = missing_N
+        if self.on_missing != "drop_row":
+            dropped_N = (groups.sum(missing_N) > 0)[groups.codes_N] & summed_N
         return drop({"missing_component": dropped_N})
+
+
+def _rewards(table: pa.Table) -> pa.Array:
+    numbers(table, "reward")  # It says what is wrong with a column of something else.
+    return flat(table["reward"]).cast(pa.float64(), safe=False)
 
 
 def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:

@@ -61,6 +61,12 @@ class SelfVerificationMapper(Operator):
     `mode: response`, each distinct response) is judged once, however many responses gave it; which
     of them stands for it is random. An answer that is graded both ways is left out.
 
+    The notes account for every candidate, which is a distinct answer that could be judged: it is
+    among `yes` or `no`, or it is `over_max_per_label`, or, with `candidates: balanced`, it is
+    `unpaired`: its prompt has too few candidates of the other label. Where there is a limit,
+    `short_of_max_per_label` says how many prompts more there would be, had each prompt with a
+    graded response given as many of both labels as the limit allows.
+
     Duplicate questions under different ids would make the same verification prompt twice: put an
     `exact_deduplicator` before sampling.
     """
@@ -69,10 +75,12 @@ class SelfVerificationMapper(Operator):
     """What is judged: the extracted answer or the whole response."""
     candidates: Literal["balanced", "all"] = "balanced"
     """`balanced`: from each prompt as many right as wrong ones, up to `max_per_label`, chosen at
-    random; a prompt that has only right or only wrong ones gives none. `all`: every one, for
-    `label_balance_selector` with `column: label`, `positive: "Yes"` to balance over the dataset."""
-    max_per_label: PositiveInt = 1
-    """With `balanced`: most right ones, and most wrong ones, from one prompt."""
+    random; a prompt that has only right or only wrong ones gives none. `all`: every one up to
+    `max_per_label`, for `label_balance_selector` with `column: label`, `positive: "Yes"` to balance
+    over the dataset."""
+    max_per_label: PositiveInt | None = None
+    """Most right ones, and most wrong ones, from one prompt, chosen at random. Null: 1 with
+    `balanced`, no limit with `all`."""
     question: str | None = None
     """Column with the question to show. Null: the last user message of `prompt`."""
     template: str | None = None
@@ -124,7 +132,7 @@ class SelfVerificationMapper(Operator):
             name: pa.concat_arrays([column, verify[name]]).take(take)
             for name, column in self._generation_rows(table).items()
         }
-        notes = _notes(table, groups, found, chosen)
+        notes = _notes(table, groups, found, chosen, self._limit())
         return Change(columns, parents=parents, notes=notes)
 
     def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
@@ -153,14 +161,24 @@ class SelfVerificationMapper(Operator):
     def _choose(self, found: _Candidates, n_groups: int) -> Array:
         """Indices into `found`, in the order of the groups, the right ones first."""
         order = np.lexsort((found.uniform, ~found.right, found.codes))
-        if self.candidates == "all":
+        limit = self._limit()
+        if limit is None:
             return order
-        count = np.zeros((n_groups, 2), np.int64)
-        np.add.at(count, (found.codes, found.right.astype(np.int64)), 1)
-        quota_G = np.minimum(count.min(axis=1), self.max_per_label)
+        quota_G = np.full(n_groups, limit)
+        if self.candidates == "balanced":
+            count = np.zeros((n_groups, 2), np.int64)
+            np.add.at(count, (found.codes, found.right.astype(np.int64)), 1)
+            quota_G = np.minimum(quota_G, count.min(axis=1))
         run = Groups.of_column(pa.array(found.codes[order] * 2 + ~found.right[order]))
         chosen: Array = order[run.position() < quota_G[found.codes[order]]]
         return chosen
+
+    def _limit(self) -> int | None:
+        return (
+            1
+            if self.max_per_label is None and self.candidates == "balanced"
+            else self.max_per_label
+        )
 
     def _verification_rows(
         self, table: pa.Table, chosen: _Candidates, question_G: pa.Array
@@ -221,6 +239,11 @@ class _Candidates(NamedTuple):
     def take(self, at: Array) -> _Candidates:
         return _Candidates(*(column[at] for column in self))
 
+    def over(self, limit: int) -> int:
+        """How many there are over `limit` right ones, or `limit` wrong ones, of one group."""
+        count = np.unique(self.codes * 2 + self.right, return_counts=True)[1]
+        return int(np.maximum(count - limit, 0).sum())
+
 
 def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
     """One random candidate for each (group, key); none where a key is both right and wrong."""
@@ -247,7 +270,9 @@ def _last_user_message(prompts: pa.Array) -> pa.Array:
     return contents.take(pa.array(last_N, mask=last_N < 0))
 
 
-def _notes(table: pa.Table, groups: Groups, found: _Candidates, chosen: Array) -> dict[str, float]:
+def _notes(
+    table: pa.Table, groups: Groups, found: _Candidates, chosen: Array, limit: int | None
+) -> dict[str, float]:
     """What became of the prompts and of the responses. Pass rates count graded ones only."""
     verdict = table["verdict"].cast(pa.string())
     right_N, wrong_N = (
@@ -256,6 +281,7 @@ def _notes(table: pa.Table, groups: Groups, found: _Candidates, chosen: Array) -
     )
     right_G, wrong_G = groups.sum(right_N) > 0, groups.sum(wrong_N) > 0
     yes = int(found.right[chosen].sum())
+    over = 0 if limit is None else found.over(limit)
     notes = {
         "yes": yes,
         "no": len(chosen) - yes,
@@ -266,9 +292,13 @@ def _notes(table: pa.Table, groups: Groups, found: _Candidates, chosen: Array) -
         "right_responses": right_N.sum(),
         "wrong_responses": wrong_N.sum(),
         "distinct_candidates": len(found.rows),
+        "over_max_per_label": over,
+        "unpaired": len(found.rows) - len(chosen) - over,
         **{
             f"{slug}_responses": pc.sum(pc.equal(verdict, slug), min_count=0).as_py()
             for slug in _NO_VERDICT
         },
     }
+    if limit is not None:
+        notes["short_of_max_per_label"] = 2 * limit * (right_G | wrong_G).sum() - len(chosen)
     return {name: float(value) for name, value in notes.items()}

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
 from .verdict import Slug
-from .worker import receive, send
+from .worker import Rule, receive, send
 
 STARTUP_SECONDS = 120.0  # importing sympy on a busy machine takes a while
 LEAST_SECONDS = 0.3  # a pair has these from a ready worker on, however long that took to start
@@ -87,13 +87,19 @@ class Pool:
             self._free.notify_all()
 
     def run(
-        self, pairs: Sequence[tuple[str, str]], *, timeout: float, workers: int
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        timeout: float,
+        workers: int,
+        rule: Rule = "equivalent",
     ) -> list[Outcome]:
         """Outcomes of (answer, reference) pairs, in order.
 
         `timeout` is the seconds each pair may take, the start of its worker included, but
         never less than `LEAST_SECONDS` (or `timeout`) of work; `workers` how many this call
-        may use at a time.
+        may use at a time; `rule` what compares a pair. With `math_verify`, the first of a pair
+        is a whole response.
 
         Raises:
             WorkerPoolError: no process could be started.
@@ -112,7 +118,7 @@ class Pool:
                     least = time.monotonic() + min(timeout, LEAST_SECONDS)
                     job = _Job(worker, unsent, max(asked + timeout, least))
                     unsent = next(remaining, None)
-                    if self._submit(job, pairs[job.row]):
+                    if self._submit(job, (*pairs[job.row], rule)):
                         jobs[worker.link] = job
                     else:
                         outcomes[job.row] = Outcome("verifier_error", "the worker had died")
@@ -147,9 +153,9 @@ class Pool:
 
     # --- one job ----------------------------------------------------------------------
 
-    def _submit(self, job: _Job, pair: tuple[str, str]) -> bool:
+    def _submit(self, job: _Job, request: tuple[str, str, Rule]) -> bool:
         try:
-            send(job.worker.link, pair)
+            send(job.worker.link, request)
         except OSError:
             self._discard(job.worker)
             return False

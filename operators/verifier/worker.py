@@ -17,8 +17,10 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any
+from typing import Any, Literal
 
+Rule = Literal["equivalent", "math_verify"]
+"""What compares: the symbolic tier, or math-verify alone."""
 MEMORY = 2 << 30  # bytes of address space per worker
 _REAP_SECONDS = 0.05  # between looks at what was killed, until it is gone
 _LENGTH = struct.Struct("!I")
@@ -51,23 +53,29 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 
 
 def serve(link: socket.socket) -> None:
-    """Answer requests `[answer, reference]` with `[slug or None, reason]` until the end."""
-    from .symbolic import equivalent
-
+    """Answer requests `[answer, reference, rule]` with `[slug, reason]` until the end."""
     while True:
         try:
-            answer, reference = receive(link)
+            request = receive(link)
         except EOFError:
             return
         peak = _peak()
         try:
-            reply = ["correct" if equivalent(answer, reference) else "wrong_answer", ""]
+            reply = ["correct" if _same(*request) else "wrong_answer", ""]
             # Parser and sympy swallow a MemoryError and say that there is no mathematics.
             if reply[0] == "wrong_answer" and _ran_short(peak):
                 reply = ["verifier_error", "MemoryError: most of the worker's memory was in use"]
         except Exception as error:  # reported as a verdict, with its reason
             reply = ["verifier_error", f"{type(error).__name__}: {error}"[:500]]
         send(link, reply)
+
+
+def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
+    from . import independent, symbolic
+
+    if rule == "math_verify":
+        return independent.same_by_math_verify(answer, reference)
+    return symbolic.equivalent(answer, reference)
 
 
 def _peak() -> int:
@@ -103,13 +111,10 @@ def _be_a_worker(link: socket.socket, control: socket.socket) -> None:
 
 def nursery(control: socket.socket) -> None:
     """Fork a worker for every socket received, kill those named, until the parent is gone."""
-    from . import symbolic
-
     # It warns at every call that the clock is ours.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    symbolic.equivalent(
-        r"\frac{x}{\sqrt{2}}+1", r"1+\frac{\sqrt{2}x}{2}"
-    )  # warm the parser's tables
+    # The workers inherit what this imports, and the parser's warm tables.
+    _same(r"\frac{x}{\sqrt{2}}+1", r"1+\frac{\sqrt{2}x}{2}")
     alive, killed = set[int](), set[int]()
     send(control, os.getpid())
     try:

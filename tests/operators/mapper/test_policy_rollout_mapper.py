@@ -2,18 +2,28 @@
 
 import logging
 import os
+from collections import Counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
+from stub_engine import StubEngine
 
-from rejuice.operators import DataError
+from rejuice.operators import DataError, EngineError, Groups
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.registry import code_version
 from rejuice.operators.sampling import Failure, Group, Sample
+from rejuice.pipelines import engine
+from rejuice.pipelines.arithmetic.recorded import write_prompts
+from rejuice.pipelines.policy.teacher import JUDGE_TEMPLATE
+from rejuice.pipelines.recipe import load
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES)])
 
@@ -304,3 +314,274 @@ def test_closing_closes_the_engine(parrot):
     operator.apply(table_of("a"))
     operator.close()
     assert parrot.closed == 1
+
+
+def test_without_a_task_the_identity_is_what_it_was():
+    """Samples are dear: those from before there were tasks are found again."""
+    assert PolicyRolloutMapper(engine="openai", model="m").identity() == {
+        "engine": "openai",
+        "model": "m",
+        "policy_version": 0,
+        "n": 8,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_tokens": 1024,
+        "seed": 0,
+        "chat_template_kwargs": {},
+        "on_policy": True,
+        "options": {"api": "completions", "tokenizer": None},
+        "files": [],
+    }
+    assert PolicyRolloutMapper(task="verify").identity()["task"] == "verify"
+    assert PolicyRolloutMapper().reads() == ("prompt_id", "prompt")
+
+
+WRITTEN = PolicyRolloutMapper().writes()
+SAMPLED = {  # A response of an earlier sampling.
+    "response_id": "r",
+    "response": "what was said",
+    "finish_reason": "length",
+    "prompt_token_ids": [1],
+    "response_token_ids": [2, 3],
+    "response_logprobs": [-1.0, -0.5],
+    "policy": "earlier",
+    "policy_version": 1,
+    "sampling": {"temperature": 1.0, "top_p": 1.0, "max_tokens": 4, "seed": 5},
+}
+OF_TASKS = pa.schema([("task", pa.string()), *SCHEMA, *[(n, ROW_CONTRACT[n]) for n in WRITTEN]])
+
+
+def rows_of(*words):
+    """`g5` is a sampled response to question 5, `v6` a verification prompt; `-7` has no task.
+
+    A `!` behind it: it has a response. Every row has an id of its own.
+    """
+    tasks = {"g": "generate", "v": "verify", "-": None}
+    rows = []
+    for at, word in enumerate(words):
+        question = word[1:].rstrip("!")
+        prompt = [{"role": "user", "content": question}]
+        row = {"task": tasks[word[0]], "prompt_id": f"id of {question}", "prompt": prompt}
+        if word[0] == "g" or word.endswith("!"):
+            row |= {**SAMPLED, "response_id": f"r{at}"}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=OF_TASKS)
+
+
+VERIFY = PolicyRolloutMapper(task="verify", n=2)
+
+
+def test_with_a_task_only_its_rows_are_sampled(parrot):
+    table = rows_of("g1", "g1", "vone", "vtwo", "g2", "-3", "vthree")
+    change = check_operator(VERIFY, table)
+    assert change.parents.tolist() == [0, 1, 2, 2, 3, 3, 4, 5, 6, 6]
+    assert change.reasons.null_count == 7
+    responses = change.columns["response"].to_pylist()
+    said = SAMPLED["response"]
+    assert responses == [
+        *[said] * 2, "eno 0", "eno 1", "owt 0", "owt 1", said, None, "eerht 0", "eerht 1"
+    ]  # fmt: skip
+    passing, before = pa.array([0, 1, 6, 7]), pa.array([0, 1, 4, 5])
+    for name in WRITTEN:
+        kept = change.columns[name].take(passing).to_pylist()
+        assert kept == table[name].take(before).to_pylist(), name
+    assert {prompt.messages[-1][1] for prompt in parrot.asked} == {"one", "two", "three"}
+
+
+def test_the_samples_of_a_task_are_those_of_its_rows_alone(parrot):
+    mixed = VERIFY.apply(rows_of("g1", "vone", "g2", "vtwo"))
+    alone = PolicyRolloutMapper(n=2).apply(table_of("one", "two"))
+    sampled = pc.equal(mixed.columns["policy"], "parrot")
+    for name in WRITTEN:
+        assert mixed.columns[name].filter(sampled).equals(alone.columns[name]), name
+
+
+def test_rows_of_another_task_pass_before_anything_is_asked(parrot):
+    stream = VERIFY.stream(rows_of("vone", "g1", "vtwo", "g2"), range(4))
+    assert [next(stream)[0], next(stream)[0]] == [1, 3]
+    assert parrot.asked == []
+    assert [row for row, _ in stream] == [2, 0]
+    assert len(parrot.asked) == 2
+
+
+def test_where_no_row_is_of_the_task_no_engine_is_opened(monkeypatch):
+    monkeypatch.delattr(policy_rollout_mapper, "sampler")
+    table = rows_of("g1", "-2")
+    change = VERIFY.apply(table)
+    for name in WRITTEN:
+        assert change.columns[name].to_pylist() == table[name].to_pylist()
+
+
+def test_a_row_of_the_task_that_has_a_response_is_a_mistake(parrot):
+    change = check_operator(VERIFY, rows_of("g1", "vone!", "vtwo", "vtwo", "vfail timeout"))
+    reasons = [None, "already_sampled", None, "repeated_prompt", "timeout"]
+    assert change.reasons.to_pylist() == reasons
+    assert change.parents.tolist() == [0, 2, 2]
+    assert set(reasons) - {None} <= set(VERIFY.reasons)
+    again = PolicyRolloutMapper(task="generate").apply(rows_of("g1"))
+    assert again.reasons.to_pylist() == ["already_sampled"]
+
+
+def test_columns_that_pass_get_the_types_of_the_contract(parrot):
+    """A file gives others: 64-bit integers, or a type of its own for what is always null."""
+    read = rows_of("g1", "vone")
+    wide = pa.list_(pa.int64())
+    for name, kind in {"prompt_token_ids": wide, "response_logprobs": pa.null()}.items():
+        values = read[name].to_pylist() if kind == wide else [None] * 2
+        read = read.set_column(read.column_names.index(name), name, pa.array(values, kind))
+    for table in (read, read.slice(0, 1), read.slice(0, 0)):
+        change = VERIFY.apply(table)
+        for name, column in change.columns.items():
+            assert column.type == ROW_CONTRACT[name], name
+        for row, own in VERIFY.stream(table, range(table.num_rows)):
+            for name, column in own.columns.items():
+                assert column.type == ROW_CONTRACT[name], (row, name)
+    assert change.columns["response"].to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "found"),
+    [
+        ("response_token_ids", ["2 3", None], "column 'response_token_ids' is string"),
+        ("sampling", [{"top_k": 1}, None], "column 'sampling' is struct<top_k: int64>"),
+    ],
+)
+def test_columns_of_something_else_are_an_error(parrot, name, values, found):
+    table = rows_of("g1", "vone")
+    table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    with pytest.raises(DataError) as caught:
+        VERIFY.apply(table)
+    assert str(caught.value) == f"{found}; it must be {ROW_CONTRACT[name]}"
+    assert parrot.asked == []
+
+
+@given(st.lists(st.sampled_from(["g", "v", "-"]), max_size=9), st.integers(0, 9))
+@settings(max_examples=30)
+def test_rows_of_other_tasks_stay_as_they_are(tasks, cut):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy_rollout_mapper, "sampler", lambda asked: StubEngine())
+        operator = PolicyRolloutMapper(task="verify", n=3)
+        table = rows_of(
+            *(f"{task}{at // 2 if task == 'g' else at}" for at, task in enumerate(tasks))
+        )
+        change = operator.apply(table)
+        halves = [operator.apply(half) for half in (table.slice(0, cut), table.slice(cut))]
+    assert change.parents.tolist() == [
+        row for row, task in enumerate(tasks) for _ in range(3 if task == "v" else 1)
+    ]
+    assert change.reasons.null_count == len(tasks)
+    others = pc.fill_null(pc.not_equal(table["task"], "verify"), True)
+    sampled = pc.fill_null(pc.equal(change.columns["policy"], "stub"), False)
+    for name in WRITTEN:
+        kept = change.columns[name].filter(pc.invert(sampled)).to_pylist()
+        assert kept == table[name].filter(others).to_pylist()
+        parts = [half.columns[name] for half in halves]
+        assert pa.concat_arrays(parts).equals(change.columns[name])
+
+
+class Pupil:
+    """Answers k times right in n tries, and judges: Yes, No, Yes ..., and one word too many."""
+
+    def __init__(self, patience=None):
+        self.asked, self.patience = Counter(), patience
+
+    def sample(self, prompts, settings):
+        for index, prompt in enumerate(prompts):
+            if self.asked.total() == self.patience:
+                raise EngineError("the pupil is tired")
+            text = prompt.messages[-1][1]
+            self.asked[text] += 1
+            yield index, Group("pupil", 0, prompt.seed, (1,), tuple(self._samples(text, settings)))
+
+    def _samples(self, text, settings):
+        for k in range(settings.n):
+            said = f"\\boxed{{{int(text.split()[0]) + k % 3}}}"
+            if text.endswith("right?"):
+                said = ("\\boxed{Yes}", "\\boxed{No}", "\\boxed{Yes} or \\boxed{No}")[k % 3]
+            yield Sample(said, (k,), (-1.0,), "stop")
+
+
+def both_samplings(n, **sampling):
+    """The steps of a recipe that answers, and then judges its answers."""
+    sampling = {"n": n, "max_tokens": 64, **sampling}
+    return [
+        {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}},
+        {"policy_rollout_mapper": sampling},
+        {"math_verify_mapper": {}},
+        {"format_reward_mapper": {}},
+        {"reward_sum_mapper": {"weights": {"accuracy": 1, "format": 1}}},
+        {"self_verification_mapper": {"candidates": "all", "template": JUDGE_TEMPLATE}},
+        {"label_balance_selector": {"column": "label", "positive": "Yes"}},
+        {"policy_rollout_mapper": {**sampling, "task": "verify"}},
+        {"judgement_reward_mapper": {}},
+        {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1}}},
+        {"grpo_advantage_mapper": {}},
+    ]
+
+
+def check_both(recipe, report, n):
+    """The export of such a recipe: whole groups of n, each of one task with a reward of its own."""
+    table = pq.read_table(recipe.head.export_path)
+    groups = Groups.of(table)
+    assert set(groups.sizes_G) == {n}
+    assert len(set(table["prompt_id"].to_pylist())) == len(groups.sizes_G)
+    assert table.schema.field("sampling").type == ROW_CONTRACT["sampling"]
+    assert None not in table["response_token_ids"].to_pylist()
+    ids = table["response_id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+    tasks = Counter()
+    for row in table.to_pylist():
+        tasks[row["task"], row["label"]] += 1
+        if row["task"] == "verify":
+            assert row["reward"] == row["reward_verification"] == (row["judgement"] == row["label"])
+            assert row["reward_accuracy"] is row["verdict"] is row["answer"] is None
+            assert row["judged_response_id"] in ids
+        else:
+            assert row["reward"] == row["reward_accuracy"] + row["reward_format"]
+            assert row["reward_verification_missing"] == "other_task"
+    assert tasks["verify", "Yes"] == tasks["verify", "No"] > 0
+    assert report.steps[7].rows_in == tasks["generate", None] + tasks["verify", "Yes"] * 2 / n
+    assert sum(report.steps[8].notes.values()) == tasks["verify", "Yes"] * 2
+    return table
+
+
+def test_a_recipe_with_both_samplings(recipe_file, monkeypatch):
+    """Run, stopped in the judgements, run to its end, and run anew: each prompt is asked once."""
+    rows = [{"question": f"{k}0 + 1 is?", "answer": f"#### {k}1"} for k in range(1, 8)]
+    path = recipe_file(both_samplings(3), rows)
+    pupil = Pupil(patience=12)
+    monkeypatch.setattr(policy_rollout_mapper, "sampler", lambda asked: pupil)
+    with pytest.raises(EngineError, match=r"step 8 policy_rollout_mapper_2: the pupil is tired$"):
+        engine.run(load(path), chunk_rows=3)
+    pupil.patience = None
+    table = check_both(load(path), engine.run(load(path), chunk_rows=3), 3)
+    assert set(pupil.asked.values()) == {1}
+    assert pupil.asked.total() == 7 + 7 * 2
+    pupil.patience = pupil.asked.total()  # One more would be one too many.
+    for overrides, chunk_rows in ({}, 3), ({}, 5), ({"math_verify_mapper.timeout": "9"}, 4):
+        report = engine.run(load(path, overrides), chunk_rows=chunk_rows)
+        assert check_both(load(path), report, 3).equals(table)
+    # A verification prompt that another choice lets in is asked; the others are not asked again.
+    pupil.patience = None
+    engine.run(load(path, {"label_balance_selector.ratio": "[1, 2]"}), chunk_rows=4)
+    assert set(pupil.asked.values()) == {1}
+    assert pupil.asked.total() == 7 + 7 * 3
+
+
+@pytest.mark.slow
+def test_the_embedded_policy_answers_and_judges(recipe_file, tmp_path, monkeypatch):
+    steps = both_samplings(4, transformers={"workers": 1, "rows": 64})
+    path = recipe_file(steps, np=2)
+    write_prompts(tmp_path / "data.jsonl", prompts=24, levels=(1, 2))
+    report = engine.run(load(path), chunk_rows=7)
+    table = check_both(load(path), report, 4)
+    verify = table.filter(pc.equal(table["task"], "verify"))
+    # It was taught to judge, and nearly all it says is a judgement.
+    assert pc.mean(verify["judgement"].is_valid().combine_chunks().cast("float64")).as_py() > 0.8
+    monkeypatch.delattr(policy_rollout_mapper, "sampler")
+    again = engine.run(load(path), chunk_rows=7)
+    assert all(step.cached for step in again.steps)
+    # In one process, with other chunks, and nothing cached but the samples.
+    one = {"np": "1", "math_verify_mapper.timeout": "9"}
+    check_both(load(path, one), engine.run(load(path, one), chunk_rows=48), 4)
+    assert pq.read_table(load(path).head.export_path).equals(table)

@@ -1,15 +1,25 @@
 import json
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
+from rejuice.operators.columns import MESSAGES, ROW_CONTRACT, component
+from rejuice.operators.mapper import policy_rollout_mapper
+from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.operators.mapper.judgement_reward_mapper import JudgementRewardMapper
+from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
+from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.registry import build
+from rejuice.operators.sampling import Group, Sample
+from rejuice.pipelines.apply import run_in_memory
 
 
 def table(prompts, *, verdict=None, **components):
@@ -274,3 +284,216 @@ def test_it_agrees_with_a_plain_loop(rows):
         if kept:
             x, y = (row[i] if row[i] is not None else np.mean(columns[i - 1]) for i in (1, 2))
             assert reward == pytest.approx(0.7 * x + 0.3 * y, abs=1e-9)
+
+
+def of_tasks(prompts, tasks, *, reward, verdict=None, **components):
+    """As `table`, with tasks (g, v, or none) and the rewards that rows have."""
+    names = {"g": "generate", "v": "verify"}
+    return (
+        table(prompts, verdict=verdict, **components)
+        .append_column("task", pa.array([names.get(task) for task in tasks], pa.string()))
+        .append_column("reward", pa.array(reward, pa.float64()))
+    )
+
+
+def test_with_a_task_the_other_rows_keep_their_rewards():
+    rows = of_tasks(
+        "aabbc", "ggvv?", reward=[0.1, None, None, 7, 0.3], verification=[None, 9, 1, 0, 9]
+    )
+    reward, reasons, notes = summed(rows, weights={"verification": 2}, task="verify")
+    assert reward == [0.1, None, 2, 0, 0.3]
+    assert reasons == [None] * 5
+    assert notes == {}
+
+
+def test_without_a_task_neither_task_nor_reward_is_read():
+    rows = of_tasks("ab", "gv", reward=[0.1, 0.2], accuracy=[1, 0])
+    assert summed(rows, weights={"accuracy": 1})[0] == [1, 0]
+    assert RewardSumMapper(weights={"x": 1.0}, task="verify").reads() == (
+        *RewardSumMapper(weights={"x": 1.0}).reads(), "task", "reward",
+    )  # fmt: skip
+
+
+def test_a_reward_that_is_kept_is_kept_to_the_bit():
+    kept = [0.1 + 0.2, float("inf"), float("nan"), -0.0]
+    rows = of_tasks("abcd", "gggg", reward=kept, verification=[None] * 4)
+    reward, _, _ = summed(rows, weights={"verification": 1}, task="verify")
+    assert repr(reward) == repr(kept)
+    words = rows.set_column(rows.column_names.index("reward"), "reward", pa.array(["good"] * 4))
+    with pytest.raises(DataError, match=r"^column 'reward' is string, not numeric"):
+        RewardSumMapper(weights={"verification": 1.0}, task="verify").apply(words)
+
+
+MIXED = {"tasks": "gvv gvv vvg".replace(" ", ""), "reward": [5, 0, 0] * 2 + [0, 0, 5]}
+
+
+@pytest.mark.parametrize(
+    ("on_missing", "rewards", "dropped"),
+    [
+        ("drop_row", [5, 1, None, 5, 1, 3, None, None, 5], "001 000 110"),
+        ("drop_group", [5, 1, None, 5, 1, 3, None, None, 5], "011 000 110"),
+        ("group_mean", [5, 1, 1, 5, 1, 3, None, None, 5], "000 000 110"),
+    ],
+)
+def test_what_is_missing_concerns_the_rows_of_the_task_alone(on_missing, rewards, dropped):
+    # A row of another task has a value of its own, or none, which is nobody's business.
+    values = [9, 1, None, None, 1, 3, None, None, 9]
+    rows = of_tasks("aaabbbccc", **MIXED, verification=values)
+    fields = {"weights": {"verification": 1}, "task": "verify", "on_missing": on_missing}
+    reward, reasons, notes = summed(rows, **fields)
+    assert reward == rewards
+    assert [int(reason is not None) for reason in reasons] == [
+        int(x) for x in dropped.replace(" ", "")
+    ]
+    assert notes.pop("missing_verification") == 3
+    assert notes == ({"group_mean_verification": 1} if on_missing == "group_mean" else {})
+
+
+def test_fail_says_nothing_of_other_tasks():
+    rows = of_tasks("ab", "gv", reward=[1, None], verification=[None, 1])
+    assert summed(rows, weights={"verification": 1}, task="verify")[0] == [1, 1]
+    operator = build(RewardSumMapper, {"weights": {"verification": 1}})
+    with pytest.raises(DataError, match="for response 0 of prompt 'a'"):
+        operator.apply(rows)
+
+
+def test_a_group_is_mixed_by_the_verdicts_of_the_task():
+    rows = of_tasks("aabbb", "gvgvv", verdict="cwccw", reward=[9] * 5, x=[0.5, 0.5, None, 0.5, 0.5])
+    fields = {"weights": {"x": 1}, "gates": {"x": "mixed_groups_only"}, "task": "verify"}
+    assert summed(rows, **fields)[0] == [9, 0, 9, 0.5, 0.5]
+
+
+value = st.none() | st.floats(-10, 10)
+rows_of_tasks = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from("gv?"), value, value, value), max_size=12
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+@given(rows_of_tasks, st.sampled_from(["drop_row", "drop_group", "group_mean"]))
+def test_a_task_is_summed_as_if_the_other_rows_were_not_there(rows, on_missing):
+    ids, tasks, x, y, reward = (
+        (list(column) for column in zip(*rows, strict=True)) if rows else [[]] * 5
+    )
+    data = of_tasks([str(each) for each in ids], tasks, reward=reward, x=x, y=y)
+    fields = {"weights": {"x": 0.7, "y": 0.3}, "on_missing": on_missing}
+    mixed = RewardSumMapper(**fields, task="verify").apply(data)
+    own = pc.fill_null(pc.equal(data["task"].combine_chunks(), "verify"), False)
+    alone = RewardSumMapper(**fields).apply(data.filter(own))
+    assert mixed.columns["reward"].filter(own).equals(alone.columns["reward"])
+    assert mixed.reasons.filter(own).equals(alone.reasons)
+    assert mixed.notes == alone.notes
+    others = pc.invert(own)
+    kept = data["reward"].filter(others).to_pylist()
+    assert mixed.columns["reward"].filter(others).to_pylist() == kept
+    assert mixed.reasons.filter(others).null_count == len(kept)
+
+
+class Judge:
+    """Judges at random, by the seed of the prompt; now and then there is no judgement."""
+
+    def sample(self, prompts, settings):
+        for index, prompt in enumerate(prompts):
+            rng = np.random.default_rng(prompt.seed)
+            texts = rng.choice(["\\boxed{Yes}", "\\boxed{No}", "?"], settings.n)
+            samples = tuple(Sample(str(text), (1,), (-1.0,), "stop") for text in texts)
+            yield index, Group("judge", 0, prompt.seed, (1,), samples)
+
+
+def rolled_out(graded, accuracy):
+    """Rows (prompt, verdict, answer), with `accuracy` for the right ones and 0 for the others."""
+    names = {"c": "correct", "w": "wrong_answer"}
+    texts = {
+        "prompt_id": [f"p{prompt}" for prompt, *_ in graded],
+        "reference": ["a reference"] * len(graded),
+        "verdict": [names[verdict] for _, verdict, _ in graded],
+        "answer": [f"{verdict}{answer}" for _, verdict, answer in graded],
+    }
+    columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
+    asked = [[{"role": "user", "content": f"question {prompt}"}] for prompt, *_ in graded]
+    sampled = {
+        name: pa.nulls(len(graded), ROW_CONTRACT[name]) for name in PolicyRolloutMapper().writes()
+    }
+    sampled["response_id"] = pa.array([f"r{row}" for row in range(len(graded))], pa.string())
+    values = np.array([accuracy * (verdict == "c") for _, verdict, _ in graded], np.float64)
+    both = {"prompt": pa.array(asked, MESSAGES), **component("accuracy", values)}
+    return pa.table({**columns, **sampled, **both})
+
+
+def after_both(graded, *, accuracy=1.0, judgement=1.0):
+    """The rows in the end, by task, of a recipe with both samplings."""
+    operators = [
+        RewardSumMapper(weights={"accuracy": 1.0}),
+        SelfVerificationMapper(candidates="all"),
+        PolicyRolloutMapper(task="verify", n=4),
+        JudgementRewardMapper(right=judgement),
+        RewardSumMapper(task="verify", weights={"verification": 1.0}),
+        GrpoAdvantageMapper(normalise="none"),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy_rollout_mapper, "sampler", lambda asked: Judge())
+        rows = run_in_memory(operators, rolled_out(graded, accuracy)).to_pylist()
+    own = {"generate": [], "verify": []}
+    for row in rows:
+        own[row["task"]].append(row)
+    return rows, own["generate"], own["verify"]
+
+
+graded_rows = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from("cw"), st.integers(0, 2)), max_size=16
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+def figures(rows):
+    return [(row["prompt_id"], row["reward"], row["advantage"]) for row in rows]
+
+
+@given(graded_rows)
+@settings(max_examples=30)
+def test_generation_and_verification_never_meet(graded):
+    """Neither in one sum nor in one group."""
+    rows, generation, verification = after_both(graded)
+    for row in generation:
+        assert (row["reward"], row["reward_verification"]) == (row["reward_accuracy"], None)
+    for row in verification:
+        assert (row["reward"], row["reward_accuracy"]) == (row["reward_verification"], None)
+    seen = set()
+    for prompt_id, group in groupby(rows, key=lambda row: row["prompt_id"]):
+        members = list(group)
+        assert prompt_id not in seen
+        seen.add(prompt_id)
+        assert len({row["task"] for row in members}) == 1
+        mean = np.mean([row["reward"] for row in members])
+        assert [row["advantage"] for row in members] == pytest.approx(
+            [row["reward"] - mean for row in members]
+        )
+    # What one is worth does not move the other by a bit. (A power of two scales without rounding.)
+    _, scaled, same = after_both(graded, accuracy=1024.0)
+    assert figures(same) == figures(verification)
+    assert figures(scaled) == [(p, 1024 * r, 1024 * a) for p, r, a in figures(generation)]
+    _, same, scaled = after_both(graded, judgement=1024.0)
+    assert figures(same) == figures(generation)
+    assert figures(scaled) == [(p, 1024 * r, 1024 * a) for p, r, a in figures(verification)]
+
+
+def test_a_sum_over_both_tasks_is_refused_or_empty():
+    table = JudgementRewardMapper().apply(
+        pa.table(
+            {
+                "task": ["generate", "verify"],
+                "response": ["4", "\\boxed{Yes}"],
+                "label": [None, "Yes"],
+            }
+        )
+    )
+    rows = of_tasks("ab", "gv", reward=[1, None], accuracy=[1, None])
+    for name in ("reward_verification", "reward_verification_missing"):
+        rows = rows.append_column(name, table.columns[name])
+    weights = {"accuracy": 1, "verification": 1}
+    with pytest.raises(DataError, match=r"^reward_accuracy is missing \(judge_timeout\) for resp"):
+        build(RewardSumMapper, {"weights": weights}).apply(rows)
+    with pytest.raises(DataError, match=r"^reward_verification is missing \(other_task\) for resp"):
+        build(RewardSumMapper, {"weights": {"verification": 1}}).apply(rows)
+    for on_missing in ("drop_row", "drop_group", "group_mean"):
+        reward, reasons, _ = summed(rows, weights=weights, on_missing=on_missing)
+        assert reward == [None, None]
+        assert reasons == ["missing_component"] * 2

@@ -242,10 +242,50 @@ def test_trap_pass_rates_leave_out_what_is_not_graded():
         "right_responses": 2,
         "wrong_responses": 2,
         "distinct_candidates": 4,
+        "over_max_per_label": 0,
+        "unpaired": 2,
+        "short_of_max_per_label": 4,
         "no_answer_responses": 3,
         "timeout_responses": 2,
         "verifier_error_responses": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "labelled", "over", "unpaired", "short"),
+    [
+        ({}, (2, 2), 6, 2, 6),
+        ({"max_per_label": 2}, (3, 3), 3, 3, 14),
+        ({"max_per_label": 9}, (3, 3), 0, 6, 84),
+        ({"candidates": "all"}, (7, 5), 0, 0, None),
+        ({"candidates": "all", "max_per_label": 1}, (3, 3), 6, 0, 4),
+        ({"candidates": "all", "max_per_label": 2}, (5, 4), 3, 0, 11),
+    ],
+)
+def test_the_notes_account_for_each_candidate(fields, labelled, over, unpaired, short):
+    # The last prompt is graded, and has no answer that is graded one way.
+    source = table("c1 c2 c3 c4 w5", "c1 c2 w5 w6 w7 c1", "c1", "w2", "n", "c1 w1")
+    rows, change = after(SelfVerificationMapper(**fields), source)
+    assert (labels(rows)["Yes"], labels(rows)["No"]) == labelled
+    assert change.notes["distinct_candidates"] == 12
+    assert (change.notes["over_max_per_label"], change.notes["unpaired"]) == (over, unpaired)
+    assert change.notes.get("short_of_max_per_label") == short
+
+
+def test_no_prompt_gives_more_of_a_label_than_the_limit_chosen_at_random():
+    source = table(*["c1 c2 c3 c4 w5 w6 w7"] * 200)
+    operator = SelfVerificationMapper(candidates="all", max_per_label=2)
+    rows, _ = after(operator, source)
+    assert labels(rows) == {"Yes": 400, "No": 400}
+    of_prompt = collections.Counter((int(r[1:]) // 7, label) for r, label in judged(rows))
+    assert set(of_prompt.values()) == {2}
+    places = collections.Counter(int(r[1:]) % 7 for r, _ in judged(rows))
+    # Binomial: 100 with a standard deviation of 7, and 133 with one of 7.
+    assert all(70 < places[at] < 130 for at in range(4))
+    assert all(105 < places[at] < 161 for at in range(4, 7))
+    # The first of those that a smaller limit leaves.
+    fewer = SelfVerificationMapper(candidates="all", max_per_label=1)
+    assert set(judged(after(fewer, source)[0])) < set(judged(rows))
 
 
 def test_only_graded_answers_are_judged():
@@ -298,7 +338,7 @@ WORD = st.builds(str.__add__, st.sampled_from("cwnte?"), st.sampled_from(["", "1
 @settings(max_examples=25)
 @given(
     st.lists(st.lists(WORD, min_size=1, max_size=6).map(" ".join), max_size=6),
-    st.integers(1, 3),
+    st.none() | st.integers(1, 3),
     st.sampled_from(["balanced", "all"]),
 )
 def test_rows_are_conserved_and_labels_are_true(groups, most, candidates):
@@ -316,10 +356,14 @@ def test_rows_are_conserved_and_labels_are_true(groups, most, candidates):
         right, wrong = ({w for w in group.split() if w[0] == x and w[1:]} for x in "cw")
         both = {w[1:] for w in right} & {w[1:] for w in wrong}
         n_right, n_wrong = len(right) - len(both), len(wrong) - len(both)
-        quota = min(n_right, n_wrong, most)
-        expected["Yes"] += quota if candidates == "balanced" else n_right
-        expected["No"] += quota if candidates == "balanced" else n_wrong
+        limit = most or (1 if candidates == "balanced" else 99)
+        quota = min(n_right, n_wrong, limit)
+        expected["Yes"] += quota if candidates == "balanced" else min(n_right, limit)
+        expected["No"] += quota if candidates == "balanced" else min(n_wrong, limit)
     assert (labels(rows)["Yes"], labels(rows)["No"]) == (expected["Yes"], expected["No"])
+    kinds = ("yes", "no", "over_max_per_label", "unpaired")
+    assert sum(change.notes[kind] for kind in kinds) == change.notes["distinct_candidates"]
+    assert min(change.notes.values()) >= 0
     codes = [int(row["prompt_id"]) for row in generated]
     assert codes == sorted(codes)
     kept = change.parents[change.parents >= 0]

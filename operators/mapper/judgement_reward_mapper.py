@@ -1,0 +1,134 @@
+r"""Reward a judgement for being right: Yes about right answers, No about wrong ones.
+
+Learning to Self-Verify Makes Language Models Better Reasoners, https://arxiv.org/abs/2602.07594.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import FiniteFloat, model_validator
+from typing_extensions import Self
+
+from ..columns import component, component_columns, flat
+from ..operator import Change, Columns, Operator, drop
+
+_BOX = re.compile(r"\\boxed\s*\{")
+# What is in a box: a text, which may have one pair of braces in it. No two neighbours of the
+# pattern match the same character, so a text is gone through three times at most.
+_CONTENT = re.compile(r"([^{}]*)(?:\{([^{}]*)\}([^{}]*))?\}")
+_FONT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm))")
+_JUDGEMENTS = {"yes": "Yes", "no": "No"}
+
+
+class JudgementRewardMapper(Operator):
+    r"""Write `judgement`, Yes or No, and `reward_verification`: whether it equals the `label`.
+
+    It works on verification prompts, rows with `task: verify` such as `self_verification_mapper`
+    makes, once responses to them are sampled. The judgement is what stands in the last
+    `\boxed{...}` of the response: Yes or No in any case, also as `\text{Yes}` or `\textbf{Yes}`,
+    with or without a full stop. Other things in the boxes before it do no harm.
+
+    A response without a judgement is malformed, and its `judgement` is null: it has no box (it may
+    have been cut), or something else in the last one. So is a response with Yes in one box and No
+    in another, wherever they are: it would hedge. Malformed is a verdict on the policy, and has a
+    reward; the reward is missing only where nothing is known of the policy:
+
+    - `other_task`: the row is no verification prompt;
+    - `no_response`: the response is null, as that of a prompt that is not sampled yet;
+    - `no_label`: the label is neither Yes nor No.
+
+    The notes say how many of the rewarded rows were `right`, `wrong` and `malformed`. The default
+    values are those of the source.
+
+    Source: Learning to Self-Verify, https://arxiv.org/abs/2602.07594.
+    """
+
+    right: FiniteFloat = 1.0
+    """Reward of a judgement that equals the label."""
+    wrong: FiniteFloat = 0.0
+    """Reward of one that does not."""
+    malformed: FiniteFloat = 0.0
+    """Reward of a response without a judgement."""
+
+    gil_bound: ClassVar[bool] = True
+    missing: ClassVar[Mapping[str, str]] = {
+        "other_task": "the row is no verification prompt",
+        "no_response": "the response is null",
+        "no_label": "the label is neither Yes nor No",
+    }
+    """Why the reward may be missing."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        for name in ("wrong", "malformed"):
+            if getattr(self, name) >= self.right:
+                found = f"{name} {getattr(self, name)}"
+                raise ValueError(f"{found} is not below right {self.right}")
+        return self
+
+    def reads(self) -> Columns:
+        return ("task", "response", "label")
+
+    def writes(self) -> Columns:
+        return ("judgement", *component_columns("verification"))
+
+    def apply(self, table: pa.Table) -> Change:
+        task, response, label = (flat(table[name]).cast(pa.string()) for name in self.reads())
+        verify = pc.fill_null(pc.equal(task, "verify"), False)
+        texts = pc.if_else(verify, response, pa.scalar(None, pa.string()))
+        said = [None if text is None else judgement_in(text) for text in texts.to_pylist()]
+        judgement = pa.array(said, pa.string())
+        missing = drop(
+            {
+                "other_task": pc.invert(verify),
+                "no_response": pc.is_null(response),
+                "no_label": pc.invert(pc.is_in(label, pa.array(list(_JUDGEMENTS.values())))),
+            }
+        )
+        right_N = np.asarray(pc.fill_null(pc.equal(judgement, label), False))
+        malformed_N = np.asarray(pc.is_null(judgement))
+        reward_N = np.where(right_N, self.right, np.where(malformed_N, self.malformed, self.wrong))
+        rewarded_N = np.asarray(pc.is_null(missing))
+        counted = {
+            "right": right_N,
+            "wrong": ~right_N & ~malformed_N,
+            "malformed": malformed_N,
+        }
+        return Change(
+            columns={"judgement": judgement, **component("verification", reward_N, missing)},
+            notes={name: float((mask_N & rewarded_N).sum()) for name, mask_N in counted.items()},
+        )
+
+
+def judgement_in(text: str) -> str | None:
+    r"""The judgement of a response, Yes or No; None where it is malformed.
+
+    Example:
+        >>> judgement_in(r"It is \boxed{42}, as the student says. \boxed{\text{Yes}}")
+        'Yes'
+        >>> judgement_in(r"\boxed{Yes}, or rather \boxed{No}") is None
+        True
+    """
+    last, found = None, set[str]()
+    for box in _BOX.finditer(text):
+        content = _CONTENT.match(text, box.end())
+        last = None if content is None else _judgement(*content.groups())
+        if last is not None:
+            found.add(last)
+    return last if len(found) == 1 else None
+
+
+def _judgement(before: str, inner: str | None, behind: str | None) -> str | None:
+    """What is judged by `before`, or by `before{inner}behind`."""
+    word = before
+    if inner is not None:
+        if not _FONT.fullmatch(before.strip()) or (behind or "").strip() not in ("", "."):
+            return None
+        word = inner
+    return _JUDGEMENTS.get(word.strip().removesuffix(".").strip().lower())

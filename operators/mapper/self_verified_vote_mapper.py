@@ -1,0 +1,111 @@
+"""Vote over the answers to a prompt, with each vote weighed by the policy's own judgement."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from .. import judgements
+from ..groups import Array, Groups
+from ..operator import Change, Columns, Operator, Scope
+
+
+class SelfVerifiedVoteMapper(Operator):
+    """Write what the policy thinks of each answer, and which answer wins a vote over the prompt.
+
+    - `judged_right`, float64: the share of `Yes` among the well-formed judgements of the response.
+      A response that was not judged itself takes the mean over the judged ones of its prompt with
+      the same answer, since each distinct text of a prompt is judged once. Null: no judgement.
+    - `majority`, bool: the row has the answer with most votes of its prompt.
+    - `voted`, bool: the same, where each vote counts `judged_right`.
+
+    One answer wins, and all rows that have it are true. Of answers with equal weight the one with
+    more votes wins; of those with as many votes, the one that stands first. Answers are the same
+    where their texts are, whitespace aside. Responses without an answer do not vote. Rows that are
+    not `task: generate` get nulls.
+
+    Judge all candidates for this: `candidates: all` in `self_verification_mapper`, and no
+    `label_balance_selector`, which would take the judgements of the more frequent label away.
+
+    Majority vote: https://arxiv.org/abs/2203.11171. Weights of the policy's own:
+    https://arxiv.org/abs/2602.07594.
+    """
+
+    mode: judgements.Mode = "answer"
+    """What was judged, as in `self_verification_mapper`. With `response`, a response that was not
+    judged itself takes the judgements of the same text first, then those of the same answer."""
+    unjudged: float = Field(0.5, ge=0, le=1)
+    """What a vote counts of whose answer no judgement is known."""
+
+    scope: ClassVar[Scope] = Scope.DATASET
+
+    def reads(self) -> Columns:
+        return judgements.read(self.mode)
+
+    def writes(self) -> Columns:
+        return ("judged_right", "majority", "voted")
+
+    def digest(self, table: pa.Table) -> pa.Table:
+        return judgements.digest(table, self.mode)
+
+    def apply(self, table: pa.Table) -> Change:
+        generated_N, right_N = judgements.generated(table), judgements.judged_right(table)
+        ballot = _Ballot.of(table, np.where(np.isnan(right_N), self.unjudged, right_N))
+        majority_B, voted_B = ballot.winners(weighed=False), ballot.winners(weighed=True)
+        columns = {"judged_right": pa.array(right_N, mask=np.isnan(right_N))}
+        for name, winner_B in (("majority", majority_B), ("voted", voted_B)):
+            wins_N = np.zeros(table.num_rows, bool)
+            wins_N[ballot.rows_V] = winner_B[ballot.answers_V]
+            columns[name] = pa.array(wins_N, mask=~generated_N)
+        notes = {
+            "prompts": float(majority_B.sum()),
+            "voted_differently": float((majority_B & ~voted_B).sum()),
+            "unjudged_votes": float(np.isnan(right_N[ballot.rows_V]).sum()),
+        }
+        return Change(columns, notes=notes)
+
+
+class _Ballot(NamedTuple):
+    """The votes V for the answers B of all prompts, the answers of a prompt next to each other.
+
+    Attributes:
+        rows_V: row of each vote.
+        answers_V: which answer it is for.
+        prompts_B: the prompt of each answer, ascending.
+        first_B: the first row that has it.
+        votes_B: how many rows have it.
+        weight_B: what they count together.
+    """
+
+    rows_V: Array
+    answers_V: Array
+    prompts_B: Array
+    first_B: Array
+    votes_B: Array
+    weight_B: Array
+
+    @classmethod
+    def of(cls, digests: pa.Table, weight_N: Array) -> _Ballot:
+        rows_V = np.flatnonzero(np.asarray(digests["answer"].is_valid()))
+        prompts_V = np.cumsum(np.asarray(digests["starts"]))[rows_V]
+        keys_V = np.asarray(digests["answer"].drop_null())
+        order_V = np.lexsort((keys_V, prompts_V))  # Stable: of equal ones the first row is first.
+        rows_V, prompts_V = rows_V[order_V], prompts_V[order_V]
+        # The prompt is in the key: one answer is one run.
+        answers = Groups.of_column(pa.array(keys_V[order_V]))
+        # Without the last digits, so that a tie is one in whatever order its votes are added.
+        weight_B = np.round(answers.sum(weight_N[rows_V]), 9)
+        prompts_B, first_B = prompts_V[answers.starts_G], rows_V[answers.starts_G]
+        return cls(rows_V, answers.codes_N, prompts_B, first_B, answers.sizes_G, weight_B)
+
+    def winners(self, *, weighed: bool) -> Array:
+        """Which answers win, bool[B]: one of each prompt."""
+        weight_B = self.weight_B if weighed else self.votes_B
+        order_B = np.lexsort((self.first_B, -self.votes_B, -weight_B, self.prompts_B))
+        winner_B = np.zeros(len(order_B), bool)
+        # The prompts ascend either way, so where one begins is where its best answer is.
+        winner_B[order_B[Groups.of_column(pa.array(self.prompts_B)).starts_G]] = True
+        return winner_B

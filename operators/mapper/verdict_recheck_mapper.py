@@ -1,0 +1,135 @@
+"""Grade a second time, by another verifier: how noisy are the labels?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from ..columns import flat
+from ..groups import uniform_N
+from ..operator import Change, Columns, Operator, Scope
+from ..verifier import Slug, check_reference
+from ..verifier.limits import refusal
+from ..verifier.pool import shared_pool, usable_cores
+
+_GRADED = ("correct", "wrong_answer")
+
+
+class VerdictRecheckMapper(Operator):
+    r"""Write `recheck`: what another verifier, math-verify alone, says of a response.
+
+    `verdict` stays as it is. Graded again are `correct` and `wrong_answer` responses, or a random
+    `share` of them; `recheck` is `correct`, `wrong_answer`, `timeout` or `verifier_error`. It is
+    null where the response is not graded again: it is not in the share, has another verdict or
+    none, has no response, no answer or no reference, or an answer over the limits of what is read
+    as mathematics.
+
+    math-verify finds the answer in the whole response, reads it and compares it by its own rules.
+    It shares none of these with `math_verify_mapper`, so that what both tiers there get wrong in
+    the same way shows. A response that is an answer and nothing else is put between dollar signs:
+    math-verify would not read it as mathematics.
+
+    A disagreement says that one of the two is wrong, not which. math-verify is known to
+
+    - round to six decimal places: 1/2^99 equals 1/2^98;
+    - take the number behind the word answer: 3 in `42 is the answer, reached in 3 steps`;
+    - take one value where there are several, such as 42 in `42 or 43`, and the value of a bound
+      or a denial, such as 4 in `at least 4` or `not 4`;
+    - take A for a, and a pair `(1, 2)` for a list;
+    - know no units, no numbers in words (`three`, `1.45 million`), no `6.02e23`, no bases;
+    - read `$50\%$` as 50, and tell `x <= 2` from its interval and degrees from radians.
+
+    It takes about 1.5 ms for a response of a few hundred characters; `share` limits how many.
+
+    The notes count `rechecked`, and among these `agree`, `disagree` (`right_to_wrong`,
+    `wrong_to_right`) and `recheck_failed`, where math-verify came to no verdict.
+    """
+
+    share: float = Field(1.0, gt=0, le=1)
+    """Share of the responses to grade again, chosen at random."""
+    timeout: float = Field(5.0, gt=0)
+    """Seconds for one response; a verification that takes longer is killed."""
+    seed: int = 0
+    """Another seed makes another choice."""
+
+    scope: ClassVar[Scope] = Scope.GROUP  # For the random numbers.
+    depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
+
+    def reads(self) -> Columns:
+        return ("prompt_id", "response", "answer", "reference", "verdict")
+
+    def writes(self) -> Columns:
+        return ("recheck",)
+
+    def apply(self, table: pa.Table) -> Change:
+        verdicts, *texts = (
+            flat(table[name].cast(pa.string()))
+            for name in ("verdict", "response", "answer", "reference")
+        )
+        chosen_N = np.asarray(pc.is_in(verdicts, pa.array(_GRADED)))
+        for text in texts:
+            chosen_N = chosen_N & np.asarray(text.is_valid())
+        if self.share < 1:
+            chosen_N = chosen_N & (uniform_N(table, seed=self.seed, salt=self.name()) < self.share)
+        rows = pa.array(np.flatnonzero(chosen_N))
+        asked = zip(*(text.take(rows).to_pylist() for text in texts), strict=True)
+        slugs = pa.array(self._graded([_Graded(*each) for each in asked]), pa.string())
+        recheck = slugs.take(pa.array(np.cumsum(chosen_N) - 1, mask=~chosen_N))
+        return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
+
+    def _graded(self, asked: Sequence[_Graded]) -> list[Slug | None]:
+        """What math-verify says of each, None where it is not asked."""
+        found: dict[_Graded, Slug] = {}
+        gradable = list[_Graded]()
+        for each in dict.fromkeys(asked):
+            if check_reference(each.reference):
+                found[each] = "verifier_error"
+            # Of the answer: there is no limit to what is a response.
+            elif not refusal(each.answer):
+                gradable.append(each)
+        if gradable:
+            workers = usable_cores()
+            pairs = [(each.shown(), each.reference) for each in gradable]
+            outcomes = shared_pool(workers).run(
+                pairs, timeout=self.timeout, workers=workers, rule="math_verify"
+            )
+            slugs = (outcome.slug for outcome in outcomes)
+            found.update(zip(gradable, slugs, strict=True))
+        return [found.get(each) for each in asked]
+
+
+class _Graded(NamedTuple):
+    """A response that has a verdict."""
+
+    response: str
+    answer: str
+    reference: str
+
+    def shown(self) -> str:
+        """The response as math-verify is to see it."""
+        bare = self.response.strip() == self.answer
+        return f"${self.answer}$" if bare else self.response
+
+
+def _notes(verdicts: pa.Array, recheck: pa.Array) -> dict[str, float]:
+    def count(mask: pa.Array) -> float:
+        return float(pc.sum(mask, min_count=0).as_py())
+
+    right, wrong = (pc.equal(recheck, slug) for slug in _GRADED)
+    to_wrong = count(pc.and_(wrong, pc.equal(verdicts, "correct")))
+    to_right = count(pc.and_(right, pc.equal(verdicts, "wrong_answer")))
+    rechecked = float(len(recheck) - recheck.null_count)
+    decided = count(pc.or_(right, wrong))
+    return {
+        "rechecked": rechecked,
+        "agree": decided - to_wrong - to_right,
+        "disagree": to_wrong + to_right,
+        "right_to_wrong": to_wrong,
+        "wrong_to_right": to_right,
+        "recheck_failed": rechecked - decided,
+    }

@@ -1,0 +1,44 @@
+"""Made-up responses with judgements of them, in the columns that both samplings leave behind."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SAID = {"Y": "Yes", "N": "No", "-": None}
+COLUMNS = (
+    "prompt_id", "response_id", "task", "answer", "response", "judged_response_id", "judgement",
+)  # fmt: skip
+
+
+def judged_rows(*groups: str) -> pa.Table:
+    """Groups of words such as `7:YN-`: an answer, and what was judged of it, `-` is malformed.
+
+    Responses of group 0 have the ids 0.0, 0.1 ...; judgements stand behind the group that they are
+    about, those of one response as a group of their own.
+    """
+    rows = [row for at, group in enumerate(groups) for row in _group(at, group)]
+    types = [(name, pa.string()) for name in COLUMNS]
+    return pa.Table.from_pylist(rows, schema=pa.schema(types))
+
+
+def _group(at: int, group: str) -> list[dict[str, str | None]]:
+    asked, judging = [], []
+    for k, word in enumerate(group.split()):
+        answer, _, said = word.partition(":")
+        own = f"{at}.{k}"
+        asked.append(
+            {"prompt_id": f"p{at}", "response_id": own, "task": "generate",
+             "answer": answer or None, "response": f"I say {answer}"}
+        )  # fmt: skip
+        judging += [
+            {"prompt_id": f"v{own}", "response_id": f"{own}-{i}", "task": "verify",
+             "response": "a judgement", "judged_response_id": own, "judgement": SAID[letter]}
+            for i, letter in enumerate(said)
+        ]  # fmt: skip
+    return [*asked, *judging]
+
+
+def generated(table: pa.Table, column: pa.Array) -> list:
+    """The values of a column on the rows with `task: generate`."""
+    pairs = zip(table["task"].to_pylist(), column.to_pylist(), strict=True)
+    return [value for task, value in pairs if task == "generate"]
