@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from ..operators import Operator, RecipeError, installed
 from ..operators.errors import suggest
 from ..operators.registry import build, find, load_file
 from .data_juicer import catalogue, steps
+from .train_section import Train
 
 DATA_JUICER_ONLY = (
     "auto_install", "debug", "ds_cache_dir", "export_in_parallel", "export_shard_size",
@@ -63,8 +65,8 @@ class Head(BaseModel):
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators."""
-    train: dict[str, Any] | None = None
-    """Settings of `rejuice train`, which checks them; nothing else reads them."""
+    train: Train | None = None
+    """How `rejuice train` trains; nothing else reads it."""
 
     @property
     def text_key(self) -> str:
@@ -90,8 +92,23 @@ class Recipe(NamedTuple):
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""
         head = self.head.model_dump(mode="json")
-        process = [{s.operator.name(): s.operator.model_dump(mode="json")} for s in self.steps]
-        return {**head, **self.for_data_juicer, "process": process}
+        return {**head, **self.for_data_juicer, "process": _process(self.steps)}
+
+    def part(self, steps: Sequence[Step], head: Mapping[str, Any]) -> dict[str, Any]:
+        """Steps of the recipe as one of their own, ready for YAML.
+
+        Args:
+            steps: some of the recipe's, or what became of them.
+            head: keys of its top; those that decide what the steps are need not be among them.
+        """
+        top = {**self.head.model_dump(mode="json"), **head}
+        kept = {"text_keys", "custom_operator_paths", *head}
+        said = {key: value for key, value in top.items() if key in kept}
+        return {**said, "process": _process(steps)}
+
+
+def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    return [{step.operator.name(): step.operator.model_dump(mode="json")} for step in steps]
 
 
 def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -233,14 +250,43 @@ def _head(path: Path, document: Mapping[str, Any]) -> Head:
         return Head.model_validate(ours)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = str(first["loc"][0])
-        if first["type"] == "missing":
-            raise RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=str(path)) from None
-        if first["type"] == "extra_forbidden":
-            near = suggest(key, [*Head.model_fields, *DATA_JUICER_ONLY])
-            raise RecipeError(f"unknown key '{key}'", near, where=str(path)) from None
-        found = f"'{key}' is {first['input']!r}"
-        raise RecipeError(found, first["msg"].lower(), where=str(path)) from None
+        raise _plain(str(path), first["loc"], first["type"], first["msg"], first["input"]) from None
+
+
+def _plain(
+    where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
+) -> RecipeError:
+    """What pydantic has against a key of the top, or of a section of it."""
+    names, section = _named(place)
+    key = ".".join(names)
+    if kind == "missing":
+        return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
+    if kind == "extra_forbidden":
+        more = DATA_JUICER_ONLY if section is Head else ()
+        near = suggest(names[-1], [*section.model_fields, *more])
+        return RecipeError(f"unknown key '{key}'", near, where=where)
+    if kind == "value_error":  # Of a section: its keys do not go together.
+        return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
+    return RecipeError(f"'{key}' is {found!r}", message.lower(), where=where)
+
+
+def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
+    """The names of a key and of the sections around it, and the innermost of these."""
+    names = list[str]()
+    section: type[BaseModel] = Head
+    for at, name in enumerate(place):
+        names.append(str(name))
+        inner = _section(section.model_fields.get(names[-1]))
+        if inner is None or at == len(place) - 1:
+            break
+        section = inner
+    return names, section
+
+
+def _section(field: FieldInfo | None) -> type[BaseModel] | None:
+    """What a field holds, where that has fields itself."""
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+    return next((kind for kind in kinds if isinstance(kind, type(BaseModel))), None)
 
 
 class _Loader(yaml.SafeLoader):

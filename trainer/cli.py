@@ -16,7 +16,7 @@ from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, 
 from .export.cli import app as export
 
 if TYPE_CHECKING:
-    from .config import Train
+    from ..pipelines.train_section import Train
     from .run import TrainingRun
 
 __all__ = ["app", "main"]
@@ -66,25 +66,28 @@ def train(
     """
     _need_extra()
     from ..pipelines.recipe import load
-    from .config import train_config
-    from .cut import cut
     from .run import TrainingRun
 
     path, folder = _found(recipe, output)
-    said = {} if dataset_path is None else {"dataset_path": dataset_path}
+    flags = {
+        "dataset_path": dataset_path,
+        "train.steps": steps,
+        "train.profile": profile,
+        "train.schedule": schedule,
+    }
+    said = {key: str(value) for key, value in flags.items() if value is not None}
     loaded = load(path, {**said, **overrides_of(context)})
-    flags = {"steps": steps, "profile": profile, "schedule": schedule}
-    config = train_config(loaded, flags)
+    run = TrainingRun.of(folder.resolve(), loaded)
     console = Console(stderr=True, quiet=quiet)
     if dry_run:
-        _dry_run(TrainingRun(folder.resolve(), config, cut(loaded)), resume, console)
+        _dry_run(run, resume, console)
         return
-    _need_for(config)
+    _need_for(run.config)
     from .launch.checkpoints import last
     from .launch.training import prepare
 
     with console.status("making the prompts"):
-        run = prepare(loaded, config, folder, resume=resume)
+        run = prepare(loaded, folder, resume=resume)
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint: training begins anew.", highlight=False)
     _train(run, loaded.head.project_name, folder, resume, quiet)
@@ -101,7 +104,7 @@ def curves(
     ] = "step",
 ) -> None:
     """Draw the curves of training runs; those that differ in their seeds only become one curve."""
-    _need_extra()
+    _need("matplotlib", "a picture", "matplotlib")
     from .report.curves import draw
 
     draw(runs, output, against=against)
@@ -134,8 +137,8 @@ def main() -> NoReturn:
 
 
 def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool) -> None:
+    from .launch import outcome
     from .launch.training import launch
-    from .report import outcome
     from .report.watch import Watch
 
     console = Console(stderr=True)
@@ -159,10 +162,17 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
         typer.echo(f"rejuice: training failed{at}: {why}", err=True)
         typer.echo(f"verl's log is {log}; {_goes_on(folder)}", err=True)
         raise typer.Exit(_FAILED)
+    lacking = None
     try:
         outcome.finish(run, quiet=quiet)
-    finally:
-        outcome.show(run.folder, name, Console(quiet=quiet))
+    except (RejuiceError, OSError) as error:
+        lacking = error
+    outcome.show(run.folder, name, Console(quiet=quiet))
+    if lacking is not None:
+        typer.echo(f"rejuice: all steps are trained, and then: {lacking}", err=True)
+        ways = f"`rejuice checkpoint {folder} PATH` and `rejuice curves {folder}`"
+        typer.echo(f"policy and curves are still to be had by {ways}", err=True)
+        raise typer.Exit(_FAILED)
 
 
 def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
@@ -181,7 +191,9 @@ def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
         if not (recipe / "recipe.yaml").exists():
             raise RejuiceError(f"{recipe} holds no run", "give a recipe, or the folder of a run")
         recipe = recipe / "recipe.yaml"
-    of_run = recipe.name == "recipe.yaml" and (recipe.parent / "train.json").exists()
+    from .run import is_prepared
+
+    of_run = recipe.name == "recipe.yaml" and is_prepared(recipe.parent)
     return recipe, output or (recipe.parent if of_run else Path("outputs") / recipe.stem)
 
 

@@ -1,148 +1,20 @@
-"""The `train:` section of a recipe: what GRPO needs to know beside the recipe itself."""
+"""The `train:` section of a recipe, where there has to be one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    model_validator,
-)
-from typing_extensions import Self
-
-from ..operators.errors import RecipeError, suggest
+from ..operators.errors import RecipeError
 from ..pipelines.recipe import Recipe
+from ..pipelines.train_section import Train
 
-Profile = Literal["cpu", "gpu"]
-Schedule = Literal["generate"]
-Logger = Literal["tensorboard", "wandb", "mlflow", "swanlab"]
-
-
-class Gpu(BaseModel):
-    """The hardware of profile `gpu`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    gpus: PositiveInt = 8
-    """GPUs on each node."""
-    nodes: PositiveInt = 1
-    """Nodes of the Ray cluster."""
-    tensor_parallel: PositiveInt = 1
-    """GPUs that share one vLLM."""
-    memory: Annotated[float, Field(gt=0, lt=1)] = 0.6
-    """Share of a GPU's memory that vLLM may take while it samples."""
-    tokens_per_gpu: PositiveInt = 16384
-    """Tokens of prompts and responses in one forward or backward pass."""
-    offload: bool = False
-    """Keep weights and optimizer in the memory of the machine while vLLM samples."""
-    gradient_checkpointing: bool = True
-    """Compute activations twice, instead of keeping them."""
+__all__ = ["Train", "train_config"]
 
 
-class Train(BaseModel):
-    """How to train; n, temperature and lengths are those of `policy_rollout_mapper`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    policy: str | None = None
-    """A folder or hub name; by default the model of `policy_rollout_mapper`."""
-    validation_path: Path | None = None
-    """Held-out prompts, with the columns of `dataset_path`. None: there is no validation."""
-    steps: PositiveInt = 100
-    """Training steps: each samples prompts, runs the recipe and updates the policy."""
-    prompts_per_step: PositiveInt = 64
-    """Prompts, and so groups, of a step."""
-    updates_per_step: PositiveInt = 1
-    """Optimizer updates that the prompts of a step are shared out to."""
-    replay: Path | None = None
-    """A curated dataset with token ids, log-probabilities and rewards, to train on as it is:
-    nothing is sampled but for validation, and ratios are taken to the stored log-probabilities."""
-    refill: NonNegativeInt = 0
-    """Dynamic sampling: how often a step may sample more prompts to replace groups that the
-    recipe has dropped. 0: train on what is left."""
-    learning_rate: PositiveFloat = 1e-6
-    """Of AdamW."""
-    warmup_steps: NonNegativeInt = 0
-    """Steps over which the learning rate rises to its value."""
-    weight_decay: NonNegativeFloat = 0.0
-    """Of AdamW."""
-    max_grad_norm: PositiveFloat = 1.0
-    """Longer gradients are shortened to it."""
-    clip_ratio_low: PositiveFloat = 0.2
-    """The probability ratio is clipped at 1 minus this."""
-    clip_ratio_high: PositiveFloat = 0.2
-    """And at 1 plus this; 0.28 lets rare tokens rise faster (DAPO)."""
-    loss_agg_mode: Literal[
-        "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
-    ] = "token-mean"
-    """How losses of tokens become one; verl's names."""
-    kl_coef: NonNegativeFloat = 0.0
-    """Weight of the KL divergence from the first policy in the loss. 0: no reference is loaded."""
-    entropy_coef: float = 0.0
-    """Weight of the entropy bonus in the loss."""
-    max_prompt_tokens: PositiveInt = 512
-    """Longer prompts are left out, with a decision."""
-    validate_every: NonNegativeInt = 20
-    """Steps between validations; 0: only before the first and after the last step."""
-    validation_n: PositiveInt = 1
-    """Responses to each held-out prompt."""
-    save_every: NonNegativeInt = 50
-    """Steps between checkpoints, of which the last step is always one; 0: none at all."""
-    keep_checkpoints: PositiveInt = 2
-    """Older checkpoints are removed."""
-    keep_rollouts: bool = True
-    """Keep rollouts, decisions and rewards of each step as Parquet, to be run again offline."""
-    profile: Profile = "cpu"
-    """`cpu`: the embedded sampler and gloo. `gpu`: vLLM and NCCL."""
-    gpu: Gpu = Gpu()
-    """Hardware of that profile."""
-    schedule: Schedule = "generate"
-    """What is trained on: `generate`, responses to the prompts of the dataset."""
-    loggers: tuple[Logger, ...] = ("tensorboard",)
-    """Trackers of verl, beside the console and metrics.jsonl."""
-    seed: NonNegativeInt = 0
-    """Of the order of prompts and of the samples."""
-    verl: dict[str, Any] = Field({})
-    """Any key of verl's configuration, such as `actor_rollout_ref.actor.optim.betas`."""
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.prompts_per_step % self.updates_per_step:
-            raise ValueError("prompts_per_step must be a multiple of updates_per_step")
-        if self.replay and self.refill:
-            raise ValueError("refill samples, and replay does not: leave one of them out")
-        return self
-
-
-def train_config(recipe: Recipe, flags: Mapping[str, Any] | None = None) -> Train:
-    """The `train:` section of a recipe, with what was said on the command line.
+def train_config(recipe: Recipe) -> Train:
+    """The `train:` section of a recipe.
 
     Raises:
-        RecipeError: there is none, or a key or value is wrong.
+        RecipeError: there is none.
     """
-    where = f"{recipe.path}, train"
     if recipe.head.train is None:
         raise RecipeError("there is no `train:` section", "add one", where=str(recipe.path))
-    given = {**recipe.head.train, **{k: v for k, v in (flags or {}).items() if v is not None}}
-    try:
-        return Train.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = Gpu.model_fields if path.startswith("gpu.") else Train.model_fields
-            near = suggest(str(first["loc"][-1]), known)
-            raise RecipeError(f"unknown key '{path}'", near, where=where) from None
-        if not path:
-            raise RecipeError(first["msg"].removeprefix("Value error, "), where=where) from None
-        found = f"'{path}' is {first['input']!r}"
-        raise RecipeError(found, first["msg"].lower(), where=where) from None
+    return recipe.head.train

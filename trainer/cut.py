@@ -3,6 +3,12 @@
 before ──> prompts of the trainer      (run once, offline)
 rollout    verl's rollouts take its place
 after  ──> runs on each training step's complete groups, before the update
+
+Where the policy judges its own answers, more follows in the same training step:
+
+judging.ask     ──> verification prompts, made of the answers that are left
+judging.rollout     verl's rollouts take its place too
+judging.after   ──> runs on the judgements
 """
 
 from __future__ import annotations
@@ -15,12 +21,27 @@ from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
-from ..operators.operator import Filter, Mapper, Scope
+from ..operators.operator import Mapper, Operator, Scope
 from ..pipelines.recipe import Recipe, Step
+from ..pipelines.train_section import Schedule
 
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
 _GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
+
+
+class Judging(NamedTuple):
+    """What stands behind the answers of a recipe in which the policy judges them.
+
+    Attributes:
+        ask: makes verification prompts, and chooses among them.
+        rollout: samples judgements.
+        after: rewards them.
+    """
+
+    ask: tuple[Step, ...]
+    rollout: PolicyRolloutMapper
+    after: tuple[Step, ...]
 
 
 class Cut(NamedTuple):
@@ -31,53 +52,152 @@ class Cut(NamedTuple):
         before: makes prompts.
         rollout: samples.
         after: rewards and filters.
+        judging: what follows where the policy judges its answers.
     """
 
     source: str
     before: tuple[Step, ...]
     rollout: PolicyRolloutMapper
     after: tuple[Step, ...]
+    judging: Judging | None = None
+
+    @property
+    def behind(self) -> tuple[Step, ...]:
+        """Steps that answers or judgements go through."""
+        return self.after + (self.judging.after if self.judging else ())
 
 
 def cut(recipe: Recipe) -> Cut:
-    """Cut a recipe at its `policy_rollout_mapper`.
+    """Cut a recipe at its `policy_rollout_mapper`, and at its second one where it has two.
 
     Raises:
-        RecipeError: there is not exactly one, or what stands behind it gives no reward.
+        RecipeError: it is no recipe that can train.
     """
-    where = str(recipe.path)
-    places = [
-        at for at, step in enumerate(recipe.steps) if isinstance(step.operator, PolicyRolloutMapper)
-    ]
-    if len(places) != 1:
-        found = f"{len(places)} steps sample responses" if places else "no step samples responses"
-        raise RecipeError(found, "training needs one policy_rollout_mapper", where=where)
-    at = places[0]
-    rollout = recipe.steps[at].operator
-    assert isinstance(rollout, PolicyRolloutMapper)
-    after = recipe.steps[at + 1 :]
-    if not any("reward" in step.operator.writes() for step in after):
+    found = _parts(recipe.steps, recipe.head.project_name, str(recipe.path))
+    if not gives_reward(found.judging.after if found.judging else found.after):
         raise RecipeError(
             "no step behind policy_rollout_mapper writes the column reward",
             f"add a {RewardSumMapper.name()}",
+            where=str(recipe.path),
+        )
+    _check_order(found.after, str(recipe.path))
+    if found.judging:
+        _check_order(found.judging.after, str(recipe.path))
+    return found
+
+
+def check_schedule(found: Cut, schedule: Schedule, where: str) -> None:
+    """See that a recipe has what its schedule trains on.
+
+    Raises:
+        RecipeError: it has not.
+    """
+    if schedule != "generate" and found.judging is None:
+        raise RecipeError(
+            f"schedule {schedule} trains on judgements, of which the recipe has none",
+            f"add {SelfVerificationMapper.name()}, policy_rollout_mapper: {{task: verify}} and "
+            "their reward, or choose schedule generate",
             where=where,
         )
+    if schedule != "self_verify" and not gives_reward(found.after):
+        raise RecipeError(
+            f"schedule {schedule} trains on responses, and no step before "
+            f"{SelfVerificationMapper.name()} writes their reward",
+            f"add a {RewardSumMapper.name()} there, or choose schedule self_verify",
+            where=where,
+        )
+
+
+def gives_reward(steps: Sequence[Step]) -> bool:
+    """Whether steps write the column `reward`."""
+    return any("reward" in step.operator.writes() for step in steps)
+
+
+def _parts(steps: Sequence[Step], source: str, where: str) -> Cut:
+    samples = [
+        at for at, step in enumerate(steps) if isinstance(step.operator, PolicyRolloutMapper)
+    ]
+    asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
+    if not 1 <= len(samples) <= 2:
+        found = f"{len(samples)} steps sample responses" if samples else "no step samples responses"
+        raise RecipeError(
+            found,
+            "training needs one policy_rollout_mapper, and a second where the policy judges",
+            where=where,
+        )
+    first, last = samples[0], samples[-1]
+    before, rollout = tuple(steps[:first]), _rollout(steps[first])
+    if first == last:
+        for at in asks:
+            raise RecipeError(
+                f"nobody answers the prompts of {steps[at].name}",
+                "put policy_rollout_mapper: {task: verify} behind it, or leave the step out",
+                where=f"{where}, step {steps[at].number}",
+            )
+        return Cut(source, before, rollout, tuple(steps[first + 1 :]))
+    if len(asks) != 1 or not first < asks[0] < last:
+        raise RecipeError(
+            "two steps sample responses",
+            f"the second answers the prompts of one {SelfVerificationMapper.name()} before it",
+            where=f"{where}, step {steps[last].number}",
+        )
+    ask = asks[0]
+    judging = Judging(tuple(steps[ask:last]), _rollout(steps[last]), tuple(steps[last + 1 :]))
+    _check_judging(judging, rollout, f"{where}, step {steps[last].number}", where)
+    return Cut(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
+
+
+def _rollout(step: Step) -> PolicyRolloutMapper:
+    assert isinstance(step.operator, PolicyRolloutMapper)
+    return step.operator
+
+
+def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, where: str) -> None:
+    """One policy answers and judges, by one temperature; judgements are looked at alone."""
+    if judging.rollout.task != "verify":
+        raise RecipeError(
+            "the second policy_rollout_mapper samples all rows", "give it task: verify", where=here
+        )
+    for name in ("engine", "model", "temperature", "top_p", "chat_template_kwargs"):
+        if getattr(judging.rollout, name) != getattr(answers, name):
+            raise RecipeError(
+                f"the two policy_rollout_mappers differ in {name}",
+                "training has one policy, which answers and judges",
+                where=here,
+            )
+    if judging.rollout.max_tokens > answers.max_tokens:
+        raise RecipeError(
+            f"judgements may have {judging.rollout.max_tokens} tokens, "
+            f"and responses {answers.max_tokens}",
+            "verl has one longest response: raise max_tokens of the first policy_rollout_mapper",
+            where=here,
+        )
+    for step in judging.after:
+        if step.operator.scope is Scope.DATASET:
+            raise RecipeError(
+                f"{step.name} sees answers and judgements together, which training does not",
+                f"leave it out, or put it before {SelfVerificationMapper.name()}",
+                where=f"{where}, step {step.number}",
+            )
+
+
+def _check_order(steps: Sequence[Step], where: str) -> None:
     compared = False
-    for step in after:
-        if compared and isinstance(step.operator, Filter):
+    for step in steps:
+        if compared and _drops(step.operator):
             raise RecipeError(
                 f"{step.name} drops rows that were compared with their group already",
                 f"put it before {GrpoAdvantageMapper.name()}",
                 where=f"{where}, step {step.number}",
             )
         compared = compared or isinstance(step.operator, GrpoAdvantageMapper)
-        if isinstance(step.operator, SelfVerificationMapper):
-            raise RecipeError(
-                f"{step.name} makes prompts, and training answers prompts of the dataset only",
-                "leave the step out",
-                where=f"{where}, step {step.number}",
-            )
-    return Cut(recipe.head.project_name, recipe.steps[:at], rollout, after)
+
+
+def _drops(operator: Operator) -> bool:
+    """Whether it may drop rows; Data-Juicer's operators say so by their names only."""
+    if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
+        return False
+    return bool(operator.reasons) or not operator.name().endswith("_mapper")
 
 
 def grading(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from typing_extensions import Self
+
 from ..operators.sampling.engines import EMBEDDED
 
 
@@ -20,6 +22,16 @@ class Policy(NamedTuple):
     tokenizer: Any
     ends: frozenset[int]
 
+    @classmethod
+    def load(cls, name: str) -> Self:
+        """What is known of a folder, a hub name or `embedded`."""
+        from transformers import AutoTokenizer
+
+        path = located(name)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        ends = {tokenizer.eos_token_id, *_ends_said(path)}
+        return cls(name, tokenizer, frozenset(ends - {None}))
+
 
 class Sampling(NamedTuple):
     """How responses are sampled, for the column `sampling`."""
@@ -35,15 +47,12 @@ def located(policy: str) -> str:
     return str(EMBEDDED) if policy == "embedded" else policy
 
 
-def end_tokens(policy: str) -> frozenset[int]:
-    """Ids of the tokens that end a response."""
-    from transformers import AutoTokenizer, GenerationConfig
+def _ends_said(path: str) -> list[int | None]:
+    """The ends of a response by the policy's settings of generation."""
+    from transformers import GenerationConfig
 
-    path = located(policy)
-    ends = {AutoTokenizer.from_pretrained(path).eos_token_id}
     try:
         said = GenerationConfig.from_pretrained(path).eos_token_id
     except OSError:
-        said = None  # Not every policy has the file.
-    ends |= set(said if isinstance(said, list) else [said])
-    return frozenset(ends - {None})
+        return []  # Not every policy has the file.
+    return said if isinstance(said, list) else [said]

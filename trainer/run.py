@@ -1,46 +1,74 @@
 """The folder of a training run, and what it says to the processes of the run.
 
-RUN/recipe.yaml                  the recipe with every default written out
-RUN/train.json                   the `train:` section, resolved
+RUN/recipe.yaml                  the recipe and its `train:` section, with every default written out
 RUN/command.txt                  what was launched
-RUN/prompts/{train,validation}.{arrow,parquet}   prompts of the recipe; the same for verl
+RUN/prompts/{train,validation}.{arrow,parquet}   prompts of the recipe; the same for verl. Where
+                                 train.parquet is, the run can be launched
 RUN/metrics.jsonl                what verl logged, a line per step
-RUN/steps/000012/                rollouts, decisions and rewards of a step, and their recipe
+RUN/steps/000012/                rollouts, decisions and rewards of a step, and their recipe; in
+                                 verify/ those of the judgements, in answers.arrow what waits for
+                                 them
 RUN/checkpoints/global_step_50/  as verl writes them
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.feather as feather
 import yaml
 
-from ..pipelines.recipe import Step, load
-from .config import Train
-from .cut import Cut, cut
-from .policies import Policy, Sampling, end_tokens, located
+from ..pipelines.recipe import Recipe, Step, load
+from .config import Train, train_config
+from .cut import Cut, check_schedule, cut
+from .policies import Policy, Sampling
 
+MARK = "REJUICE_RUN"
+"""Variable that every process of a run has: the folder of the run."""
+WEIGHTS = "sampler.safetensors"
+"""File in that folder by which weights reach the sampler of a CPU."""
 PARTS = {"train": "train", "val": "validation"}
 """Partitions of TransferQueue, and what their files are called."""
 
 
+def is_prepared(folder: Path) -> bool:
+    """Whether there is all that a run needs to be launched."""
+    return (folder / "prompts" / "train.parquet").exists()
+
+
 class TrainingRun(NamedTuple):
-    """A run, as its processes know it."""
+    """A run, as its processes know it.
+
+    Attributes:
+        folder: where it is.
+        recipe: whole.
+        config: its `train:` section.
+        cut: its parts.
+    """
 
     folder: Path
+    recipe: Recipe
     config: Train
     cut: Cut
 
     @classmethod
+    def of(cls, folder: Path, recipe: Recipe) -> TrainingRun:
+        """The run of a recipe; nothing is written.
+
+        Raises:
+            RecipeError: it is no recipe that can train.
+        """
+        config, parts = train_config(recipe), cut(recipe)
+        check_schedule(parts, config.schedule, str(recipe.path))
+        return cls(folder, recipe, config, parts)
+
+    @classmethod
     def open(cls, folder: Path) -> TrainingRun:
         """The run of a folder."""
-        config = Train.model_validate(json.loads((folder / "train.json").read_text()))
-        return cls(folder, config, cut(load(folder / "recipe.yaml")))
+        return cls.of(folder, load(folder / "recipe.yaml"))
 
     @property
     def policy(self) -> str:
@@ -59,35 +87,22 @@ class TrainingRun(NamedTuple):
 
     def sampler(self) -> tuple[Policy, Sampling]:
         """Which policy samples, and how."""
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(located(self.policy))
         rollout = self.cut.rollout
         sampling = Sampling(
             rollout.temperature, rollout.top_p, rollout.max_tokens, self.config.seed
         )
-        return Policy(self.policy, tokenizer, end_tokens(self.policy)), sampling
+        return Policy.load(self.policy), sampling
 
     def step_folder(self, step: int) -> Path:
         """Where a step is kept."""
         return self.folder / "steps" / f"{step:06d}"
 
-    def step_recipe(self, step: int, steps: Sequence[Step]) -> str:
+    def step_recipe(self, step: int, steps: Sequence[Step], part: str = "") -> str:
         """A recipe, as YAML, that does to a step's rollouts what training did."""
-        folder = self.step_folder(step)
-        process: list[dict[str, Any]] = [
-            {step.operator.name(): step.operator.model_dump(mode="json")} for step in steps
-        ]
+        folder = self.step_folder(step) / part
         head = {
             "project_name": self.folder.name,
             "dataset_path": str(folder / "rollouts.parquet"),
             "export_path": str(folder / "again.parquet"),
-            **self._for_steps(),
         }
-        return yaml.safe_dump({**head, "process": process}, sort_keys=False)
-
-    def _for_steps(self) -> dict[str, Any]:
-        """Keys of the recipe's top that decide what its steps are."""
-        recipe = yaml.safe_load((self.folder / "recipe.yaml").read_text("utf-8"))
-        names = ("text_keys", "custom_operator_paths")
-        return {name: recipe[name] for name in names if recipe.get(name)}
+        return yaml.safe_dump(self.recipe.part(steps, head), sort_keys=False)

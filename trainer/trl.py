@@ -7,7 +7,7 @@
         reward_funcs=reward_funcs("recipe.yaml"),
     )
 
-TRL takes no row out of a batch. What a step behind sampling drops has None for its reward: TRL
+TRL takes no row out of a batch. What a step after sampling drops has None for its reward: TRL
 leaves it out of the mean and deviation of its group and gives it no advantage, but counts its
 tokens where it averages the loss.
 """
@@ -31,10 +31,12 @@ from ..operators.mapper.prompt_template_mapper import prompt_ids
 from ..operators.numeric import numbers
 from ..pipelines.recipe import Step, load
 from ..pipelines.source import read_all
-from .cut import Cut, cut
+from .cut import Cut
+from .export.answers import answers_only
+from .loop.advantage import asked
 from .loop.books import figures
 from .loop.curation import Curated, at_progress, curate
-from .policies import end_tokens
+from .policies import Policy
 
 RecipePath: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
@@ -50,14 +52,14 @@ def reward_funcs(recipe: RecipePath, *, policy: str | None = None) -> list[Recip
     Components, pass rate and dropped rows are logged as metrics, `rejuice/...`.
 
     Args:
-        recipe: with a `policy_rollout_mapper`; the steps behind it give the reward.
+        recipe: with a `policy_rollout_mapper`; the steps after it give the reward.
         policy: a folder or hub name; by default the recipe's. It says which tokens end a response.
 
     Raises:
         RecipeError: the recipe, or a step reads what TRL does not tell.
     """
     loaded = load(Path(recipe))
-    parts = cut(loaded)
+    parts = answers_only(loaded)
     for step in parts.after:
         for column in step.operator.reads():
             if column in _NOT_TOLD:
@@ -66,8 +68,8 @@ def reward_funcs(recipe: RecipePath, *, policy: str | None = None) -> list[Recip
                     "leave the step out",
                     where=f"{recipe}, step {step.number} {step.name}",
                 )
-    said = loaded.head.train or {}
-    return [RecipeReward(parts, policy or said.get("policy") or parts.rollout.model)]
+    said = loaded.head.train.policy if loaded.head.train else None
+    return [RecipeReward(parts, policy or said or parts.rollout.model)]
 
 
 def train_dataset(recipe: RecipePath, dataset_path: RecipePath | None = None) -> Any:
@@ -87,9 +89,8 @@ def train_dataset(recipe: RecipePath, dataset_path: RecipePath | None = None) ->
     from datasets.table import InMemoryTable
 
     loaded = load(Path(recipe))
-    table = curate(
-        cut(loaded).before, read_all(Path(dataset_path or loaded.head.dataset_path))
-    ).table
+    rows = read_all(Path(dataset_path or loaded.head.dataset_path))
+    table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})
     first = named.group_by("name", use_threads=False).aggregate([("row", "min")])["row_min"]
     return Dataset(InMemoryTable(table.take(first)))
@@ -101,7 +102,7 @@ def grpo_settings(recipe: RecipePath) -> dict[str, Any]:
     Raises:
         RecipeError: the recipe is not right, or TRL cannot normalise rewards as it says.
     """
-    parts = cut(load(Path(recipe)))
+    parts = answers_only(load(Path(recipe)))
     rollout = parts.rollout
     return {
         "num_generations": rollout.n,
@@ -114,22 +115,27 @@ def grpo_settings(recipe: RecipePath) -> dict[str, Any]:
 
 
 def _scale(steps: Sequence[Step], recipe: str) -> str:
-    for step in steps:
-        operator = step.operator
-        if isinstance(operator, GrpoAdvantageMapper):
-            if operator.normalise == "leave_one_out" or operator.std_floor:
-                asks = "std_floor" if operator.std_floor else "leave_one_out"
-                raise RecipeError(
-                    f"TRL has no {asks}",
-                    "give normalise: std or none, without a floor",
-                    where=f"{recipe}, step {step.number} {step.name}",
-                )
-            return "group" if operator.normalise == "std" else "none"
-    return "group"
+    """`scale_rewards`, for the advantage that training would take."""
+    operator = asked(steps)
+    divides = operator.normalise == "std"
+    lacking = {
+        "leave_one_out": operator.normalise == "leave_one_out",
+        "std_floor": operator.std_floor > 0,
+        "epsilon": divides and operator.epsilon != GrpoAdvantageMapper().epsilon,
+    }
+    for name, is_asked in lacking.items():
+        if is_asked:
+            step = next(step for step in steps if step.operator is operator)
+            raise RecipeError(
+                f"TRL has no {name}",
+                "give normalise: std or none, without a floor and with the default epsilon",
+                where=f"{recipe}, step {step.number} {step.name}",
+            )
+    return "group" if divides else "none"
 
 
 class RecipeReward:
-    """A reward function of TRL that runs the steps of a recipe behind sampling.
+    """A reward function of TRL that runs the steps of a recipe after sampling.
 
     Args:
         parts: the recipe.
@@ -219,7 +225,7 @@ class RecipeReward:
 
     @cached_property
     def _ends(self) -> frozenset[int]:
-        return end_tokens(self._policy)
+        return Policy.load(self._policy).ends
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:

@@ -27,6 +27,7 @@ from rejuice.trainer.report import metrics
 
 _ROOT = Path(__file__).parents[2]
 _RUNS = _ROOT / "outputs" / "bench_grpo"
+_REJUICE = Path(sys.executable).parent / "rejuice"
 _RECIPES = ("grpo_arithmetic", "grpo_diversity", "grpo_quality")
 _LAST = 5  # steps whose mean is told
 
@@ -52,7 +53,7 @@ def data() -> None:
     for split, prompts in (("train", 6400), ("validation", 400)):
         path = _ROOT / "outputs" / "arithmetic" / f"{split}.jsonl"
         words = ["--prompts", str(prompts), "--split", split, "--responses", "0"]
-        subprocess.run(["rejuice", "data", path, *words, "--levels", "1,2"], check=True)
+        subprocess.run([_REJUICE, "data", path, *words, "--levels", "1,2"], check=True)
 
 
 def train(recipe: str, seed: int, steps: int) -> None:
@@ -62,7 +63,7 @@ def train(recipe: str, seed: int, steps: int) -> None:
         return
     subprocess.run(
         [
-            "rejuice", "train", _ROOT / "recipes" / f"{recipe}.yaml", "--output", folder,
+            _REJUICE, "train", _ROOT / "recipes" / f"{recipe}.yaml", "--output", folder,
             "--steps", str(steps), "--train.seed", str(seed), "--train.save_every", "0",
         ],
         cwd=_ROOT,
@@ -135,6 +136,8 @@ def table(recipes: list[str]) -> None:
         }
         for recipe in recipes
     }
+    if not all(runs.values()):
+        sys.exit(f"there is no finished run in {_RUNS}")
     budget = min(run.tokens_S[-1] for seeds in runs.values() for run in seeds.values())
     print(f"\nat {budget:,.0f} generated tokens")
     found = {

@@ -10,31 +10,17 @@ import time
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from command import heavy_after, runner
 
 from rejuice.operators import __version__, installed
 from rejuice.pipelines import cli, opdocs
 
-HEAVY = (
-    "torch", "ray", "vllm", "verl", "data_juicer", "datasets", "sentence_transformers", "sympy",
-    "math_verify", "transformers", "scipy", "pandas", "loky",
-)  # fmt: skip
 COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
 
 
 @pytest.fixture
 def rejuice(monkeypatch, capsys, tmp_path):
-    """Run the command; gives exit status, stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["rejuice", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        folder = f"{tmp_path}/"
-        return end.value.code or 0, out.replace(folder, ""), err.replace(folder, "")
-
-    return command
+    return runner(monkeypatch, capsys, tmp_path)
 
 
 @pytest.fixture
@@ -270,21 +256,8 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
         ],
         [{**row, "reference": "1"} for row in rollouts(3).to_pylist()],
     )
-    code = (
-        "import sys\n"
-        "from rejuice.pipelines import cli\n"
-        "for words in (['--help'], ['check', sys.argv[1]], ['explain', sys.argv[1]], ['ops']):\n"
-        "    sys.argv[1:], rest = words, sys.argv[1:]\n"
-        "    try: cli.main()\n"
-        "    except SystemExit as end: assert not end.code, end.code\n"
-        "    sys.argv[1:] = rest\n"
-        f"print('loaded:', [name for name in {HEAVY} if name in sys.modules])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "loaded: []"
+    commands = ["--help"], ["check", path], ["explain", path], ["ops"]
+    assert heavy_after(*commands) == []
 
 
 def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):

@@ -140,6 +140,18 @@ def test_a_resolved_recipe_is_a_recipe_and_resolves_to_itself(tmp_path):
     assert recipe.resolved()["process"][0] == {"length_filter": {"column": "response", "unit": "characters", "min": 1, "max": 8}}  # fmt: skip
 
 
+def test_a_part_of_a_recipe_is_a_recipe(tmp_path):
+    path = write(tmp_path, OVERRIDES + "text_keys: q\nnp: 3\nop_fusion: true\ntrain: {steps: 3}\n")
+    recipe = load(path)
+    head = {"dataset_path": "rows.parquet", "export_path": "part.parquet"}
+    part = recipe.part(recipe.steps[1:3], head)
+    assert part.keys() == {"dataset_path", "export_path", "text_keys", "custom_operator_paths", "process"}  # fmt: skip
+    found = load(write(tmp_path, yaml.safe_dump(part, sort_keys=False)))
+    assert [step.operator for step in found.steps] == [s.operator for s in recipe.steps[1:3]]
+    assert (found.head.dataset_path, found.head.text_key) == (Path("rows.parquet"), "q")
+    assert recipe.part((), {**head, "custom_operator_paths": ["x"]})["custom_operator_paths"] == ["x"]  # fmt: skip
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_resolve_to_their_golden_copies(path):
     golden = path.parent / "golden" / path.name

@@ -55,6 +55,11 @@ def changed(**values):
         changed(process=[{"length_filter": {}, "exact_deduplicator": {}}]),
         changed(process=[{"recorded_rollout_mapper": {}}]),
         changed(process=[3]),
+        changed(train={"stps": 3}),
+        changed(train={"steps": 0}),
+        changed(train={"gpu": {"gpu": 2}}),
+        changed(train={"verification": {"every": 0}}),
+        changed(train=[]),
         {key: value for key, value in GOOD.items() if key != "export_path"},
         {key: value for key, value in GOOD.items() if key != "process"},
         [],
@@ -78,3 +83,6 @@ def test_every_operator_and_field_is_described_for_the_editor():
         assert all(field["description"] for field in fields.get("properties", {}).values()), name
     for name in Head.model_fields:
         assert name == "project_name" or schema["properties"][name]["description"]
+    for section in ("Train", "Gpu", "Verification"):
+        assert schema["$defs"][section]["additionalProperties"] is False
+        assert all(f["description"] for f in schema["$defs"][section]["properties"].values())

@@ -4,9 +4,6 @@ import json
 
 import yaml
 
-from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import train_config
-
 PROCESS = [
     {"prompt_template_mapper": {}},
     {"policy_rollout_mapper": {"n": 2, "max_tokens": 16}},
@@ -60,8 +57,9 @@ def write_run(folder, lines=(), checkpoints=(), **recipe):
     """A run of that recipe."""
     folder.mkdir(parents=True)
     data = folder.with_name("data.jsonl")
-    loaded = load(write_recipe(folder / "recipe.yaml", data=data, **recipe))
-    (folder / "train.json").write_text(train_config(loaded).model_dump_json())
+    write_recipe(folder / "recipe.yaml", data=data, **recipe)
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "train.parquet").touch()
     (folder / "metrics.jsonl").write_text("".join(lines))
     for step in checkpoints:
         (folder / "checkpoints" / f"global_step_{step}" / "actor").mkdir(parents=True)

@@ -19,8 +19,7 @@ import yaml
 from fake_queue import FakeQueue
 
 from rejuice.operators.sampling.protocol import Group, Sample
-from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import train_config
+from rejuice.pipelines.recipe import Recipe, load
 from rejuice.trainer.launch.training import prepare
 
 TOLD = '''
@@ -109,21 +108,12 @@ class Stage:
         more: Callable[[int], int] | None = None,
         **train: Any,
     ) -> None:
-        from rejuice.trainer.loop.buffer import RecipeBuffer
-
         self.queue = queue
-        self.run = prepare(*_recipe(folder.parent, after, prompts, n, head or {}, train), folder)
+        self.run = prepare(_recipe(folder.parent, after, prompts, n, head or {}, train), folder)
         self.prompts = self.run.prompts("train").to_pylist()
         self.uids: dict[int, list[str]] = {}
         self._policy, _ = self.run.sampler()
-        self.buffer = RecipeBuffer(
-            trainer_mode="sync",
-            trainer_config={},
-            max_off_policy_threshold=1,
-            max_off_policy_strategy="drop",
-            sampler_kwargs={"run": str(self.run.folder)},
-            refill_fn=more,
-        )
+        self.buffer = buffer_of(self.run, more)
 
     def ask(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> list[Any]:
         """Put prompts as verl does when it hands them to its agent loops."""
@@ -189,12 +179,31 @@ class Stage:
         self.buffer._books.wait()
         return pq.read_table(self.run.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
 
+    def tokens(self, part: str, step: int = 1) -> list[list[int]]:
+        """The responses that were kept of a step, as token ids: of the answers or in `verify`."""
+        rows = self.book(f"{part}/rollouts".lstrip("/"), step)["response_token_ids"].to_pylist()
+        return [list(ids) for ids in rows]
+
     def dropped(self, step: int = 1) -> dict[tuple[str, str], int]:
         """How many rows were dropped, by step and reason."""
         counts: dict[tuple[str, str], int] = {}
         for row in self.book("decisions", step).to_pylist():
             counts[row["step"], row["reason"]] = counts.get((row["step"], row["reason"]), 0) + 1
         return counts
+
+
+def buffer_of(run: Any, more: Callable[[int], int] | None) -> Any:
+    """The replay buffer of a run, as verl makes it."""
+    from rejuice.trainer.loop.buffer import RecipeBuffer
+
+    return RecipeBuffer(
+        trainer_mode="sync",
+        trainer_config={},
+        max_off_policy_threshold=1,
+        max_off_policy_strategy="drop",
+        sampler_kwargs={"run": str(run.folder)},
+        refill_fn=more,
+    )
 
 
 def _recipe(
@@ -204,7 +213,7 @@ def _recipe(
     n: int,
     head: Mapping[str, Any],
     train: Mapping[str, Any],
-) -> tuple[Any, Any]:
+) -> Recipe:
     (folder / "told.py").write_text(TOLD)
     rows = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
     for name in ("train", "validation"):
@@ -231,5 +240,4 @@ def _recipe(
     }
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    recipe = load(path)
-    return recipe, train_config(recipe)
+    return load(path)

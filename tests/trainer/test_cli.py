@@ -1,42 +1,29 @@
 """`rejuice train` and its like, word by word; nothing here trains."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 import yaml
+from command import heavy_after, runner
 from fake_run import line, write_recipe, write_run
 
+from rejuice.operators import RejuiceError
+from rejuice.pipelines.train_section import Profile, Train
 from rejuice.trainer import cli
-from rejuice.trainer.config import Profile, Train
-from rejuice.trainer.launch import checkpoints, dry_run, prompts, training
-from rejuice.trainer.report import outcome
+from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, training
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "run", "check", "ops", "schema", "explain", "report", "data", "download",
     "train", "curves", "checkpoint",
 }  # fmt: skip
-HEAVY = "torch ray verl hydra transformers matplotlib psutil trl datasets transfer_queue"
 
 
 @pytest.fixture
 def rejuice(monkeypatch, capsys, tmp_path):
-    """Run the command; gives exit status, stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
-
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["rejuice", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        folder = f"{tmp_path}/"
-        return end.value.code or 0, out.replace(folder, ""), err.replace(folder, "")
-
-    return command
+    return runner(monkeypatch, capsys, tmp_path)
 
 
 @pytest.fixture
@@ -96,19 +83,8 @@ def test_every_command_has_help(rejuice, words):
 
 
 def test_help_and_check_load_nothing_heavy():
-    code = (
-        "import sys\n"
-        "from rejuice.trainer.cli import main\n"
-        "for words in ['--help'], ['train', '--help'], ['check', 'recipes/grpo_arithmetic.yaml']:\n"
-        "    sys.argv = ['rejuice', *words]\n"
-        "    try: main()\n"
-        "    except SystemExit as done: assert not done.code, done.code\n"
-        f"print([name for name in {HEAVY.split()} if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    recipe = ROOT / "recipes" / "grpo_arithmetic.yaml"
+    assert heavy_after(["--help"], ["train", "--help"], ["check", recipe]) == []
 
 
 def test_the_help_names_every_profile(rejuice):
@@ -118,12 +94,21 @@ def test_the_help_names_every_profile(rejuice):
 
 def test_the_extra_is_named_where_it_is_missing(rejuice, recipe, monkeypatch):
     monkeypatch.setattr(cli, "_NEEDED", ("json", "no_such_thing"))
-    for words in (["train", recipe], ["curves", "x"], ["checkpoint", "x", "y"]):
+    for words in (["train", recipe], ["checkpoint", "x", "y"]):
         assert rejuice(*words) == (
             2,
             "",
             "rejuice: training needs no_such_thing; pip install 'rejuice[train]'\n",
         )
+
+
+def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypatch):
+    write_run(tmp_path / "run", [line(1, 0.1)])
+    monkeypatch.setattr(cli, "_NEEDED", ("no_such_thing",))
+    assert rejuice("curves", "run")[0] == 0
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    said = "rejuice: a picture needs matplotlib; pip install matplotlib\n"
+    assert rejuice("curves", "run") == (2, "", said)
 
 
 # train
@@ -177,13 +162,41 @@ def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
     assert Train.model_validate(document["train"]) == config
 
 
+def test_a_field_that_is_said_twice_is_what_stands_in_full(rejuice, recipe, verl):
+    assert rejuice("train", recipe, "--steps", "9", "--train.steps", "7", "-q")[0] == 0
+    assert verl.launched[0][0].config.steps == 7
+
+
+def test_check_knows_the_section(rejuice, recipe):
+    assert rejuice("check", recipe)[0] == 0
+    said = "rejuice: try.yaml: unknown key 'train.gpu.gpu'; did you mean 'gpus'?\n"
+    assert rejuice("check", recipe, "--train.gpu.gpu", "2") == (2, "", said)
+
+
+def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monkeypatch):
+    """Whatever the recipe names by where the command was given."""
+    monkeypatch.setattr(checkpoints, "_merge", lambda actor, target: target.mkdir())
+    (tmp_path / "policy").mkdir()
+    words = ["--dataset_path", "data.jsonl", "--train.validation_path", "data.jsonl"]
+    assert rejuice("train", recipe, *words, "--policy_rollout_mapper.model", "policy", "-q")[0] == 0
+    save(tmp_path / "outputs" / "try", 2)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "outputs" / "try" / "prompts" / "validation.parquet").unlink()
+    assert rejuice("train", "../outputs/try", "--resume", "-q")[0] == 0
+    run, resume = verl.launched[-1]
+    assert (run.folder, resume) == (tmp_path / "outputs" / "try", True)
+    assert run.policy == str(tmp_path / "policy")
+    assert run.config.validation_path == tmp_path / "data.jsonl"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["none.yaml"], "none.yaml does not exist; give the path of a recipe"),
         (["."], ". holds no run; give a recipe, or the folder of a run"),
-        (["try.yaml", "--train.stps", "3"], "try.yaml, train: unknown key 'stps'; did you mean 'steps'?"),
-        (["try.yaml", "--profile", "tpu"], "try.yaml, train: 'profile' is 'tpu'; input should be 'cpu' or 'gpu'"),
+        (["try.yaml", "--train.stps", "3"], "try.yaml: unknown key 'train.stps'; did you mean 'steps'?"),
+        (["try.yaml", "--profile", "tpu"], "try.yaml: 'train.profile' is 'tpu'; input should be 'cpu' or 'gpu'"),
         (["try.yaml", "--resume"], "outputs/try holds no run to resume; leave --resume out"),
         (["try.yaml", "--train.prompts_per_step", "99"], "data.jsonl gives 20 prompts, a step takes 99; set prompts_per_step lower"),
     ],
@@ -321,6 +334,31 @@ def test_the_policy_is_written_at_the_end(rejuice, recipe, verl, monkeypatch, tm
         ["checkpoint", "outputs/try/checkpoints/global_step_4"],
         ["curves", "outputs/try/curves.png"],
         ["verl's", "log", "outputs/try/verl.log"],
+    ]
+
+
+@pytest.mark.parametrize("error", [RejuiceError("no weights"), OSError("no space")])
+def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
+    rejuice, recipe, verl, monkeypatch, error
+):
+    does = verl.does
+
+    def saves(run):
+        save(run.folder, 4)
+        return does(run)
+
+    def fails(run, path, step):
+        raise error
+
+    verl.does = saves
+    monkeypatch.setattr(checkpoints, "export", fails)
+    code, out, err = rejuice("train", recipe)
+    assert code == 1
+    assert out.startswith("try: 4 steps in 8 s")
+    assert err.splitlines()[-2:] == [
+        f"rejuice: all steps are trained, and then: {error}",
+        "policy and curves are still to be had by `rejuice checkpoint outputs/try PATH` and "
+        "`rejuice curves outputs/try`",
     ]
 
 

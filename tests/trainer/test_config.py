@@ -1,42 +1,43 @@
 """The `train:` section: what it takes, and what it says of what it does not take."""
 
-import re
 from pathlib import Path
 
 import pytest
+import yaml
 from fake_run import write_recipe
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.opdocs import table
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import Gpu, Train, train_config
+from rejuice.pipelines.train_section import Gpu, Train, Verification
+from rejuice.trainer.config import train_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def read(tmp_path):
-    def config(flags=None, **train):
-        return train_config(load(write_recipe(tmp_path / "try.yaml", train=train)), flags)
+    def config(overrides=None, **train):
+        return train_config(load(write_recipe(tmp_path / "try.yaml", train=train), overrides))
 
     return config
 
 
-def said(read, **train):
-    with pytest.raises(RecipeError) as error:
-        read(**train)
-    return re.sub(r"^.*try\.yaml, ", "", str(error.value))
-
-
-def test_flags_come_before_the_recipe(read):
-    assert read({"steps": None, "profile": None}, steps=7).steps == 7
-    found = read({"steps": 9, "profile": "gpu"}, steps=7)
-    assert (found.steps, found.profile) == (9, "gpu")
+def test_what_is_overridden_comes_before_the_recipe(read):
+    found = read({"train.steps": "9", "train.profile": "gpu", "train.gpu.gpus": "2"}, steps=7)
+    assert (found.steps, found.profile, found.gpu.gpus) == (9, "gpu", 2)
 
 
 def test_all_that_it_says_it_takes(read):
-    config = read(gpu={"gpus": 2}, loggers=["wandb"], verl={"trainer.balance_batch": True})
+    config = read(
+        gpu={"gpus": 2},
+        loggers=["wandb"],
+        verl={"trainer.balance_batch": True},
+        schedule="verify_alter",
+        verification={"every": 3},
+    )
     assert config.gpu == Gpu(gpus=2)
+    assert config.verification == Verification(every=3)
     assert config.loggers == ("wandb",)
     assert config.verl == {"trainer.balance_batch": True}
     assert Train.model_validate(config.model_dump(mode="json")) == config
@@ -45,16 +46,29 @@ def test_all_that_it_says_it_takes(read):
 @pytest.mark.parametrize(
     ("train", "error"),
     [
-        ({"stps": 3}, "train: unknown key 'stps'; did you mean 'steps'?"),
-        ({"gpu": {"gpu": 3}}, "train: unknown key 'gpu.gpu'; did you mean 'gpus'?"),
-        ({"steps": 0}, "train: 'steps' is 0; input should be greater than 0"),
-        ({"gpu": {"memory": 1.5}}, "train: 'gpu.memory' is 1.5; input should be less than 1"),
-        ({"loggers": ["excel"]}, "train: 'loggers.0' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
-        ({"prompts_per_step": 10, "updates_per_step": 4}, "train: prompts_per_step must be a multiple of updates_per_step"),
+        ({"stps": 3}, ": unknown key 'train.stps'; did you mean 'steps'?"),
+        ({"gpu": {"gpu": 3}}, ": unknown key 'train.gpu.gpu'; did you mean 'gpus'?"),
+        ({"op_fusion": True}, ": unknown key 'train.op_fusion'"),
+        ({"steps": 0}, ": 'train.steps' is 0; input should be greater than 0"),
+        ({"steps": {"n": 1}}, ": 'train.steps' is {'n': 1}; input should be a valid integer"),
+        ({"gpu": {"memory": 1.5}}, ": 'train.gpu.memory' is 1.5; input should be less than 1"),
+        ({"gpu": 8}, ": 'train.gpu' is 8; input should be a valid dictionary or instance of gpu"),
+        ({"loggers": ["excel"]}, ": 'train.loggers' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
+        ({"prompts_per_step": 10, "updates_per_step": 4}, ", train: prompts_per_step must be a multiple of updates_per_step"),
+        ({"replay": "a", "refill": 1}, ", train: refill samples, and replay does not: leave one of them out"),
+        ({"replay": "a", "schedule": "mixed"}, ", train: schedule mixed samples judgements, and replay samples nothing: leave one of them out"),
+        ({"verification": {"init_share": 1}}, ": 'train.verification.init_share' is 1; input should be less than 1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(read, train, error):
-    assert said(read, **train) == error
+def test_what_is_wrong_is_said_in_a_line(tmp_path, train, error):
+    """By whatever reads a recipe: `rejuice check` too."""
+    path = tmp_path / "try.yaml"
+    write_recipe(path)
+    document = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**document, "train": train}))
+    with pytest.raises(RecipeError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}{error}"
 
 
 def test_a_recipe_without_the_section(tmp_path):
@@ -65,7 +79,7 @@ def test_a_recipe_without_the_section(tmp_path):
         train_config(bare)
 
 
-@pytest.mark.parametrize("model", [Train, Gpu])
+@pytest.mark.parametrize("model", [Train, Gpu, Verification])
 def test_every_field_is_documented(model):
     assert all(field.description for field in model.model_fields.values())
 

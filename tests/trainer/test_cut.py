@@ -38,11 +38,14 @@ def test_what_stands_before_and_behind(parts):
     ("process", "said"),
     [
         (PLAIN[:1] + PLAIN[2:], "no step samples responses; training needs one policy_rollout"),
-        ([*PLAIN, PLAIN[1]], "2 steps sample responses; training needs one policy_rollout_mapper"),
+        (
+            [*PLAIN, PLAIN[1]],
+            ", step 5: two steps sample responses; the second answers the prompts of one self_verif",
+        ),
         (PLAIN[:3], "no step behind policy_rollout_mapper writes the column reward; add a reward_"),
         (
             [*PLAIN, {"self_verification_mapper": None}],
-            ", step 5: self_verification_mapper makes prompts, and training answers prompts of the",
+            ", step 5: nobody answers the prompts of self_verification_mapper; put policy_rollout_",
         ),
         (
             [*PLAIN, {"grpo_advantage_mapper": None}, {"length_filter": {"max": 9}}],

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, OperatorError, RecipeError
-from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.apply import run_in_memory
 from rejuice.pipelines.arithmetic.recorded import write_prompts
 from rejuice.pipelines.recipe import load
 from rejuice.trainer.cut import cut
-from rejuice.trainer.policies import end_tokens
+from rejuice.trainer.policies import Policy
 from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
 
 RIGHT, WRONG, BARE = (
@@ -198,7 +197,7 @@ def test_a_response_that_does_not_end_is_truncated(recipe):
     (reward,) = reward_funcs(recipe(*REWARDS[:2], {"truncated_response_filter": None}, REWARDS[2]))
     ids = [[1, 2, 3, END], [1, 2, 3, 4]]
     assert called(reward, [RIGHT, RIGHT], completion_ids=ids) == [1.1, None]
-    assert END in end_tokens(str(EMBEDDED))
+    assert END in Policy.load("embedded").ends
 
 
 def test_a_step_that_trl_does_not_feed_is_refused_before_anything_runs(recipe):
@@ -245,11 +244,36 @@ def test_the_settings_are_the_recipes(recipe):
     assert grpo_settings(centred)["scale_rewards"] == "none"
 
 
-@pytest.mark.parametrize("fields", [{"normalise": "leave_one_out"}, {"std_floor": 0.1}])
-def test_an_advantage_that_trl_cannot_compute_is_refused(recipe, fields):
-    asked = next(iter(set(fields.values()) & {"leave_one_out"}), "std_floor")
-    with pytest.raises(RecipeError, match=f"step 6 grpo_advantage_mapper: TRL has no {asked}"):
+@pytest.mark.parametrize(
+    ("fields", "lacking"),
+    [
+        ({"normalise": "leave_one_out"}, "leave_one_out"),
+        ({"std_floor": 0.1}, "std_floor"),
+        ({"epsilon": 0.01}, "epsilon"),
+    ],
+)
+def test_an_advantage_that_trl_cannot_compute_is_refused(recipe, fields, lacking):
+    with pytest.raises(RecipeError, match=f"step 6 grpo_advantage_mapper: TRL has no {lacking}"):
         grpo_settings(recipe(*REWARDS, {"grpo_advantage_mapper": fields}))
+
+
+def test_the_last_advantage_counts_as_in_training(recipe):
+    first, last = {"normalise": "leave_one_out"}, {"normalise": "none", "epsilon": 0.01}
+    found = grpo_settings(recipe(*REWARDS, *({"grpo_advantage_mapper": f} for f in (first, last))))
+    assert found["scale_rewards"] == "none"
+
+
+def test_a_policy_that_judges_is_not_for_trl(recipe):
+    path = recipe(
+        *REWARDS,
+        {"self_verification_mapper": None},
+        {"policy_rollout_mapper": {"n": 2, "max_tokens": 4, "task": "verify"}},
+        {"judgement_reward_mapper": None},
+        {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}},
+    )
+    for call in (reward_funcs, train_dataset, grpo_settings):
+        with pytest.raises(RecipeError, match="which only `rejuice train` does"):
+            call(path)
 
 
 # trl is in a process of its own: verl, in that of other tests, fails where it is importable.

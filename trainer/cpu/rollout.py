@@ -11,7 +11,6 @@ which answers group by group.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,9 +28,10 @@ from ...operators.sampling.processes import EngineProcesses, usable_cores
 from ...operators.sampling.protocol import Failure, Group, Prompt, Settings
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
-from ..launch.failure import SAMPLER_FAILED as FAILED
+from ..loop.failures import SAMPLER_FAILED as FAILED
 from ..loop.seeds import prompt_seed
 from ..loop.trajectories import Batch, Slot, fail, put
+from ..run import MARK, WEIGHTS
 
 _NAME = "rejuice-sampler"
 _PUT = 16  # groups put at once
@@ -52,14 +52,15 @@ class Sampler:
         build = partial(TransformersEngine, policy, chat_template_kwargs=told)
         threads = max(1, usable_cores() // workers)
         self._engine = EngineProcesses(build, workers=workers, threads=threads)
-        self._weights = tempfile.TemporaryDirectory(prefix="rejuice-weights-")
+        # Ray kills this process, which cleans up nothing: the command that launched the run does.
+        self._weights = Path(os.environ[MARK]) / WEIGHTS
+        self._told = set[str]()
         tq.init()
 
     def load_weights(self, weights: dict[str, torch.Tensor], version: int) -> None:
         """Sample from these weights from now on."""
-        path = Path(self._weights.name) / "model.safetensors"
-        save_file(weights, path)
-        self._engine.load_weights(path, version)
+        save_file(weights, self._weights)
+        self._engine.load_weights(self._weights, version)
 
     def sample(self, asks: Sequence[Ask], settings: Settings, partition: str, step: int) -> None:
         """Sample, and put groups into TransferQueue as they finish."""
@@ -67,6 +68,7 @@ class Sampler:
         held: list[tuple[Slot, Group]] = []
         for index, found in self._engine.sample(prompts, settings):
             if isinstance(found, Failure):
+                self._tell(found)
                 fail([asks[index].slot], partition)
                 continue
             held.append((asks[index].slot, found))
@@ -75,6 +77,12 @@ class Sampler:
                 held = []
         if held:
             put(held, partition, step)
+
+    def _tell(self, failure: Failure) -> None:
+        """The first failure of each kind, in verl's log."""
+        if failure.reason not in self._told:
+            self._told.add(failure.reason)
+            print(f"a prompt failed with {failure.reason}: {failure.detail}", flush=True)
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
@@ -128,7 +136,12 @@ class Groups:
         rollout = self._config.actor_rollout_ref.rollout
         batch = Batch.of(prompts)
         asked = rollout.val_kwargs if batch.partition == "val" else rollout
-        settings = Settings(asked.n, asked.temperature, asked.top_p, rollout.response_length)
+        settings = Settings(
+            batch.n or asked.n,
+            asked.temperature,
+            asked.top_p,
+            batch.max_tokens or rollout.response_length,
+        )
         asks = [
             Ask(slot, chat, prompt_seed(slot.prompt_id, rollout.seed, batch.step))
             for slot, chat in zip(batch.slots, batch.chats, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,6 +27,7 @@ def verl(
     unless it is left out.
     """
     from ...pipelines.recipe import load
+    from ..launch.overrides import words
     from .verl import export_verl
 
     made = export_verl(load(recipe), folder, leave_out or ())
@@ -35,8 +37,8 @@ def verl(
         gone = ", ".join(made.scoring.components) or "none"
         typer.echo(f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {gone}.")
     typer.echo("Give verl:")
-    for key, value in made.overrides.items():
-        typer.echo(f"  {key}={value}")
+    for word in words(made.overrides):
+        typer.echo(f"  {shlex.quote(word)}")
 
 
 @app.command()

@@ -4,6 +4,7 @@ DIR/train.parquet, DIR/validation.parquet    prompts, as verl's dataset reads th
 DIR/train.arrow, DIR/validation.arrow        the same with all their columns, for the reward
 DIR/*-decisions.parquet                      rows of the dataset that gave no prompt, and why
 DIR/scoring.yaml                             the steps that score a response
+DIR/operators/                               files of the recipe's own that define some of them
 DIR/reward.py                                compute_score, for verl
 
 The folder can be moved, but not taken apart.
@@ -11,6 +12,7 @@ The folder can be moved, but not taken apart.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +22,13 @@ import yaml
 from ...operators import RejuiceError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.plan import checked_schema
-from ...pipelines.recipe import Recipe, Step
-from ..config import train_config
-from ..cut import Cut, cut
+from ...pipelines.recipe import Recipe
+from ..cut import Cut
 from ..launch.prompts import make_prompts
 from ..policies import located
-from .verl_reward import STEPS, Scoring, scoring
+from ..run import is_prepared
+from .answers import answers_only
+from .verl_reward import OPERATORS, STEPS, Scoring, scoring
 
 _REWARD = '''\
 """The reward of {recipe}, for verl's `reward.custom_reward_function.path`.
@@ -60,7 +63,7 @@ class VerlExport(NamedTuple):
 
     prompts: Mapping[str, int]
     scoring: Scoring
-    overrides: Mapping[str, str]
+    overrides: Mapping[str, Any]
 
 
 def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> VerlExport:
@@ -70,13 +73,13 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         recipe: with a `policy_rollout_mapper`. Where it has a `train:` section, prompts longer than
             its `max_prompt_tokens` are left out, and its `validation_path` is exported too.
         folder: where to write; files of an earlier export are replaced.
-        leave_out: names of steps behind sampling to do without.
+        leave_out: names of steps after sampling to do without.
 
     Raises:
         RejuiceError: a step cannot score a response by itself, or a dataset is not right.
     """
-    parts = cut(recipe)
-    if (folder / "train.json").exists():
+    parts = answers_only(recipe)
+    if is_prepared(folder):
         raise RejuiceError(f"{folder} holds a training run", "give another folder")
     columns = dict.fromkeys(checked_schema(recipe).names)
     for step in parts.before:
@@ -89,12 +92,16 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         ).prompts
         for name, path in datasets.items()
     }
-    (folder / STEPS).write_text(_scoring_recipe(recipe, found.steps), "utf-8")
+    head = {
+        "project_name": recipe.head.project_name,
+        "dataset_path": "rollouts.parquet",
+        "export_path": "scored.parquet",
+        "custom_operator_paths": _copied(recipe.head.custom_operator_paths, folder),
+    }
+    document = yaml.safe_dump(recipe.part(found.steps, head), sort_keys=False)
+    (folder / STEPS).write_text(document, "utf-8")
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
-    here = folder.resolve()
-    overrides = {_FILES[name]: str(here / f"{name}.parquet") for name in made}
-    overrides["reward.custom_reward_function.path"] = str(here / "reward.py")
-    return VerlExport(made, found, overrides)
+    return VerlExport(made, found, _overrides(recipe, parts, folder.resolve(), list(made)))
 
 
 _FILES = {"train": "data.train_files", "validation": "data.val_files"}
@@ -105,7 +112,7 @@ def _inputs(recipe: Recipe, parts: Cut) -> tuple[dict[str, Path], Encode, int]:
     datasets = {"train": recipe.head.dataset_path}
     if recipe.head.train is None:
         return datasets, lambda _: (), 0  # Any length: nothing says how long is too long.
-    config = train_config(recipe)
+    config = recipe.head.train
     if config.validation_path is not None:
         datasets["validation"] = config.validation_path
     policy = located(config.policy or parts.rollout.model)
@@ -116,16 +123,23 @@ def _inputs(recipe: Recipe, parts: Cut) -> tuple[dict[str, Path], Encode, int]:
     )
 
 
-def _scoring_recipe(recipe: Recipe, steps: Sequence[Step]) -> str:
-    process: list[dict[str, Any]] = [
-        {step.operator.name(): step.operator.model_dump(mode="json")} for step in steps
-    ]
-    custom = [str(path.resolve()) for path in recipe.head.custom_operator_paths]
-    head = {
-        "project_name": recipe.head.project_name,
-        "dataset_path": "rollouts.parquet",
-        "export_path": "scored.parquet",
-        "text_keys": recipe.head.model_dump(mode="json")["text_keys"],
-        "custom_operator_paths": custom,
+def _overrides(recipe: Recipe, parts: Cut, folder: Path, made: Sequence[str]) -> dict[str, Any]:
+    """What verl has to be told, so that it encodes prompts as training does."""
+    config, told = recipe.head.train, parts.rollout.chat_template_kwargs
+    return {
+        **{_FILES[name]: str(folder / f"{name}.parquet") for name in made},
+        **({} if config is None else {"data.max_prompt_length": config.max_prompt_tokens}),
+        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in told.items()},
+        "reward.custom_reward_function.path": str(folder / "reward.py"),
     }
-    return yaml.safe_dump({**head, "process": process}, sort_keys=False)
+
+
+def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
+    """Copies of files that define operators, by names that hold in `folder`."""
+    shutil.rmtree(folder / OPERATORS, ignore_errors=True)  # Of an earlier export.
+    for number, path in enumerate(paths, 1):
+        place = folder / OPERATORS / str(number)
+        place.mkdir(parents=True)
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+            shutil.copy(file, place)
+    return [f"{OPERATORS}/{number}" for number, _ in enumerate(paths, 1)]

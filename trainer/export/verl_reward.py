@@ -7,6 +7,7 @@ rollouts and update.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ from ..loop.curation import curate
 
 STEPS = "scoring.yaml"
 """The file of the steps, beside the prompts and the reward function."""
+OPERATORS = "operators"
+"""The folder of what defines some of them."""
 TOLD = ("response_id", "response")
 """What is known of a response, beside the row of its prompt."""
 
@@ -50,7 +53,7 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
 
     Args:
-        steps: the steps behind sampling.
+        steps: the steps after sampling.
         columns: of the prompts.
         leave_out: names of steps to do without.
 
@@ -60,7 +63,7 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
     names = [step.name for step in steps]
     for name in leave_out:
         if name not in names:
-            near = suggest(name, names) or f"the steps behind sampling are: {', '.join(names)}"
+            near = suggest(name, names) or f"the steps after sampling are: {', '.join(names)}"
             raise RecipeError(f"no step '{name}' to leave out", near)
     known, gone = {*columns, *TOLD}, set[str]()
     kept, blamed, lost = list[Step](), dict[str, str](), list[str]()
@@ -127,7 +130,9 @@ class RowReward:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._steps = load(folder / STEPS).steps
+        # Names in the file are relative to it, and not to where verl runs.
+        custom = sorted(map(str, (folder / OPERATORS).glob("*")))
+        self._steps = load(folder / STEPS, {"custom_operator_paths": json.dumps(custom)}).steps
         self._prompts = cache(self._read)
 
     def __call__(self, response: str, extra_info: Mapping[str, Any]) -> dict[str, float]:

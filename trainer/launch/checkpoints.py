@@ -17,13 +17,14 @@ from pathlib import Path
 from ...operators.errors import RejuiceError
 from .failure import last_error
 
+_STEP = "global_step_"
 _LAST = "latest_checkpointed_iteration.txt"
 _MERGER = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
 
 
 def folder_of(run: Path, step: int) -> Path:
     """Where the checkpoint of a step is."""
-    return run / "checkpoints" / f"global_step_{step}"
+    return run / "checkpoints" / f"{_STEP}{step}"
 
 
 def last(run: Path) -> int | None:
@@ -46,14 +47,18 @@ def mend(run: Path) -> None:
 
 def _newest(run: Path) -> int | None:
     """The newest checkpoint with the part that verl writes last."""
-    parts = (run / "checkpoints").glob("global_step_*/data.pt")
-    return max((int(part.parent.name[12:]) for part in parts), default=None)
+    parts = (run / "checkpoints").glob(f"{_STEP}*/data.pt")
+    return max((_step(part.parent) for part in parts), default=None)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix(_STEP))
 
 
 def steps(run: Path) -> list[int]:
     """The steps of all checkpoints that were saved whole."""
     newest = last(run)
-    found = [int(each.name[12:]) for each in (run / "checkpoints").glob("global_step_*")]
+    found = map(_step, (run / "checkpoints").glob(f"{_STEP}*"))
     return sorted(step for step in found if newest is not None and step <= newest)
 
 
@@ -91,7 +96,8 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
 
 def _merge(actor: Path, target: Path) -> None:
     # The merger needs no accelerator, whatever the policy was trained on.
-    here = {"VERL_USE_EXTERNAL_MODULES": "rejuice.trainer.loop.plugin", "VERL_PLATFORM": "cpu"}
+    modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
+    here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
     with tempfile.TemporaryDirectory() as folder:
         source = _plain(actor, Path(folder))
         done = subprocess.run(

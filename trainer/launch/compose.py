@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ...operators.errors import suggest
@@ -29,7 +29,8 @@ def problem(words: Sequence[str]) -> tuple[str, str] | None:
         try:
             config = compose("ppo_trainer", overrides=list(words))
         except HydraException as error:
-            return _of_hydra(str(error), set(_keys(compose("ppo_trainer"))))
+            known = set(_keys(compose("ppo_trainer")))
+            return wrong_key(str(error), known) or (" ".join(str(error).split()), "")
     try:
         validate_config(config, need_reference_policy(config), need_critic(config))
     except Exception as error:  # Of many kinds: verl asserts and raises what it likes.
@@ -37,13 +38,19 @@ def problem(words: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _of_hydra(said: str, known: set[str]) -> tuple[str, str]:
+def wrong_key(said: str, known: Collection[str] = ()) -> tuple[str, str] | None:
+    """Which key Hydra has something against, and what would be right.
+
+    Args:
+        said: Hydra's error, or a log with it.
+        known: keys that there are.
+    """
     if match := _UNKNOWN.search(said):
         near = suggest(match[1], known)
         return f"verl has no key '{match[1]}'", near or f"to add it all the same write +{match[1]}"
     if match := _IS_THERE.search(said):
         return f"verl has the key '{match[1]}' already", "write it without +"
-    return " ".join(said.split()), ""
+    return None
 
 
 def _of_verl(said: str) -> str:

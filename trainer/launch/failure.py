@@ -7,10 +7,9 @@ import shutil
 import signal
 from pathlib import Path
 
-SAMPLER_FAILED = "rejuice: the sampler failed: "
-"""What is told in the log where the sampler fails; the run may go on."""
-NO_PROMPT_LEFT = "every prompt failed"
-"""Part of the error where it does not."""
+from ..loop.failures import NO_PROMPT_LEFT, SAMPLER_FAILED
+from .compose import wrong_key
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SPEAKER = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
 _ERROR = re.compile(r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?$")
@@ -60,9 +59,9 @@ def cause(log: str, status: int, folder: Path) -> str:
         return f"no space left on the disk of {at}"
     if any(word in line for line in lines for word in _NO_MEMORY):
         return _out_of_memory(lines)
-    override = _override(log)
-    if override:
-        return override
+    wrong = wrong_key(log)
+    if wrong:
+        return "; ".join(wrong)
     if folder.is_dir() and shutil.disk_usage(folder).free < _LEAST_SPACE:
         return f"no space left on the disk of {folder}"  # Nor for the log to say so.
     if status < 0:
@@ -91,9 +90,3 @@ def _out_of_memory(lines: list[str]) -> str:
     if any("CUDA out of memory" in line for line in lines):
         return "a GPU is out of memory; lower train.gpu.tokens_per_gpu or train.gpu.memory"
     return "out of memory; lower train.prompts_per_step, or the n of policy_rollout_mapper"
-
-
-def _override(log: str) -> str | None:
-    """What Hydra has against a key."""
-    match = re.search(r"Could not override '([^']+)'", log)
-    return f"verl does not know the key '{match[1]}'" if match else None

@@ -9,23 +9,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..launch import checkpoints
+from ..report import metrics
+from ..report.curves import draw
+from ..report.watch import VALIDATION, figures, spell
 from ..run import TrainingRun
-from . import metrics
-from .curves import draw
-from .watch import Figure, figures, spell
+from . import checkpoints
 
 
 def finish(run: TrainingRun, *, quiet: bool = False) -> None:
-    """Write what a run leaves beside its checkpoints: its policy, and the curves."""
+    """Write what a run leaves beside its checkpoints: its policy, and the curves.
+
+    Raises:
+        RejuiceError: verl's model merger fails.
+        OSError: there is no space left.
+    """
+    step, policy = checkpoints.last(run.folder), run.folder / "policy"
+    if step is not None:
+        shutil.rmtree(policy, ignore_errors=True)  # Of before a resume.
+        with Console(stderr=True, quiet=quiet).status("writing the policy"):
+            checkpoints.export(run.folder, policy, step)
     draw([run.folder], run.folder / "curves.png")
-    step = checkpoints.last(run.folder)
-    if step is None:
-        return
-    policy = run.folder / "policy"
-    shutil.rmtree(policy, ignore_errors=True)  # Of before a resume.
-    with Console(stderr=True, quiet=quiet).status("writing the policy"):
-        checkpoints.export(run.folder, policy, step)
 
 
 def show(folder: Path, name: str, console: Console) -> None:
@@ -45,8 +48,7 @@ def show(folder: Path, name: str, console: Console) -> None:
     table.add_column("")
     for head in ("first", "last"):
         table.add_column(head, justify="right")
-    held_out = Figure("validation accuracy", lambda p: p.validation)
-    for figure in (held_out, *figures(points)):
+    for figure in (VALIDATION, *figures(points)):
         there = [point for point in points if figure.of(point) is not None]
         if there:
             table.add_row(Text(figure.name), figure.text(there[0]), figure.text(there[-1]))

@@ -10,13 +10,14 @@ from typing import Any
 from ...operators.sampling.processes import usable_cores
 from ..loop.advantage import NAME, asked
 from ..policies import located
-from ..run import TrainingRun
+from ..run import MARK, TrainingRun
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SAMPLER = "trainer.v1.sampler.sampler_kwargs"
 _AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
 _TOKENS = 1 << 16  # in one pass on a CPU, where a prompt counts each time and is computed once
+_PLUGIN = "rejuice.trainer.loop.plugin"
 _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
@@ -60,7 +61,7 @@ def _data(run: TrainingRun) -> dict[str, Any]:
 
 
 def _grpo(run: TrainingRun) -> dict[str, Any]:
-    config, advantage = run.config, asked(run.cut.after)
+    config, advantage = run.config, asked(run.cut.behind)
     return {
         "algorithm.adv_estimator": NAME,
         "algorithm.norm_adv_by_std_in_grpo": advantage.normalise == "std",
@@ -75,11 +76,15 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         f"{_ACTOR}.clip_ratio_low": config.clip_ratio_low,
         f"{_ACTOR}.clip_ratio_high": config.clip_ratio_high,
         f"{_ACTOR}.loss_agg_mode": config.loss_agg_mode,
+        # seq-mean-token-sum-norm divides by it; else by whatever is longest in a forward pass.
+        f"{_ACTOR}.loss_scale_factor": run.cut.rollout.max_tokens,
         f"{_ACTOR}.use_kl_loss": config.kl_coef > 0,
         f"{_ACTOR}.kl_loss_coef": config.kl_coef,
         f"{_ACTOR}.kl_loss_type": "low_var_kl",
         f"{_ACTOR}.entropy_coeff": config.entropy_coef,
-        f"{_ACTOR}.shuffle": False,
+        # Else the updates of a step take the prompts in the order of the dataset, and the last one
+        # what is left of the step.
+        f"{_ACTOR}.shuffle": config.updates_per_step > 1,
         f"{_ACTOR}.data_loader_seed": config.seed,
     }
 
@@ -194,7 +199,10 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
 def _gpu(run: TrainingRun) -> dict[str, Any]:
     """verl's own vLLM rollouts and FSDP2, in bfloat16."""
     config, gpu, max_tokens = run.config, run.config.gpu, run.cut.rollout.max_tokens
+    # On a Ray cluster that is there already, processes do not have the variables of this one.
+    variables = {**environment(run), MARK: str(run.folder)}
     return {
+        **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{k}": v for k, v in variables.items()},
         "trainer.nnodes": gpu.nodes,
         "trainer.n_gpus_per_node": gpu.gpus,
         f"{_ROLLOUT}.name": "vllm",
@@ -224,7 +232,7 @@ def _gpu(run: TrainingRun) -> dict[str, Any]:
 def environment(run: TrainingRun) -> Mapping[str, str]:
     """Variables that the processes of the run need."""
     common = {
-        "VERL_USE_EXTERNAL_MODULES": "rejuice.trainer.loop.plugin",
+        "VERL_USE_EXTERNAL_MODULES": _PLUGIN,
         "VERL_FILE_LOGGER_PATH": str(run.folder / "metrics.jsonl"),
         "TENSORBOARD_DIR": str(run.folder / "tensorboard"),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -234,6 +242,7 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         return {**common, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     return {
         **common,
+        "VERL_USE_EXTERNAL_MODULES": f"{_PLUGIN},rejuice.trainer.cpu.platform",
         "VERL_PLATFORM": "cpu",
         "OMP_WAIT_POLICY": "PASSIVE",
         "OMP_NUM_THREADS": str(usable_cores()),
@@ -249,6 +258,8 @@ def words(values: Mapping[str, Any]) -> list[str]:
 
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:+-]*")
+_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+")
+"""`1e-6`, which is a number to OmegaConf and to YAML 1.2, and a text to PyYAML."""
 _NO_TEXT = ("null", "true", "false", "nan", "inf")
 
 
@@ -263,7 +274,8 @@ def _word(value: Any) -> str:
         return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (str, Path)):
         text = str(value)
-        return text if _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT else _quoted(text)
+        plain = _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT
+        return text if plain or _FLOAT.fullmatch(text) else _quoted(text)
     return str(value)
 
 

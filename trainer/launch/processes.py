@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-MARK = "REJUICE_RUN"
-"""Variable that every process of a run has: the folder of the run."""
+from ..run import MARK
+
 _PATIENCE_S = 8.0  # Ray takes some seconds to end its workers.
 
 

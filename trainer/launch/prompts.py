@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from ...operators.errors import DataError, RecipeError
 from ...operators.groups import Array, Groups
 from ...operators.numeric import numbers
-from ...operators.sampling.tokenizer import Encode, TemplateRefusedError, chat_encoder
+from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.books import DECISIONS
 from ...pipelines.recipe import Step
 from ...pipelines.source import read_all
 from ..cut import grading
-from ..loop.curation import Curated, curate, without
+from ..loop.curation import Curated, curate, that_fit, without
 from ..policies import located
-from ..run import TrainingRun
+from ..run import TrainingRun, is_prepared
 
 
 class Made(NamedTuple):
@@ -32,12 +32,11 @@ class Made(NamedTuple):
     dropped: int
 
 
-def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None:
+def write_prompts(run: TrainingRun, *, anew: bool = True) -> None:
     """Write what a run trains and validates on, beside the run's recipe.
 
     Args:
         run: the run.
-        dataset: the recipe's.
         anew: also where it is written already, which a run that is resumed goes on with.
 
     Raises:
@@ -49,16 +48,17 @@ def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None
     source, longest = run.cut.source, config.max_prompt_tokens
     encode = chat_encoder(located(run.policy), rollout.chat_template_kwargs)
 
-    def make(path: Path, name: str) -> Made:
+    def make(path: Path, name: str, least: int = 1) -> None:
         steps = run.cut.before
-        return make_prompts(
-            path, steps, folder, name, source=source, encode=encode, longest=longest
+        make_prompts(
+            path, steps, folder, name, source=source, encode=encode, longest=longest, least=least
         )
 
     if config.validation_path and (anew or not (folder / "validation.parquet").exists()):
         make(config.validation_path, "validation")
-    if not anew and (folder / "train.parquet").exists():
+    if not anew and is_prepared(run.folder):
         return
+    # Last: where it is written, the run can be launched.
     if config.replay:
         if rollout.temperature != 1:
             raise RecipeError(
@@ -66,16 +66,16 @@ def write_prompts(run: TrainingRun, dataset: Path, *, anew: bool = True) -> None
                 "of the policy itself",
                 "set the temperature of policy_rollout_mapper to 1",
             )
-        lengths = (longest, rollout.max_tokens)
-        made = make_replay(config.replay, folder, source=source, longest=lengths, most=rollout.n)
-    else:
-        made = make(dataset, "train")
-    if made.prompts < config.prompts_per_step:
-        raise DataError(
-            f"{config.replay or dataset} gives {made.prompts} prompts, "
-            f"a step takes {config.prompts_per_step}",
-            "set prompts_per_step lower",
+        make_replay(
+            config.replay,
+            folder,
+            source=source,
+            longest=(longest, rollout.max_tokens),
+            most=rollout.n,
+            least=config.prompts_per_step,
         )
+    else:
+        make(run.recipe.head.dataset_path, "train", config.prompts_per_step)
 
 
 def make_prompts(
@@ -87,6 +87,7 @@ def make_prompts(
     source: str,
     encode: Encode,
     longest: int,
+    least: int = 1,
 ) -> Made:
     """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
 
@@ -98,24 +99,38 @@ def make_prompts(
         source: verl's `data_source`, by which it reports.
         encode: token ids of a chat.
         longest: in tokens, that a prompt may be.
+        least: prompts that there have to be.
 
     Raises:
-        RejuiceError: a step fails, or no prompt is left.
+        RejuiceError: a step fails, or too few prompts are left.
     """
-    curated = _asked_once(curate(steps, read_all(dataset)))
-    curated = without(curated, *_too_long(curated.table, encode, longest))
+    curated = that_fit(_asked_once(curate(steps, read_all(dataset))), encode, longest)
     table = curated.table
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
     if not table.num_rows:
         raise DataError(f"{dataset} gives no prompt", f"see {folder / name}-decisions.parquet")
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_enough(dataset, table.num_rows, least)
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
-    pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
     pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
     return Made(table.num_rows, curated.decisions.num_rows)
 
 
+def _check_enough(dataset: Path, prompts: int, least: int) -> None:
+    if prompts < least:
+        raise DataError(
+            f"{dataset} gives {prompts} prompts, a step takes {least}", "set prompts_per_step lower"
+        )
+
+
 def make_replay(
-    dataset: Path, folder: Path, *, source: str, longest: tuple[int, int], most: int
+    dataset: Path,
+    folder: Path,
+    *,
+    source: str,
+    longest: tuple[int, int],
+    most: int,
+    least: int = 1,
 ) -> Made:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
@@ -125,9 +140,10 @@ def make_replay(
         source: verl's `data_source`.
         longest: in tokens, that a prompt and a response may be.
         most: responses to a prompt: verl makes its batches for so many.
+        least: prompts that there have to be.
 
     Raises:
-        DataError: a column is missing, a group is too large, or none is left.
+        DataError: a column is missing, a group is too large, or too few are left.
     """
     table = read_all(dataset)
     lacking = [name for name in _REPLAYED if name not in table.column_names]
@@ -149,6 +165,7 @@ def make_replay(
             f"{dataset} has {largest} responses to one prompt, policy_rollout_mapper has n: {most}",
             f"set n to {largest}",
         )
+    _check_enough(dataset, len(groups.starts_G), least)
     heads = table.take(groups.starts_G).drop_columns(
         [name for name in table.column_names if name.startswith(("response", "reward"))]
     )
@@ -215,17 +232,6 @@ def _asked_once(curated: Curated) -> Curated:
     first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
     repeated_N = np.array([first[name] != row for row, name in enumerate(names)])
     return without(curated, repeated_N, "repeated_prompt")
-
-
-def _too_long(table: pa.Table, encode: Encode, longest: int) -> tuple[Array, str]:
-    def is_too_long(chat: list[dict[str, str]]) -> bool:
-        try:
-            return len(encode(tuple((m["role"], m["content"]) for m in chat))) > longest
-        except TemplateRefusedError as error:
-            raise DataError(str(error), "mend the prompts") from None
-
-    found = [is_too_long(chat) for chat in table["prompt"].to_pylist()]
-    return np.array(found, bool), "prompt_too_long"
 
 
 def _for_verl(table: pa.Table, source: str, split: str) -> pa.Table:

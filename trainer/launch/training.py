@@ -16,30 +16,33 @@ from typing import Any
 import yaml
 
 from ...operators.errors import RejuiceError
+from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...pipelines.plan import checked_schema
 from ...pipelines.recipe import Recipe
-from ..config import Train
-from ..cut import cut
 from ..report import metrics
-from ..run import TrainingRun
+from ..run import MARK, WEIGHTS, TrainingRun, is_prepared
 from . import checkpoints
 from .overrides import environment, overrides, words
-from .processes import MARK, end_all, of_run
+from .processes import end_all, of_run
 from .prompts import write_prompts
 
 _MAIN = ["-m", "verl.trainer.main_ppo"]
-_MADE = ("prompts", "steps", "validations", "tensorboard", "verl.log", "metrics.jsonl")
+_MADE = (
+    "steps", "validations", "tensorboard", "verl.log", "metrics.jsonl", "metrics.earlier.jsonl",
+    "prompts",
+)  # fmt: skip
+"""What a run writes; last what tells that there is one."""
 _POLL_S = 0.25
 
 
-def prepare(recipe: Recipe, config: Train, folder: Path, *, resume: bool = False) -> TrainingRun:
-    """Make the folder of a run: the resolved recipe and config, and the prompts.
+def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRun:
+    """Make the folder of a run: the resolved recipe, and the prompts.
 
     Raises:
         RejuiceError: the recipe, a dataset or the folder is not what training needs.
     """
-    run = TrainingRun(folder.resolve(), config, cut(recipe))
-    if config.replay is None:
+    run = TrainingRun.of(folder.resolve(), recipe)
+    if run.config.replay is None:
         checked_schema(recipe)
     _check_folder(run, resume)
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -48,11 +51,10 @@ def prepare(recipe: Recipe, config: Train, folder: Path, *, resume: bool = False
         metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
     else:
         _clear(run.folder)
-    document = {**_absolute(recipe), "train": config.model_dump(mode="json")}
-    (run.folder / "recipe.yaml").write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
-    write_prompts(run, recipe.head.dataset_path, anew=not resume)
-    # Last: where it is, the run can be launched.
-    (run.folder / "train.json").write_text(config.model_dump_json(indent=2), "utf-8")
+    document = yaml.safe_dump(_absolute(recipe), sort_keys=False)
+    (run.folder / "recipe.yaml").write_text(document, "utf-8")
+    run = TrainingRun.open(run.folder)  # As its processes will know it.
+    write_prompts(run, anew=not resume)
     return run
 
 
@@ -106,6 +108,7 @@ def launch(
                 child.terminate()  # Ray ends its processes then.
             end_all(run.folder)
             child.wait()
+            (run.folder / WEIGHTS).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -129,7 +132,7 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
         raise RejuiceError(
             f"{folder} is being trained by process {busy[0].pid}", "wait for it, or end it"
         )
-    there = (folder / "train.json").exists()
+    there = is_prepared(folder)
     if resume and not there:
         raise RejuiceError(f"{folder} holds no run to resume", "leave --resume out")
     if resume and (checkpoints.last(folder) or 0) >= run.config.steps:
@@ -150,9 +153,8 @@ def _is_begun(folder: Path) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove what a run left that never trained a step."""
-    if not (folder / "train.json").exists():
+    if not is_prepared(folder):
         return
-    (folder / "train.json").unlink()
     for name in _MADE:
         path = folder / name
         if path.is_dir():
@@ -164,8 +166,21 @@ def _clear(folder: Path) -> None:
 def _absolute(recipe: Recipe) -> Mapping[str, Any]:
     """The resolved recipe, with paths that hold wherever it is read from."""
     document = recipe.resolved()
-    for key in ("dataset_path", "export_path"):
-        document[key] = str(Path(document[key]).resolve())
-    paths = document.get("custom_operator_paths") or []
+    train = document["train"]
+    for fields in (document, train):
+        for key in fields.keys() & {"dataset_path", "export_path", "validation_path", "replay"}:
+            fields[key] = fields[key] and str(Path(fields[key]).resolve())
+    paths = document["custom_operator_paths"]
     document["custom_operator_paths"] = [str(Path(path).resolve()) for path in paths]
+    train["policy"] = train["policy"] and _found(train["policy"])
+    for step in document["process"]:
+        for name, fields in step.items():
+            if name == PolicyRolloutMapper.name():
+                fields["model"] = _found(fields["model"])
     return document
+
+
+def _found(policy: str) -> str:
+    """A policy by a name that holds everywhere: what is no folder is a name on the hub."""
+    is_folder = policy != "embedded" and Path(policy).is_dir()
+    return str(Path(policy).resolve()) if is_folder else policy

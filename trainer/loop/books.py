@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -51,16 +52,24 @@ class StepBooks:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-books")
         self._written: Future[None] | None = None
 
-    def keep(self, step: int, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
+    def keep(self, step: int, part: str, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
         """Write a step's folder; a step that is done again after a resume replaces it.
 
+        Args:
+            step: of training.
+            part: the folder in it, for what is not the answers.
+            rollouts: as sampled.
+            curated: what became of them.
+            recipe: that does it again.
+
         Raises:
-            OSError: the step before could not be written.
+            OSError: what was written before could not be.
         """
         if not self._run.config.keep_rollouts:
             return
         self.wait()
-        self._written = self._writer.submit(self._write, step, rollouts, curated, recipe)
+        folder = self._run.step_folder(step) / part
+        self._written = self._writer.submit(self._write, folder, rollouts, curated, recipe)
 
     def wait(self) -> None:
         """Wait until the last step is written.
@@ -71,8 +80,7 @@ class StepBooks:
         if self._written:
             self._written.result()
 
-    def _write(self, step: int, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
-        folder = self._run.step_folder(step)
+    def _write(self, folder: Path, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(rollouts, folder / "rollouts.parquet")
         pq.write_table(curated.table, folder / "curated.parquet")

@@ -22,6 +22,7 @@ from ...operators import Change, Operator, RejuiceError, Scope
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
+from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
 from ...pipelines.apply import change_of
 from ...pipelines.books import DECISIONS, decisions
 from ...pipelines.frame import Frame
@@ -120,8 +121,10 @@ def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
 def _closed(parts: Sequence[_Part]) -> Curated:
     """The books of all parts; the rows are those of the last."""
     found = [each for part in parts for each in part.decisions]
-    notes: Counter[str] = sum((part.notes for part in parts), Counter())
-    verdicts: Counter[str] = sum((part.verdicts for part in parts), Counter())
+    notes, verdicts = Counter[str](), Counter[str]()
+    for part in parts:  # A sum of counters would leave out what is 0.
+        notes.update(part.notes)
+        verdicts.update(part.verdicts)
     seconds: dict[str, float] = {}
     for part in parts:
         for name, spent in part.seconds.items():
@@ -169,3 +172,26 @@ def without(curated: Curated, drop_N: Array, reason: str) -> Curated:
     frame, change = Frame.of(curated.table), Change(reasons=reasons)
     books = pa.concat_tables([curated.decisions, decisions(frame, change, "training")])
     return curated._replace(table=frame.after(change).table(), decisions=books)
+
+
+def that_fit(curated: Curated, encode: Encode, longest: int) -> Curated:
+    """Less prompts that the chat template refuses, or that have more tokens than `longest`."""
+    length_N = _lengths(curated.table["prompt"], encode)
+    refused_N = length_N == _REFUSED
+    curated = without(curated, refused_N, "template_refused")
+    return without(curated, length_N[~refused_N] > longest, "prompt_too_long")
+
+
+_REFUSED = -1
+
+
+def _lengths(prompts: pa.ChunkedArray, encode: Encode) -> Array:
+    """Tokens of each prompt; `_REFUSED` where the chat template cannot say it."""
+
+    def length(chat: list[dict[str, str]]) -> int:
+        try:
+            return len(encode(tuple((m["role"], m["content"]) for m in chat)))
+        except TemplateRefusedError:
+            return _REFUSED
+
+    return np.array([length(chat) for chat in prompts.to_pylist()], np.int64)

@@ -96,6 +96,8 @@ def read(
             ROW_CONTRACT["sampling"],
         ),
     }
+    # As policy_rollout_mapper does: what a dataset has by these names is another sample's.
+    rows = rows.drop_columns([name for name in columns if name in rows.column_names])
     for name, column in columns.items():
         rows = rows.append_column(name, column)
     return Rollouts(keys, index_N[order_N], rows)

@@ -16,6 +16,9 @@ _READ = {"train": ("extra_info",), "val": ("extra_info", "data_source", "reward_
 """Fields of a prompt that are read again with its responses. verl hands all that there are to the
 update, where each costs more than the arithmetic of a small policy."""
 
+RESPONSES = "__rollout_n__"
+"""Field of a prompt by which verl's agent loops know that it has another n."""
+
 
 class Slot(NamedTuple):
     """Where the responses to a prompt go.
@@ -42,12 +45,16 @@ class Batch(NamedTuple):
         chats: their messages.
         partition: `train` or `val`.
         step: of training.
+        n: responses to each, where these prompts ask for a number of their own.
+        max_tokens: of a response, where they have a limit of their own.
     """
 
     slots: list[Slot]
     chats: list[Messages]
     partition: str
     step: int
+    n: int | None
+    max_tokens: int | None
 
     @classmethod
     def of(cls, prompts: Any) -> Batch:
@@ -62,7 +69,10 @@ class Batch(NamedTuple):
             tuple((said["role"], said["content"]) for said in chat)
             for chat in _column(prompts, "raw_prompt")
         ]
-        return cls(slots, chats, partition, int(plain(prompts["global_steps"])))
+        # Prompts that are submitted together are of one kind.
+        n = _column(prompts, RESPONSES)[0] if RESPONSES in prompts.keys() else None  # noqa: SIM118
+        max_tokens = slots[0].fields["extra_info"].get("max_tokens")
+        return cls(slots, chats, partition, int(plain(prompts["global_steps"])), n, max_tokens)
 
 
 def put(

@@ -13,7 +13,7 @@ import yaml
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array
 from . import metrics
-from .metrics import Point
+from .metrics import Point, component
 
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
@@ -99,6 +99,7 @@ def grouped(folders: Sequence[Path]) -> list[Runs]:
     for folder in folders:
         document = _document(folder)
         name = str(document.get("project_name", folder.name))
+        document.pop("export_path", None)  # Two seeds hardly export to one file.
         document.get("train", {}).pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
         found.setdefault(key, []).append((folder, name))
@@ -133,7 +134,7 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
         name: None for runs in groups for run in runs.points for p in run for name in p.components
     }
     rewards: dict[str, Callable[[Point], float | None]] = {"reward": lambda p: p.reward}
-    rewards |= {name: _component(name) for name in components}
+    rewards |= {name: component(name) for name in components}
     return [
         _Panel("Validation accuracy", "share correct", {"": lambda p: p.validation}),
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
@@ -141,7 +142,7 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
         _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
         _Panel("Entropy", "nats per token", {"": lambda p: p.entropy}),
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
-        _Panel("KL divergence", "nats per token", {"": _kl}),
+        _Panel("KL divergence", "nats per token", {"": lambda p: p.kl}),
         _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm}),
     ]
 
@@ -214,15 +215,6 @@ def _points(folder: Path) -> list[Point]:
     if not any(point.trained for point in points):
         raise RejuiceError(f"{folder} has trained no step", "wait for the first one")
     return points
-
-
-def _component(name: str) -> Callable[[Point], float | None]:
-    return lambda point: point.components.get(name)
-
-
-def _kl(point: Point) -> float | None:
-    """Without what is rounding, which would fill the panel."""
-    return None if point.kl is None else round(point.kl, 6)
 
 
 def _dropped(point: Point) -> float | None:

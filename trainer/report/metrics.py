@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _REWARD = "rejuice/reward"
+_NOTHING = 1e-6  # what a divergence is where there is none, but for rounding
 
 
 class Point(NamedTuple):
@@ -42,8 +43,8 @@ class Point(NamedTuple):
 
     @property
     def reward(self) -> float | None:
-        """Mean reward."""
-        return self.get(_REWARD)
+        """Mean reward; where stored responses are trained on, the one that verl was given."""
+        return self.get(_REWARD, "critic/score/mean")
 
     @property
     def components(self) -> dict[str, float]:
@@ -55,6 +56,11 @@ class Point(NamedTuple):
     def pass_rate(self) -> float | None:
         """Share of correct responses among all that were sampled."""
         return self.get("rejuice/pass_rate")
+
+    @property
+    def judged(self) -> float | None:
+        """Share of right judgements, the mean of that of right answers and that of wrong ones."""
+        return self.get("rejuice/verify/accuracy")
 
     @property
     def tokens(self) -> float | None:
@@ -69,7 +75,8 @@ class Point(NamedTuple):
     @property
     def kl(self) -> float | None:
         """Divergence from the first policy; without a reference, from the one that sampled."""
-        return self.get("actor/kl_loss", "actor/ppo_kl")
+        value = self.get("actor/kl_loss", "actor/ppo_kl")
+        return 0.0 if value is not None and abs(value) < _NOTHING else value
 
     @property
     def grad_norm(self) -> float | None:
@@ -78,8 +85,8 @@ class Point(NamedTuple):
 
     @property
     def sampled(self) -> int:
-        """Rows that were sampled."""
-        return int(self.get("rejuice/rows_sampled") or 0)
+        """Rows that were sampled, answers and judgements."""
+        return sum(int(self.get(f"rejuice/{part}rows_sampled") or 0) for part in ("", "verify/"))
 
     @property
     def dropped(self) -> int | None:
@@ -88,14 +95,25 @@ class Point(NamedTuple):
         return None if kept is None else self.sampled - int(kept)
 
     @property
+    def failed(self) -> int:
+        """Prompts that could not be sampled."""
+        return int(self.get("rejuice/failed_prompts") or 0)
+
+    @property
     def generated(self) -> float:
         """Tokens that were generated to train on, dropped rows included."""
-        return self.sampled * (self.tokens or 0.0)
+        counted = self.get("rejuice/tokens_sampled")
+        return self.sampled * (self.tokens or 0.0) if counted is None else counted
 
     @property
     def seconds(self) -> float:
         """That the step took, with its validation and checkpoint."""
         return sum(self.figures.get(f"timing_s/{part}", 0.0) for part in ("step", "testing"))
+
+
+def component(name: str) -> Callable[[Point], float | None]:
+    """The mean of a reward component, as a function of a step."""
+    return lambda point: point.components.get(name)
 
 
 class Reader:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import Self
 
-from .metrics import Point, Reader, read
+from .metrics import Point, Reader, component, read
 
 _STAGES = {
     "Started a local Ray instance": "starting the trainer",
@@ -30,7 +30,6 @@ _STAGES = {
 _RECENT = 20  # steps that the time left is told from
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
-_NOTHING = 1e-6  # what a divergence is where there is none, but for rounding
 
 
 class Figure(NamedTuple):
@@ -43,23 +42,30 @@ class Figure(NamedTuple):
     def text(self, point: Point | None) -> str:
         """Its value at a point; a dash where there is none."""
         value = None if point is None else self.of(point)
-        if value is None:
-            return "-"
-        return "0" if abs(value) < _NOTHING else format(value, self.form)
+        return "-" if value is None else format(value, self.form)
+
+
+VALIDATION = Figure("validation accuracy", lambda p: p.validation)
+"""What is told first, where it is known."""
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
     """The figures that are told of a run."""
     names = {name: None for point in points for name in point.components}
-    return [
+    found = [
         Figure("reward", lambda p: p.reward),
-        *(Figure(f"  {name}", _component(name)) for name in names),
+        *(Figure(f"  {name}", component(name)) for name in names),
         Figure("pass rate", lambda p: p.pass_rate),
+        Figure("judgement accuracy", lambda p: p.judged),
         Figure("response tokens", lambda p: p.tokens, ".1f"),
         Figure("entropy", lambda p: p.entropy),
         Figure("KL", lambda p: p.kl, ".2g"),
         Figure("rows dropped", lambda p: p.dropped, ",d"),
+        Figure("prompts failed", lambda p: p.failed or None, ",d"),
     ]
+    rare = ("judgement accuracy", "prompts failed")
+    there = {f.name for f in found if any(f.of(point) is not None for point in points)}
+    return [f for f in found if f.name in there or f.name not in rare]
 
 
 class Watch:
@@ -157,7 +163,7 @@ class Watch:
             parts = [f"{f.name.strip()} {f.text(point)}" for f in figures([point])]
             parts += [f"{point.seconds:.1f} s", self._left(point)]
         if point.validation is not None:
-            parts.insert(0, f"validation accuracy {point.validation:.3f}")
+            parts.insert(0, f"{VALIDATION.name} {VALIDATION.text(point)}")
         return f"step {point.step}/{self._steps}: {', '.join(parts)}"
 
     def _panel(self) -> Group | Table:
@@ -183,10 +189,10 @@ class Watch:
             table.add_column(justify="right")
         table.add_column(justify="left")
         if self._validations:
-            held_out = Figure("validation accuracy", lambda p: p.validation)
             first, last = self._validations[0], self._validations[-1]
             told = f"at step {last.step}"
-            table.add_row(held_out.name, held_out.text(last), f"({held_out.text(first)})", told)
+            shown = VALIDATION.text(last), f"({VALIDATION.text(first)})", told
+            table.add_row(VALIDATION.name, *shown)
         for figure in figures(self._points):
             values = [v for p in self._points if (v := figure.of(p)) is not None]
             if values:
@@ -220,10 +226,6 @@ def spell(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def _component(name: str) -> Callable[[Point], float | None]:
-    return lambda point: point.components.get(name)
 
 
 def _parts(values: Sequence[float], parts: int) -> Iterator[Sequence[float]]:

@@ -56,7 +56,7 @@ def worker(process, tmp_path):
 
     def make(role="actor", **train):
         train = {"learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, **train}
-        run = prepare(*_recipe(tmp_path, PLAIN, PROMPTS, N, {}, train), tmp_path / "run")
+        run = prepare(_recipe(tmp_path, PLAIN, PROMPTS, N, {}, train), tmp_path / "run")
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose("ppo_trainer", overrides=words(overrides(run, resume=False)))
         made = ActorRolloutRefWorker(config.actor_rollout_ref, role=role)

@@ -33,7 +33,7 @@ def run(verl, tmp_path):
     from rejuice.trainer.launch.training import prepare
 
     def make(n=4, **train):
-        return prepare(*_recipe(tmp_path, PLAIN, 8, n, {}, train), tmp_path / "run")
+        return prepare(_recipe(tmp_path, PLAIN, 8, n, {}, train), tmp_path / "run")
 
     return make
 
@@ -77,6 +77,7 @@ def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, said
     environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.loop.plugin"
     if platform:
         environment["VERL_PLATFORM"] = platform
+        environment["VERL_USE_EXTERNAL_MODULES"] += ",rejuice.trainer.cpu.platform"
     done = subprocess.run(
         [sys.executable, "-c", _ASKED], env=environment, capture_output=True, text=True, check=True
     )
@@ -237,6 +238,40 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     assert type(buffer) is RecipeBuffer
     buffer.refill_fn(3)
     assert asked == [3]
+    # Bound to the trainer, by which judgements are asked for.
+    assert "refill_fn=self._add_prompts_to_generate" in inspect.getsource(
+        PPOTrainer._build_replay_buffer
+    )
+
+
+def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
+    """What the buffer is given to ask for more is the trainer's; so the trainer is at hand."""
+    import pyarrow as pa
+    from verl.trainer.ppo.v1 import agent_loop_tq
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+    from rejuice.trainer.loop import judging
+    from rejuice.trainer.loop.trajectories import RESPONSES, Batch
+
+    chat = [{"role": "user", "content": "Is it?"}]
+    prompts = pa.table({"prompt_id": ["a", "b"], "prompt": [chat] * 2, "label": ["Yes", "No"]})
+    rollout = PolicyRolloutMapper(task="verify", n=3, max_tokens=5)
+    uids, batch = judging.batch(prompts, rollout, "test", 7)
+    given = []
+    manager = SimpleNamespace(generate_sequences=given.append)
+    trainer = SimpleNamespace(global_steps=7, trainer_mode="sync", agent_loop_manager=manager)
+    assert PPOTrainer._submit_batch_to_rollout(trainer, batch) == 2
+    assert set(queue.partitions["train"]) == set(uids)
+    # As agent loops take a prompt out of the batch.
+    for name, value in given[0].items():
+        assert value.data is not None if name == "global_steps" else value[1].data is not None
+    found = Batch.of(given[0])
+    assert (found.n, found.max_tokens, found.step, found.partition) == (3, 5, 7, "train")
+    assert [slot.prompt_id for slot in found.slots] == ["a", "b"]
+    # The key by which verl's agent loops know of another n.
+    worker = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
+    assert RESPONSES in inspect.getsource(worker._run_prompt)
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])

@@ -135,6 +135,7 @@ def test_verls_names_are_the_overrides(exported):
     assert made.overrides == {
         "data.train_files": str(folder / "train.parquet"),
         "data.val_files": str(folder / "validation.parquet"),
+        "data.max_prompt_length": 512,
         "reward.custom_reward_function.path": str(folder / "reward.py"),
     }
 
@@ -177,6 +178,42 @@ def test_the_folder_can_be_moved(exported, tmp_path):
         check=True,
     )
     assert done.stdout == "1.05\n"
+
+
+def test_a_folder_with_operators_of_the_recipes_own_can_be_moved_too(recipe, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "short.py").write_text(
+        "import numpy as np\nfrom rejuice.operators import Mapper, component, component_columns\n\n\n"
+        "class ShortRewardMapper(Mapper):\n    def reads(self):\n        return ('response',)\n\n"
+        "    def writes(self):\n        return component_columns('short')\n\n"
+        "    def map(self, table):\n"
+        "        return component('short', np.full(table.num_rows, 0.25))\n"
+    )
+    total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "short": 1.0}}}
+    asked = recipe(VERIFY, "short_reward_mapper", total, custom_operator_paths=[str(tmp_path / "mine")])  # fmt: skip
+    export_verl(asked, tmp_path / "export")
+    export_verl(asked, tmp_path / "export")  # Over an earlier one.
+    shutil.move(tmp_path / "export", tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "mine")
+    document = yaml.safe_load((tmp_path / "elsewhere" / "scoring.yaml").read_text())
+    assert document["custom_operator_paths"] == ["operators/1"]
+    info = pq.read_table(tmp_path / "elsewhere" / "train.parquet")["extra_info"][1].as_py()
+    assert RowReward(tmp_path / "elsewhere")(RIGHT, info)["score"] == 1.25
+
+
+def test_a_policy_that_judges_is_not_for_stock_verl(recipe, tmp_path):
+    judged = (
+        {"policy_rollout_mapper": {"n": 2, "task": "verify"}},
+        "judgement_reward_mapper",
+        {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}},
+    )
+    asked = recipe(VERIFY, FORM, SUM, "self_verification_mapper", *judged)
+    with pytest.raises(RecipeError) as caught:
+        export_verl(asked, tmp_path / "export")
+    assert str(caught.value) == (
+        f"{asked.path}: the policy judges its own answers, which only `rejuice train` does; "
+        "leave out self_verification_mapper and what follows it"
+    )
 
 
 def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path):
@@ -279,11 +316,26 @@ def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path)
     assert made.prompts == {"train": 4}
     decisions = pq.read_table(tmp_path / "a" / "train-decisions.parquet")
     assert decisions["reason"].to_pylist() == ["prompt_too_long"]
+    assert made.overrides["data.max_prompt_length"] == 64
     assert export_verl(recipe(rows=[*ROWS, long]), tmp_path / "b").prompts == {"train": 5}
 
 
+def test_verl_is_told_what_training_tells_the_chat_template(recipe_file, tmp_path):
+    rollout = {"n": 2, "chat_template_kwargs": {"enable_thinking": False, "date": "3 May"}}
+    process = ["prompt_template_mapper", {"policy_rollout_mapper": rollout}, VERIFY, FORM, SUM]
+    path = recipe_file(process, rows=ROWS)
+    done = CliRunner().invoke(app, ["verl", str(path), str(tmp_path / "export")])
+    assert done.output.splitlines()[-4:] == [
+        f"  data.train_files={tmp_path}/export/train.parquet",
+        "  +data.apply_chat_template_kwargs.enable_thinking=False",
+        "  '+data.apply_chat_template_kwargs.date='\"'\"'3 May'\"'\"''",
+        f"  reward.custom_reward_function.path={tmp_path}/export/reward.py",
+    ]
+
+
 def test_a_training_run_is_not_written_over(recipe, tmp_path):
-    (tmp_path / "train.json").write_text("{}")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "train.parquet").touch()
     with pytest.raises(RejuiceError, match="holds a training run; give another folder"):
         export_verl(recipe(), tmp_path)
 

@@ -1,13 +1,12 @@
 """verl's own opinion: of the recipes that we ship, and of keys that are wrong."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import train_config
-from rejuice.trainer.cut import cut
 from rejuice.trainer.launch.compose import problem
 from rejuice.trainer.launch.dry_run import validate
 from rejuice.trainer.launch.overrides import overrides, words
@@ -18,11 +17,15 @@ pytestmark = pytest.mark.slow
 
 
 def run(path, tmp_path, **flags):
-    recipe = load(path)
-    return TrainingRun(tmp_path / "run", train_config(recipe, flags), cut(recipe))
+    fields = {f"train.{name}": json.dumps(value) for name, value in flags.items()}
+    return TrainingRun.of(tmp_path / "run", load(path, fields))
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.glob("grpo_*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    sorted([*RECIPES.glob("grpo_*.yaml"), *RECIPES.glob("self_verify_*.yaml")]),
+    ids=lambda path: path.stem,
+)
 def test_verl_validates_our_recipes(verl, path, tmp_path):
     assert problem(words(overrides(run(path, tmp_path), resume=False))) is None
 

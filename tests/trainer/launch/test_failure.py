@@ -89,7 +89,9 @@ def test_killed():
 
 def test_a_key_that_verl_does_not_know():
     said = "Could not override 'trainer.no'.\nTo append to your config use +trainer.no=1\nKey 'no' is not in struct\n"
-    assert told(said) == "verl does not know the key 'trainer.no'"
+    assert told(said) == ("verl has no key 'trainer.no'; to add it all the same write +trainer.no")
+    said = "Could not append to config. An item is already at 'trainer.device'.\n"
+    assert told(said) == "verl has the key 'trainer.device' already; write it without +"
 
 
 def test_any_other_exception():

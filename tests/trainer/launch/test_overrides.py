@@ -6,8 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import train_config
-from rejuice.trainer.cut import cut
 from rejuice.trainer.launch.overrides import environment, overrides, words
 from rejuice.trainer.run import TrainingRun
 
@@ -22,7 +20,7 @@ def run(tmp_path):
     def make(process=None, **train):
         more = {} if process is None else {"process": process}
         recipe = load(write_recipe(tmp_path / "try.yaml", train=train, **more))
-        return TrainingRun(tmp_path / "run", train_config(recipe), cut(recipe))
+        return TrainingRun.of(tmp_path / "run", recipe)
 
     return make
 

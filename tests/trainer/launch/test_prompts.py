@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.trainer.launch.prompts import Made, make_replay
+from rejuice.operators.sampling.tokenizer import TemplateRefusedError
+from rejuice.trainer.launch.prompts import Made, make_prompts, make_replay
 
 CHAT = [{"role": "user", "content": "?"}]
 
@@ -45,6 +46,57 @@ def made(tmp_path):
         return count, found, dropped
 
     return make
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    """Write the prompts of rows that have some already; a chat template that refuses is `encode`."""
+
+    def make(contents, **more):
+        chats = [[{"role": "user", "content": content}] for content in contents]
+        table = pa.table({"prompt_id": contents, "prompt": chats})
+        pq.write_table(table, tmp_path / "rows.parquet")
+
+        def encode(messages):
+            ((_, content),) = messages
+            if content == "refused":
+                raise TemplateRefusedError("no")
+            return [0] * len(content)
+
+        given = {"source": "x", "encode": encode, "longest": 8, **more}
+        return make_prompts(tmp_path / "rows.parquet", (), tmp_path / "made", "train", **given)
+
+    return make
+
+
+def reasons(folder):
+    found = pq.read_table(folder / "made" / "train-decisions.parquet").to_pylist()
+    return [(row["step"], row["reason"]) for row in found]
+
+
+def test_a_prompt_that_the_template_refuses_is_dropped_as_offline(prompts, tmp_path):
+    assert prompts(["short", "refused", "far too long", "other", "short"]) == Made(2, 3)
+    assert reasons(tmp_path) == [
+        ("training", "repeated_prompt"),
+        ("training", "template_refused"),
+        ("training", "prompt_too_long"),
+    ]
+    assert feather.read_table(tmp_path / "made" / "train.arrow")["prompt_id"].to_pylist() == [
+        "short",
+        "other",
+    ]
+
+
+def test_where_no_prompt_is_left_the_reasons_are_on_file(prompts, tmp_path):
+    with pytest.raises(DataError, match=r"gives no prompt; see .*train-decisions\.parquet"):
+        prompts(["refused"])
+    assert reasons(tmp_path) == [("training", "template_refused")]
+
+
+def test_too_few_prompts_leave_nothing_to_train_on(prompts, tmp_path):
+    with pytest.raises(DataError, match=r"gives 2 prompts, a step takes 3; set prompts_per_step"):
+        prompts(["one", "two"], least=3)
+    assert not (tmp_path / "made" / "train.parquet").exists()
 
 
 def test_groups_are_brought_together_and_those_of_one_left_out(made, tmp_path):

@@ -1,6 +1,5 @@
 """A run is made, launched and ended; verl is a script of a few lines here."""
 
-import json
 import os
 import shlex
 import signal
@@ -13,11 +12,10 @@ from fake_run import line, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import train_config
 from rejuice.trainer.launch import checkpoints, processes, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shown
 from rejuice.trainer.report import metrics
-from rejuice.trainer.run import TrainingRun
+from rejuice.trainer.run import MARK, WEIGHTS, TrainingRun
 
 SLEEP = "import time; time.sleep(60)"
 
@@ -34,8 +32,8 @@ def make(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
 
     def prepared(resume=False, **train):
-        recipe = load(path)
-        return prepare(recipe, train_config(recipe, train), tmp_path / "run", resume=resume)
+        fields = {f"train.{name}": str(value) for name, value in train.items()}
+        return prepare(load(path, fields), tmp_path / "run", resume=resume)
 
     return prepared
 
@@ -62,13 +60,9 @@ def said(call, *words, **more):
 def test_what_a_run_is_made_of(make, tmp_path):
     run = make(seed=7)
     assert run.folder == tmp_path / "run"
-    assert sorted(each.name for each in run.folder.iterdir()) == [
-        "prompts",
-        "recipe.yaml",
-        "train.json",
-    ]
+    assert sorted(each.name for each in run.folder.iterdir()) == ["prompts", "recipe.yaml"]
     assert TrainingRun.open(run.folder) == run
-    assert train_config(load(run.folder / "recipe.yaml")) == run.config
+    assert run.config.seed == 7
     found = pq.read_table(run.folder / "prompts" / "train.parquet")
     assert found.num_rows == 20
     assert found["reward_model"][3].as_py() == {"style": "rule", "ground_truth": "3"}
@@ -78,9 +72,11 @@ def test_what_a_run_is_made_of(make, tmp_path):
 def test_a_run_that_has_trained_a_step_is_not_replaced(make, tmp_path):
     folder = make().folder
     (folder / "metrics.jsonl").write_text(line(0, validation=0.5))
+    (folder / "metrics.earlier.jsonl").write_text(line(0, validation=0.5))
     (folder / "verl.log").write_text("old")
     make()
     assert not (folder / "verl.log").exists(), "there was nothing to lose"
+    assert metrics.read(folder) == []
     (folder / "metrics.jsonl").write_text(line(1, 0.5))
     assert said(make) == (
         f"{tmp_path}/run holds a run already; give --resume to go on, or another --output"
@@ -91,22 +87,43 @@ def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):
     assert said(make, prompts_per_step=30) == (
         f"{tmp_path}/data.jsonl gives 20 prompts, a step takes 30; set prompts_per_step lower"
     )
+    with pytest.raises(RejuiceError, match="holds no run to resume"):
+        make(prompts_per_step=20, resume=True)
     make(prompts_per_step=20)
+
+
+def test_what_is_no_folder_is_a_name(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("embedded", "mine"):
+        (tmp_path / name).mkdir()
+    for policy, found in (
+        ("embedded", "embedded"),
+        ("mine", str(tmp_path / "mine")),
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+    ):
+        assert make(policy=policy).policy == found
+    assert make().policy == "embedded"
+
+
+def test_paths_are_those_of_where_the_command_was_given(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert make(validation_path="data.jsonl").config.validation_path == tmp_path / "data.jsonl"
+    with pytest.raises(RejuiceError, match=f"{tmp_path}/old.jsonl does not exist"):
+        make(replay="old.jsonl")
 
 
 def test_a_column_that_is_missing_is_said_before_anything_is_made(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
     recipe = load(path, {"prompt_template_mapper.question": "title"})
-    found = said(prepare, recipe, train_config(recipe), tmp_path / "run")
+    found = said(prepare, recipe, tmp_path / "run")
     assert found.startswith(f"{path}, step 1 prompt_template_mapper: column 'title' is missing")
     assert not (tmp_path / "run").exists()
 
 
 def test_replay_needs_no_dataset(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml", dataset_path="not_there.jsonl")
-    recipe = load(path)
-    config = train_config(recipe, {"replay": tmp_path / "data.jsonl"})
-    assert said(prepare, recipe, config, tmp_path / "run") == (
+    recipe = load(path, {"train.replay": str(tmp_path / "data.jsonl")})
+    assert said(prepare, recipe, tmp_path / "run") == (
         f"{tmp_path}/data.jsonl has no column 'prompt_id'; "
         "replay needs what policy_rollout_mapper and reward_sum_mapper write"
     )
@@ -124,7 +141,7 @@ def test_resume(make, tmp_path):
     assert make(resume=True, learning_rate=0.5).config.learning_rate == 0.5
     assert made.stat().st_mtime_ns == before
     assert [point.step for point in metrics.read(folder)] == [1, 2]
-    assert json.loads((folder / "train.json").read_text())["learning_rate"] == 0.5
+    assert TrainingRun.open(folder).config.learning_rate == 0.5
     assert said(make, resume=True, steps=2) == (
         f"{tmp_path}/run has trained its 2 steps; give --steps to train more"
     )
@@ -164,6 +181,13 @@ def test_status_log_and_command(make, verl):
     assert f"data.train_files={run.folder}/prompts/train.parquet" in words
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (3, first), "a shell runs it as it stands"
+
+
+def test_weights_on_their_way_to_the_sampler_do_not_stay(make, verl):
+    run = make()
+    verl(f"import pathlib; pathlib.Path({str(run.folder / WEIGHTS)!r}).touch()")
+    assert launch(run) == 0
+    assert not (run.folder / WEIGHTS).exists()
 
 
 def test_a_process_that_is_left_is_ended(make, verl):
@@ -221,7 +245,7 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
 
 def test_processes_of_another_run_are_left_alone(tmp_path):
     run = write_run(tmp_path / "run")
-    child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, processes.MARK: f"{run}2"})  # fmt: skip
+    child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, MARK: f"{run}2"})  # fmt: skip
     try:
         processes.end_all(run)
         assert child.poll() is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import DataError, Filter, Mapper, OperatorError, Scope
+from rejuice.operators import Change, DataError, Filter, Mapper, Operator, OperatorError, Scope
 from rejuice.operators.columns import component
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from rejuice.operators.filter.column_range_filter import ColumnRangeFilter
@@ -233,3 +233,41 @@ def test_what_training_leaves_out_is_booked_as_its_own():
         {"row_id": "r00-1", "step": "training", "reason": "no_reward"}
     ]
     assert left.verdicts == whole.verdicts
+
+
+class CommaOperator(Operator):
+    """Notes how many responses have a comma, and how many have none."""
+
+    scope = Scope.ROW
+
+    def reads(self):
+        return ("response",)
+
+    def apply(self, table):
+        commas = sum("," in text for text in table["response"].to_pylist())
+        return Change(notes={"commas": commas, "plain": table.num_rows - commas})
+
+
+def test_a_figure_that_is_0_is_told_as_it_is_of_a_run_over_the_whole(pool):
+    groups = [["a", "abc"], ["b"], ["bbb", "a"]]  # Of odd length: all are right.
+    table = table_of(groups)
+    steps = steps_of([CommaOperator(), LengthMapper(), LabelBalanceSelector(target=2)])
+    curation = Curation(steps, pool)
+    for piece in pieces_of(table, groups, [1, 2], [2, 0, 1]):
+        curation.add(piece)
+    found = curation.close(table["prompt_id"].unique())
+    balance = {
+        "positive_found": 5,
+        "negative_found": 0,
+        "positive_kept": 0,
+        "negative_kept": 0,
+        "asked": 2,
+        "short_of_target": 2,
+    }
+    assert found.notes == {
+        "comma_operator/commas": 0,
+        "comma_operator/plain": 5,
+        **{f"label_balance_selector/{note}": value for note, value in balance.items()},
+    }
+    assert found.notes == curate(steps, table).notes
+    assert found.verdicts == {"correct": 5}

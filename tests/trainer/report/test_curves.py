@@ -35,7 +35,12 @@ def test_band_is_only_where_all_curves_are():
 
 def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
     folders = [
-        write_run(tmp_path / f"seed{seed}", steps(0.1, 0.2), train={"seed": seed})
+        write_run(
+            tmp_path / f"seed{seed}",
+            steps(0.1, 0.2),
+            train={"seed": seed},
+            export_path=f"seed{seed}.parquet",
+        )
         for seed in (0, 1)
     ]
     other = write_run(tmp_path / "lr", steps(0.3), train={"learning_rate": 0.1})

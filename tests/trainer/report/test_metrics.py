@@ -17,7 +17,7 @@ def test_figures_of_a_step(tmp_path):
     assert (found.step, found.trained, found.validation) == (3, True, 0.5)
     assert (found.reward, found.components) == (0.35, {"accuracy": 0.25, "format": 0.1})
     assert (found.pass_rate, found.tokens, found.entropy) == (0.25, 23.0, 0.47)
-    assert (found.kl, found.grad_norm) == (1e-9, 0.2)
+    assert (found.kl, found.grad_norm) == (0.0, 0.2), "a divergence of 1e-9 is rounding"
     assert (found.sampled, found.dropped, found.generated) == (100, 10, 2300.0)
     assert found.seconds == 3.5
 
@@ -26,7 +26,7 @@ def test_figures_that_are_not_there():
     found = point()
     assert not found.trained
     assert found.components == {}
-    assert (found.sampled, found.generated, found.seconds) == (0, 0.0, 0.0)
+    assert (found.sampled, found.generated, found.seconds, found.failed) == (0, 0.0, 0.0, 0)
     names = ("validation", "reward", "pass_rate", "tokens", "entropy", "kl", "grad_norm", "dropped")
     assert [getattr(found, name) for name in names] == [None] * len(names)
 
@@ -34,6 +34,17 @@ def test_figures_that_are_not_there():
 def test_the_better_of_two_figures():
     both = point(**{"actor/entropy": 1.0, "actor/entropy_loss": 2.0, "actor/kl_loss": 3.0, "actor/ppo_kl": 4.0})  # fmt: skip
     assert (both.entropy, both.kl) == (1.0, 3.0)
+
+
+def test_judgements_count_where_there_are_some():
+    both = {"rejuice/rows_sampled": 8, "rejuice/verify/rows_sampled": 4, "rejuice/rows_trained": 9}
+    found = point(**both, **{"rejuice/tokens_sampled": 50.0, "rejuice/verify/accuracy": 0.75})
+    assert (found.sampled, found.dropped, found.generated, found.judged) == (12, 3, 50.0, 0.75)
+
+
+def test_the_reward_of_stored_responses_is_what_verl_was_given():
+    assert point(**{"critic/score/mean": 0.5}).reward == 0.5
+    assert point(**{"critic/score/mean": 0.5, "rejuice/reward": 0.25}).reward == 0.25
 
 
 @pytest.mark.parametrize(

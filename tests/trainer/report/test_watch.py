@@ -72,6 +72,17 @@ def test_a_component_that_is_missing_in_a_step_is_not_told_of_it(watch, log):
     assert "format 0.100" in second
 
 
+def test_what_is_rare_is_told_where_it_is_there(watch, log):
+    with watch() as seen:
+        log(line(1, 0.1, **{"rejuice/failed_prompts": 0.0}))
+        log(line(2, 0.1, **{"rejuice/failed_prompts": 3.0, "rejuice/verify/accuracy": 0.5}))
+    first, second = seen.said().splitlines()[1:]
+    assert "failed" not in first
+    assert "judgement" not in first
+    assert "pass rate 0.100, judgement accuracy 0.500, response tokens" in second
+    assert "rows dropped 10, prompts failed 3, 2.0 s" in second
+
+
 def test_quiet_says_nothing(watch, log):
     for terminal in (False, True):
         with watch(terminal, quiet=True) as seen:

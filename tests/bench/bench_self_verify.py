@@ -1,0 +1,186 @@
+"""The five schedules of self-verification at the same number of generated tokens.
+
+    python tests/bench/bench_self_verify.py [--seeds 5] [--schedules generate mixed ...]
+    python tests/bench/bench_self_verify.py --table    # of the runs that are there
+
+Each run is `rejuice train recipes/self_verify_arithmetic.yaml` on the embedded policy; a step that
+samples judgements too costs about twice the tokens, so the schedules differ in their steps. Then
+the trained policy answers 400 held-out problems 8 times, judges every distinct answer 4 times, and
+votes (recipes/self_verified_vote.yaml); and it judges a fixed set: answers of the first policy,
+half of them right. Finished runs are not run again. Intervals are Student's, 95%, over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from bench_grpo import data, interval
+
+from rejuice.trainer.report import metrics
+
+_ROOT = Path(__file__).parents[2]
+_RUNS = _ROOT / "outputs" / "bench_self_verify"
+_REJUICE = Path(sys.executable).parent / "rejuice"
+_VOTE = _ROOT / "recipes" / "self_verified_vote.yaml"
+_STEPS = {"generate": 60, "self_verify": 30, "verify_init": 43, "verify_alter": 50, "mixed": 30}
+"""In units of some 10,000 tokens: 60 x 1, 30 x 2, 17 x 2 + 26, 50 + 10, 30 x 2."""
+_FIRST = "before"
+_COLUMNS = ("prompt_id", "task", "verdict", "label", "judgement", "majority", "voted", "response")
+
+
+def train(schedule: str, seed: int) -> None:
+    """One run and what its policy then does, unless it is there."""
+    folder = _RUNS / f"{schedule}-{seed}"
+    if not (folder / "policy").exists():
+        _call(
+            "train", _ROOT / "recipes" / "self_verify_arithmetic.yaml", "--output", folder,
+            "--schedule", schedule, "--steps", _STEPS[schedule], "--train.seed", seed,
+            "--train.save_every", _STEPS[schedule],
+        )  # fmt: skip
+    examine(folder, folder / "policy", seed)
+
+
+def examine(folder: Path, policy: Path | str, seed: int) -> None:
+    """What a policy does on held-out problems: FOLDER/figures.json."""
+    if (folder / "figures.json").exists():
+        return
+    voted, judged = folder / "voted.parquet", folder / "judged.parquet"
+    _run(_VOTE, voted, policy, seed)
+    _judge(folder, judged, policy, seed)
+    rows = pl.read_parquet(voted)
+    answers = rows.filter(pl.col("task") == "generate")
+    tokens = answers["response_token_ids"].list.len()
+    prompts = answers["prompt_id"].n_unique()
+    found = {
+        "pass@1": (answers["verdict"] == "correct").mean(),
+        "response tokens": tokens.mean(),
+        "majority of 8": _right(answers, "majority") / prompts,
+        "weighted vote of 8": _right(answers, "voted") / prompts,
+        "accuracy on own answers": balanced(rows.filter(pl.col("task") == "verify")),
+        "verification accuracy": balanced(pl.read_parquet(judged)),
+    }
+    (folder / "figures.json").write_text(json.dumps(found, indent=2))
+
+
+def balanced(rows: pl.DataFrame) -> float:
+    """Mean of the shares of judgements that are right, of right answers and of wrong ones."""
+    shares = rows.group_by("label").agg(
+        (pl.col("judgement") == pl.col("label")).fill_null(False).mean()
+    )
+    return float(shares["judgement"].mean())
+
+
+def _right(answers: pl.DataFrame, column: str) -> int:
+    winners = answers.filter(pl.col(column)).group_by("prompt_id")
+    return int(winners.agg((pl.col("verdict") == "correct").any())["verdict"].sum())
+
+
+def _judge(folder: Path, path: Path, policy: Path | str, seed: int) -> None:
+    """Judgements of the fixed set."""
+    recipe = {
+        "project_name": "judge",
+        "dataset_path": str(_RUNS / "to_judge.parquet"),
+        "export_path": str(path),
+        "process": [
+            {
+                "policy_rollout_mapper": {
+                    "model": str(policy),
+                    "n": 4,
+                    "max_tokens": 64,
+                    "seed": seed,
+                }
+            },
+            {"judgement_reward_mapper": {}},
+        ],
+    }
+    file = folder / "judge.yaml"
+    file.write_text(json.dumps(recipe))
+    _call("run", file)
+
+
+def _run(recipe: Path, path: Path, policy: Path | str, seed: int) -> None:
+    overrides: Mapping[str, object] = {
+        "export_path": path,
+        "policy_rollout_mapper.model": policy,
+        "policy_rollout_mapper_2.model": policy,
+        "policy_rollout_mapper.seed": seed,
+        "policy_rollout_mapper_2.seed": seed,
+    }
+    _call(
+        "run", recipe, *(word for key, value in overrides.items() for word in (f"--{key}", value))
+    )
+
+
+def _call(*words: object) -> None:
+    subprocess.run([str(word) for word in (_REJUICE, *words)], cwd=_ROOT, check=True)
+
+
+def to_judge() -> None:
+    """The fixed set: of each held-out problem one right and one wrong answer of the first policy."""
+    path = _RUNS / "to_judge.parquet"
+    if path.exists():
+        return
+    before = _RUNS / _FIRST
+    before.mkdir(parents=True, exist_ok=True)
+    _run(_VOTE, before / "voted.parquet", "embedded", 0)
+    rows = pl.read_parquet(before / "voted.parquet").filter(pl.col("task") == "verify")
+    each = rows.unique("prompt_id", keep="first", maintain_order=True)
+    few = min(each["label"].value_counts()["count"])
+    chosen = pl.concat(each.filter(pl.col("label") == label).head(few) for label in ("Yes", "No"))
+    chosen.select("prompt_id", "prompt", "reference", "task", "label").write_parquet(path)
+
+
+def table(schedules: Sequence[str]) -> None:
+    """Print what the runs show, and how they differ from `generate`, seed by seed."""
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    for schedule in schedules:
+        for file in sorted(_RUNS.glob(f"{schedule}-*/figures.json")):
+            seed = int(file.parent.name.rpartition("-")[2])
+            points = [p.figures for p in metrics.read(file.parent) if p.trained]
+            tokens = sum(point["rejuice/tokens_sampled"] for point in points)
+            told = {**json.loads(file.read_text()), "tokens": tokens}
+            found.setdefault(schedule, {})[seed] = told
+    first = json.loads((_RUNS / _FIRST / "figures.json").read_text())
+    names = [*first, "tokens"]
+    print("\n| | seeds | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 2) + "|")
+    print(f"| {_FIRST} | | " + " | ".join(f"{first[name]:.3f}" for name in first) + " | |")
+    for schedule, seeds in found.items():
+        cells = [interval(np.array([each[name] for each in seeds.values()])) for name in names]
+        print(f"| {schedule} | {len(seeds)} | " + " | ".join(cells) + " |")
+    plain = found.get("generate", {})
+    for schedule, seeds in found.items():
+        both = sorted(seeds.keys() & plain.keys())
+        if schedule != "generate" and both:
+            cells = [
+                interval(np.array([seeds[s][name] - plain[s][name] for s in both]))
+                for name in names
+            ]
+            print(f"| {schedule} less generate | {len(both)} | " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    """Run, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--schedules", nargs="+", default=list(_STEPS), choices=list(_STEPS))
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    if not given.table:
+        data()
+        to_judge()
+        examine(_RUNS / _FIRST, "embedded", 0)
+        for seed in range(given.seeds):
+            for schedule in given.schedules:
+                train(schedule, seed)
+    table(given.schedules)
+
+
+if __name__ == "__main__":
+    main()

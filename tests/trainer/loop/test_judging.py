@@ -1,0 +1,250 @@
+"""The policy's judgements in a training step, from the answers to what verl trains on."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from training_stage import SUM
+
+from rejuice.operators import DataError, RecipeError
+from rejuice.pipelines.engine import run
+from rejuice.pipelines.recipe import load
+
+ROOT = Path(__file__).resolve().parents[3]
+SOLUTIONS = ROOT.parent / "shared" / "data" / "gsm8k"
+ASK = {"self_verification_mapper": {"mode": "response", "template": "{question} R {response}"}}
+BALANCE = {"label_balance_selector": {"column": "label", "positive": "Yes"}}
+JUDGE = [
+    {"policy_rollout_mapper": {"task": "verify", "n": 3, "max_tokens": 16}},
+    {"judgement_reward_mapper": None},
+    {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}},
+    {"grpo_advantage_mapper": None},
+]
+RECIPE = [{"told_mapper": None}, SUM, ASK, BALANCE, *JUDGE]
+YES, NO = "\\boxed{Yes}", "\\boxed{No}"
+
+
+class Trainer:
+    """verl's trainer, as far as the replay buffer asks it: what is judged is made up."""
+
+    def __init__(self):
+        self.stage, self.asked = None, []
+
+    def refill(self, prompts):
+        raise AssertionError("no refill was allowed")
+
+    def _submit_batch_to_rollout(self, batch):
+        from rejuice.trainer.loop.trajectories import Batch, fail, put
+
+        found = Batch.of(batch)
+        self.asked.append(found)
+        tags = [{"is_prompt": True, "status": "pending", "global_steps": found.step}]
+        self.stage.queue.kv_batch_put(
+            [slot.uid for slot in found.slots], "train", tags=tags * len(found.slots)
+        )
+        for slot, chat in zip(found.slots, found.chats, strict=True):
+            texts = self.judge(chat[-1][1].split(" R ")[1])
+            if texts is None:
+                fail([slot], "train")
+            else:
+                put([(slot, self.stage.group(texts, found.step - 1))], "train", found.step)
+
+    def judge(self, response):
+        """Two judgements that are right, and one that cannot be read."""
+        said = YES if response == "1" else NO
+        return [said, said, "hm"]
+
+
+@pytest.fixture
+def trained(stage):
+    """A factory: a stage whose policy judges, and its trainer."""
+
+    def make(schedule, after=RECIPE, **settings):
+        trainer = Trainer()
+        here = stage(after, more=trainer.refill, schedule=schedule, **settings)
+        trainer.stage = here
+        return here, trainer
+
+    return make
+
+
+MIXED = {0: ["1", "0", "1", "1"], 1: ["0", "0", "1", "0"]}
+
+
+def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
+    here, trainer = trained("mixed")
+    here.answer(MIXED)
+    batch, figures = here.sample(step=1, groups=2)
+    rewards = here.rewards(batch)
+    assert rewards[:8] == [1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+    assert rewards[8:] == [1.0, 1.0, 0.0] * 4
+    groups = [key.rsplit("_", 2)[0] for key in batch.keys]
+    assert len(set(groups[:8])) == 2
+    assert len(set(groups[8:])) == 4
+    assert set(groups[:8]).isdisjoint(groups[8:])
+    asked = trainer.asked[0]
+    assert (asked.n, asked.max_tokens, asked.partition, asked.step) == (3, 16, "train", 1)
+    assert figures["rejuice/rows_trained"] == 20
+    told = {name.removeprefix("rejuice/verify/"): v for name, v in figures.items()}
+    assert told["prompts"] == 4
+    assert told["accuracy"] == pytest.approx(2 / 3)
+    assert told["malformed"] == pytest.approx(1 / 3)
+    assert (told["age"], told["rows_sampled"]) == (0.0, 12)
+    assert told["note/label_balance_selector/positive_kept"] == 2
+    tokens = sum(len(ids) for part in ("", "verify") for ids in here.tokens(part))
+    assert figures["rejuice/tokens_sampled"] == tokens
+
+
+def test_only_judgements_train_and_nothing_is_left_behind(trained):
+    here, _ = trained("self_verify")
+    here.answer(MIXED)
+    batch, figures = here.sample(step=1, groups=2)
+    assert here.rewards(batch) == [1.0, 1.0, 0.0] * 4
+    assert set(here.queue.partitions["train"]) == set(batch.keys)
+    assert figures["rejuice/pass_rate"] == 0.5
+    assert here.book("curated").num_rows == 8
+
+
+def test_answers_wait_until_judgements_are_due(trained):
+    here, trainer = trained("verify_alter", verification={"every": 2})
+    here.answer(MIXED, step=1)
+    batch, figures = here.sample(step=1, groups=2)
+    assert len(batch.keys) == 8
+    assert not trainer.asked
+    assert not any(name.startswith("rejuice/verify") for name in figures)
+    here.answer({2: ["1", "0", "0", "0"], 3: ["0", "0", "0", "0"]}, step=2)
+    batch, figures = here.sample(step=2, groups=2)
+    assert len(batch.keys) == 8 + 3 * 6
+    assert figures["rejuice/verify/age"] == pytest.approx(4 / 6)
+    assert figures["rejuice/verify/oldest"] == 1
+    rows = here.book("verify/rollouts", step=2)
+    ages = {row["prompt_id"]: row["sampled_at_step"] for row in rows.to_pylist()}
+    assert sorted(ages.values()) == [1, 1, 1, 1, 2, 2]
+    assert set(rows["answer_policy_version"].to_pylist()) == {0, 1}
+    assert set(rows["policy_version"].to_pylist()) == {1}
+
+
+def test_a_run_that_goes_on_judges_the_same_answers(trained, queue):
+    from training_stage import buffer_of
+
+    here, trainer = trained("verify_alter", verification={"every": 2})
+    here.answer(MIXED, step=1)
+    here.sample(step=1, groups=2)
+    queue.partitions.clear()
+    # Killed at step 2, in which nothing was kept; another process goes on.
+    here.buffer = buffer_of(here.run, trainer.refill)
+    here.answer({2: ["1", "0", "0", "0"], 3: ["0", "0", "0", "0"]}, step=2)
+    _, figures = here.sample(step=2, groups=2)
+    assert figures["rejuice/verify/prompts"] == 6
+    assert figures["rejuice/verify/oldest"] == 1
+
+
+def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
+    here, trainer = trained("mixed")
+    here.answer({0: ["1"] * 4, 1: ["0"] * 4})
+    batch, figures = here.sample(step=1, groups=2)
+    assert len(batch.keys) == 8
+    assert not trainer.asked
+    assert figures["rejuice/verify/prompts"] == 0
+    assert figures["rejuice/verify/flushed_answers"] == 8
+
+
+def test_a_step_with_nothing_to_judge_says_so(trained):
+    here, _ = trained("self_verify")
+    here.answer({0: ["1"] * 4, 1: ["0"] * 4})
+    with pytest.raises(DataError, match="step 1: no group is left to train on"):
+        here.sample(step=1, groups=2)
+
+
+def test_judgements_that_fail_are_counted(trained):
+    here, trainer = trained("mixed")
+    trainer.judge = lambda response: [YES] * 3 if response == "1" else None
+    here.answer(MIXED)
+    batch, figures = here.sample(step=1, groups=2)
+    assert figures["rejuice/verify/failed_prompts"] == 2
+    assert here.rewards(batch)[8:] == [1.0] * 6
+
+
+def test_a_verification_prompt_may_be_too_long(trained):
+    here, trainer = trained("mixed", max_prompt_tokens=40)
+    here.answer({0: ["1", "0" + " and more" * 40], 1: ["1", "0"]})
+    _, figures = here.sample(step=1, groups=2)
+    assert figures["rejuice/verify/dropped/prompt_too_long"] == 1
+    assert len(trainer.asked[0].slots) == figures["rejuice/verify/prompts"]
+
+
+def test_the_step_can_be_run_again_offline(trained):
+    here, _ = trained("mixed")
+    here.answer(MIXED)
+    batch, _ = here.sample(step=1, groups=2)
+    kept = here.book("verify/curated")
+    folder = here.run.step_folder(1) / "verify"
+    run(load(folder / "recipe.yaml"), cache=folder / "cache")
+    again = pq.read_table(folder / "again.parquet")
+    for name in ("response_id", "judgement", "reward", "advantage"):
+        assert again[name].to_pylist() == kept[name].to_pylist()
+    assert again["reward"].to_pylist() == here.rewards(batch)[8:]
+
+
+@pytest.mark.parametrize(
+    ("process", "said"),
+    [
+        (RECIPE[:6], "no step behind policy_rollout_mapper writes the column reward"),
+        (
+            [*RECIPE[:4], {"policy_rollout_mapper": {"n": 3, "max_tokens": 16}}, *JUDGE[1:]],
+            "step 7: the second policy_rollout_mapper samples all rows; give it task: verify",
+        ),
+        (
+            [
+                *RECIPE[:4],
+                {"policy_rollout_mapper": {**JUDGE[0]["policy_rollout_mapper"], "max_tokens": 99}},
+                *JUDGE[1:],
+            ],
+            "judgements may have 99 tokens, and responses 16",
+        ),
+        ([*RECIPE, BALANCE], "sees answers and judgements together"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(trained, process, said):
+    with pytest.raises(RecipeError, match=said):
+        trained("mixed", process)
+
+
+def test_a_schedule_needs_what_it_trains_on(trained):
+    with pytest.raises(RecipeError, match="schedule mixed trains on judgements"):
+        trained("mixed", RECIPE[:2])
+    with pytest.raises(RecipeError, match="schedule generate trains on responses"):
+        trained("generate", [RECIPE[0], *RECIPE[2:]])
+
+
+@pytest.mark.skipif(not SOLUTIONS.exists(), reason="GSM8K is not beside this checkout")
+def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl, tmp_path):
+    """The rows of gsm8k_solutions.yaml before self_verification_mapper, through both paths."""
+    from rejuice.trainer.loop.answers import Waiting
+    from rejuice.trainer.loop.judging import ask
+
+    recipe = yaml.safe_load((ROOT / "recipes" / "gsm8k_solutions.yaml").read_text())
+    recipe["dataset_path"] = str(SOLUTIONS / "model_solutions.jsonl")
+    at = [name for step in recipe["process"] for name in step].index("self_verification_mapper")
+    whole, part = tmp_path / "whole.parquet", tmp_path / "part.parquet"
+    for path, process in ((whole, recipe["process"]), (part, recipe["process"][:at])):
+        file = tmp_path / f"{path.stem}.yaml"
+        file.write_text(json.dumps({**recipe, "process": process, "export_path": str(path)}))
+        run(load(file), cache=tmp_path / "cache")
+    offline = pq.read_table(whole)
+    offline = offline.filter(pc.equal(offline["task"], "verify"))
+    steps = load(tmp_path / "whole.yaml").steps[at:]
+    answers = pq.read_table(part)
+    answers = answers.append_column("sampled_at_step", pa.repeat(1, answers.num_rows))
+    trained, figures = ask(steps, Waiting(answers, 0, 0), 1, lambda chat: [], 9)
+    assert offline.num_rows > 100
+    for name in ("prompt_id", "prompt", "label", "judged_response_id"):
+        assert trained[name].to_pylist() == offline[name].to_pylist()
+    labels = np.array(trained["label"].to_pylist())
+    assert (labels == "Yes").sum() == (labels == "No").sum()
+    assert figures["prompts"] == offline.num_rows

@@ -1,0 +1,97 @@
+"""Answers that wait to be judged.
+
+They lie in the folders of the steps that sampled them: what waits, and how old it is, is the same
+for a run that was killed and goes on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from ...operators.groups import hash_each
+from ..run import TrainingRun
+
+SAMPLED_AT = "sampled_at_step"
+"""Column of the training step that sampled an answer."""
+_SAMPLES = ("prompt_token_ids", "response_token_ids", "response_logprobs")
+
+
+class Waiting(NamedTuple):
+    """Answers to be judged.
+
+    Attributes:
+        table: rows of a prompt lie together, whichever step they are of.
+        stale: how many answers were flushed because they are too old.
+        over: how many were, because there are too many.
+    """
+
+    table: pa.Table
+    stale: int
+    over: int
+
+
+class Answers:
+    """The answers of a run that wait to be judged."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
+
+    def keep(self, step: int, table: pa.Table) -> None:
+        """Keep the graded answers of a step; what a step kept before a resume is replaced."""
+        folder = self._run.step_folder(step)
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = table.drop_columns([name for name in _SAMPLES if name in table.column_names])
+        at = pa.repeat(pa.scalar(step, pa.int64()), table.num_rows)
+        feather.write_feather(kept.append_column(SAMPLED_AT, at), folder / "answers.arrow")
+
+    def take(self, since: int, step: int) -> Waiting:
+        """The answers of steps `since` to `step`, less what is too old or too much.
+
+        The newest ones stay; of the step that does not fit whole, whole prompts are drawn by lot.
+        An answer that a prompt got at two steps is there once, as of the later step.
+        """
+        limits = self._run.config.verification
+        parts = [self._read(at) for at in range(step, since - 1, -1)]
+        fresh, stale = parts[: limits.max_age + 1], parts[limits.max_age + 1 :]
+        table = _once(pa.concat_tables(fresh, promote_options="permissive"))
+        kept = _newest(table, limits.capacity)
+        over = table.num_rows - kept.num_rows
+        # Stable: within a prompt, the answers of the newest step come first.
+        places = kept["prompt_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+        kept = kept.take(pa.array(np.argsort(places, kind="stable")))
+        return Waiting(kept, sum(part.num_rows for part in stale), over)
+
+    def _read(self, step: int) -> pa.Table:
+        return feather.read_table(self._run.step_folder(step) / "answers.arrow")
+
+
+def _once(table: pa.Table) -> pa.Table:
+    """Less rows whose id was there before."""
+    first = dict[str, int]()
+    for row, name in enumerate(table["response_id"].to_pylist()):
+        first.setdefault(name, row)
+    return table.take(pa.array(first.values(), pa.int64()))
+
+
+def _newest(table: pa.Table, capacity: int) -> pa.Table:
+    """At most `capacity` rows of a table in which the newest step stands first.
+
+    Nothing older than the step that does not fit whole. Of that one, prompts drawn by lot: were
+    the last rows cut off, the same late prompts would go each time, and one of them in half.
+    """
+    if table.num_rows <= capacity:
+        return table
+    steps_N = table[SAMPLED_AT].to_numpy()
+    step = int(steps_N[capacity])
+    first = int(np.flatnonzero(steps_N == step)[0])
+    part = table.slice(first, int((steps_N == step).sum()))
+    prompts = part["prompt_id"].combine_chunks().dictionary_encode()
+    codes_N = prompts.indices.to_numpy()
+    drawn_G = np.argsort(hash_each(prompts.dictionary, seed=step))
+    fits_G = np.cumsum(np.bincount(codes_N)[drawn_G]) <= capacity - first
+    kept_N = np.isin(codes_N, drawn_G[fits_G])
+    return pa.concat_tables([table.slice(0, first), part.filter(pa.array(kept_N))])

@@ -1,0 +1,140 @@
+"""The policy judges its own answers: verification prompts, and how they reach the rollouts.
+
+answers that wait ──ask──> verification prompts ──verl's rollouts──> judgements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from verl.utils import tensordict_utils
+
+from ...operators.groups import Array
+from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+from ...operators.sampling.tokenizer import Encode
+from ...pipelines.recipe import Step
+from .answers import SAMPLED_AT, Waiting
+from .curation import Curated, curate, that_fit
+from .trajectories import RESPONSES
+
+_OF_ANSWER = (SAMPLED_AT, "policy_version")
+
+Submit = Callable[[Any], int]
+"""Hands prompts to verl's rollouts, as `PPOTrainer._submit_batch_to_rollout`."""
+
+
+class Asked(NamedTuple):
+    """Verification prompts.
+
+    Attributes:
+        prompts: a row and a group each, with the step and the policy version of the answer.
+        figures: how many answers and prompts there were, and of what age.
+    """
+
+    prompts: pa.Table
+    figures: dict[str, float]
+
+
+def ask(steps: Sequence[Step], waiting: Waiting, step: int, encode: Encode, longest: int) -> Asked:
+    """Make verification prompts of the answers that wait; all others are flushed.
+
+    Args:
+        steps: `self_verification_mapper` and what chooses among its prompts.
+        waiting: the answers.
+        step: of training.
+        encode: token ids of a chat.
+        longest: in tokens, that a prompt may be.
+    """
+    made = curate(steps, waiting.table)
+    curated = made._replace(table=made.table.filter(pc.equal(made.table["task"], "verify")))
+    curated = that_fit(curated, encode, longest)
+    prompts = _of_answers(curated.table, waiting.table)
+    figures = {
+        "answers": waiting.table.num_rows,
+        "stale_answers": waiting.stale,
+        "answers_over_capacity": waiting.over,
+        "prompts": prompts.num_rows,
+        "flushed_answers": waiting.table.num_rows - prompts.num_rows,
+    }
+    if prompts.num_rows:
+        age_N = step - prompts[SAMPLED_AT].to_numpy()
+        figures |= {"age": float(age_N.mean()), "oldest": float(age_N.max())}
+    for count in curated.decisions["reason"].value_counts().to_pylist():
+        figures[f"dropped/{count['values']}"] = count["counts"]
+    return Asked(prompts, {**figures, **{f"note/{k}": float(v) for k, v in made.notes.items()}})
+
+
+def batch(
+    prompts: pa.Table, rollout: PolicyRolloutMapper, source: str, step: int
+) -> tuple[list[str], Any]:
+    """Verification prompts as verl's dataset would give them; their keys, and a TensorDict.
+
+    Each carries its own number of responses and its own longest response.
+    """
+    names = prompts["prompt_id"].to_pylist()
+    uids = [f"{name}-{step}" for name in names]
+    labels = prompts["label"].to_pylist()
+    columns = {
+        "uid": uids,
+        "raw_prompt": prompts["prompt"].to_pylist(),
+        "data_source": [source] * len(uids),
+        "reward_model": [{"style": "rule", "ground_truth": label} for label in labels],
+        "extra_info": [
+            {"index": row, "prompt_id": name, "max_tokens": rollout.max_tokens}
+            for row, name in enumerate(names)
+        ],
+        "index": list(range(len(uids))),
+        "tools_kwargs": [{} for _ in uids],
+        "interaction_kwargs": [{} for _ in uids],
+        RESPONSES: [rollout.n] * len(uids),
+    }
+    found = tensordict_utils.get_tensordict(columns)
+    tensordict_utils.assign_non_tensor_data(found, "global_steps", step)
+    return uids, found
+
+
+def figures(curated: Curated, rollouts: pa.Table) -> dict[str, float]:
+    """What judgements are known by.
+
+    `accuracy` is balanced: the mean of the shares that are right of those that should be Yes, and
+    of those that should be No; a judgement that cannot be read is wrong. A policy that always says
+    the same has 0.5.
+    """
+    lengths = pc.list_value_length(rollouts["response_token_ids"])
+    found = {
+        "rows_sampled": float(rollouts.num_rows),
+        "rows_trained": float(curated.table.num_rows),
+        "response_tokens": float(pc.mean(lengths).as_py() or 0.0),
+    }
+    table = curated.table
+    if not table.num_rows or "judgement" not in table.column_names:
+        return found
+    right_N = _true(pc.equal(table["judgement"], table["label"]))
+    shares = [right_N[_true(pc.equal(table["label"], label))] for label in ("Yes", "No")]
+    return {
+        **found,
+        "accuracy": float(np.mean([each.mean() for each in shares if len(each)])),
+        "says_yes": float(_true(pc.equal(table["judgement"], "Yes")).mean()),
+        "malformed": float(np.asarray(table["judgement"].is_null()).mean()),
+    }
+
+
+def _true(mask: pa.ChunkedArray) -> Array:
+    return np.asarray(mask.fill_null(False)).astype(bool)
+
+
+def _of_answers(prompts: pa.Table, answers: pa.Table) -> pa.Table:
+    """Prompts with what is known of the answers that they are about, less what they lack."""
+    rows = pc.index_in(prompts["judged_response_id"], answers["response_id"])
+    for name in _OF_ANSWER:
+        if name not in answers.column_names:
+            continue
+        column = answers[name].take(rows)
+        name = name if name == SAMPLED_AT else f"answer_{name}"
+        prompts = prompts.drop_columns([name]) if name in prompts.column_names else prompts
+        prompts = prompts.append_column(name, column)
+    return prompts
