@@ -53,6 +53,14 @@ def write_recipe(path, train=None, data=None, **head):
     return path
 
 
+def save(folder, step):
+    """A checkpoint, whole and the newest."""
+    checkpoint = folder / "checkpoints" / f"global_step_{step}"
+    (checkpoint / "actor").mkdir(parents=True)
+    (checkpoint / "data.pt").touch()
+    (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text(str(step))
+
+
 def write_run(folder, lines=(), checkpoints=(), **recipe):
     """A run of that recipe."""
     folder.mkdir(parents=True)
@@ -62,7 +70,5 @@ def write_run(folder, lines=(), checkpoints=(), **recipe):
     (folder / "prompts" / "train.parquet").touch()
     (folder / "metrics.jsonl").write_text("".join(lines))
     for step in checkpoints:
-        (folder / "checkpoints" / f"global_step_{step}" / "actor").mkdir(parents=True)
-        last = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
-        last.write_text(str(step))
+        save(folder, step)
     return folder

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import yaml
 from command import heavy_after, runner
-from fake_run import line, write_recipe, write_run
+from fake_run import line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.train_section import Profile, Train
@@ -58,11 +58,6 @@ def verl(monkeypatch):
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
     monkeypatch.setattr(outcome, "draw", lambda folders, path: path.write_text(""))
     return verl
-
-
-def save(folder, step):
-    (folder / "checkpoints" / f"global_step_{step}").mkdir(parents=True)
-    (folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text(str(step))
 
 
 # the command

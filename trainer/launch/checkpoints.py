@@ -33,9 +33,11 @@ def last(run: Path) -> int | None:
         said = (run / "checkpoints" / _LAST).read_text("utf-8")
     except FileNotFoundError:
         return None
-    # verl writes the file in place, after everything else: a full disk may leave nothing in it.
-    step = int(said) if said.isdecimal() else _newest(run)
-    return step if step is not None and folder_of(run, step).is_dir() else None
+    # verl writes the file in place, after everything else: a full disk may leave nothing in it. And
+    # it removes the weights of an older checkpoint before it says that there is a newer one.
+    if said.isdecimal() and _is_whole(folder_of(run, int(said))):
+        return int(said)
+    return max(_whole(run), default=None)
 
 
 def mend(run: Path) -> None:
@@ -45,21 +47,26 @@ def mend(run: Path) -> None:
         path.write_text(str(step), "utf-8")
 
 
-def _newest(run: Path) -> int | None:
-    """The newest checkpoint with the part that verl writes last."""
-    parts = (run / "checkpoints").glob(f"{_STEP}*/data.pt")
-    return max((_step(part.parent) for part in parts), default=None)
-
-
-def _step(folder: Path) -> int:
-    return int(folder.name.removeprefix(_STEP))
+def prune(run: Path, keep: int) -> None:
+    """Remove the oldest checkpoints, which verl itself forgets of when it is started again."""
+    for step in steps(run)[:-keep]:
+        shutil.rmtree(folder_of(run, step))
 
 
 def steps(run: Path) -> list[int]:
-    """The steps of all checkpoints that were saved whole."""
+    """The steps of all checkpoints that are whole."""
     newest = last(run)
-    found = map(_step, (run / "checkpoints").glob(f"{_STEP}*"))
-    return sorted(step for step in found if newest is not None and step <= newest)
+    return [step for step in _whole(run) if newest is not None and step <= newest]
+
+
+def _whole(run: Path) -> list[int]:
+    folders = (run / "checkpoints").glob(f"{_STEP}*")
+    return sorted(int(f.name.removeprefix(_STEP)) for f in folders if _is_whole(f))
+
+
+def _is_whole(folder: Path) -> bool:
+    """With weights, which verl removes from an old one, and with what it writes last."""
+    return (folder / "actor").is_dir() and (folder / "data.pt").exists()
 
 
 def export(run: Path, path: Path, step: int | None = None) -> int:

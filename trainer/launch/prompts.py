@@ -57,6 +57,8 @@ def write_prompts(run: TrainingRun, *, anew: bool = True) -> None:
     if config.validation_path and (anew or not (folder / "validation.parquet").exists()):
         make(config.validation_path, "validation")
     if not anew and is_prepared(run.folder):
+        path = folder / "train.parquet"
+        _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
         return
     # Last: where it is written, the run can be launched.
     if config.replay:
@@ -184,9 +186,12 @@ _REPLAYED = (
 
 
 def _not_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
-    lacking = [pc.is_null(table[name]) for name in ("response_token_ids", "response_logprobs")]
-    drop_N: Array = _size(table, "response_token_ids") == 0
-    drop_N |= np.asarray(pc.or_(*lacking))
+    """Rows without tokens, or without a log-probability for each of them."""
+    size_N = _size(table, "response_token_ids")
+    drop_N: Array = (size_N == 0) | (size_N != _size(table, "response_logprobs"))
+    for name in ("response_token_ids", "response_logprobs"):
+        lacking = pc.is_null(pc.list_flatten(table[name]), nan_is_null=True)
+        drop_N[pc.list_parent_indices(table[name]).filter(lacking).to_numpy()] = True
     return drop_N
 
 

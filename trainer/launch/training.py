@@ -46,16 +46,30 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
         checked_schema(recipe)
     _check_folder(run, resume)
     run.folder.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        _clear(run.folder)
+    with _as_before(run.folder / "recipe.yaml"):
+        document = yaml.safe_dump(_absolute(recipe), sort_keys=False)
+        (run.folder / "recipe.yaml").write_text(document, "utf-8")
+        run = TrainingRun.open(run.folder)  # As its processes will know it.
+        write_prompts(run, anew=not resume)
     if resume:
         checkpoints.mend(run.folder)
+        checkpoints.prune(run.folder, run.config.keep_checkpoints)
         metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
-    else:
-        _clear(run.folder)
-    document = yaml.safe_dump(_absolute(recipe), sort_keys=False)
-    (run.folder / "recipe.yaml").write_text(document, "utf-8")
-    run = TrainingRun.open(run.folder)  # As its processes will know it.
-    write_prompts(run, anew=not resume)
     return run
+
+
+@contextmanager
+def _as_before(path: Path) -> Iterator[None]:
+    """A file is what it was, if what is done then fails."""
+    before = path.read_bytes() if path.exists() else None
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            path.write_bytes(before)
+        raise
 
 
 def command(run: TrainingRun, *, resume: bool = False) -> list[str]:

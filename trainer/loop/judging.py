@@ -5,7 +5,7 @@ answers that wait ──ask──> verification prompts ──verl's rollouts─
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,6 @@ from .curation import Curated, curate, that_fit
 from .trajectories import RESPONSES
 
 _OF_ANSWER = (SAMPLED_AT, "policy_version")
-
-Submit = Callable[[Any], int]
-"""Hands prompts to verl's rollouts, as `PPOTrainer._submit_batch_to_rollout`."""
 
 
 class Asked(NamedTuple):

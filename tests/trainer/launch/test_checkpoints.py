@@ -1,10 +1,11 @@
 """Which checkpoints there are, and what becomes of one that is taken out."""
 
 import json
+import shutil
 import sys
 
 import pytest
-from fake_run import write_run
+from fake_run import save, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.trainer.launch import checkpoints
@@ -46,6 +47,25 @@ def test_a_checkpoint_that_was_not_saved_whole_is_none(run, tmp_path):
     assert checkpoints.steps(run) == [2, 4]
     assert checkpoints.last(tmp_path) is None
     assert checkpoints.steps(tmp_path) == []
+
+
+def test_one_whose_weights_verl_has_removed_is_none(run):
+    """verl keeps the folder, and says which is the newest after it has removed the older one."""
+    (run / "checkpoints" / "global_step_2" / "actor").rmdir()
+    assert checkpoints.steps(run) == [4]
+    shutil.rmtree(run / "checkpoints" / "global_step_4" / "actor")
+    assert checkpoints.last(run) is None
+    save(run, 6)
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
+    assert checkpoints.last(run) == 6
+
+
+def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
+    save(run, 6)
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
+    checkpoints.prune(run, 1)
+    assert checkpoints.last(run) == 4
+    assert not (run / "checkpoints" / "global_step_2").exists()
 
 
 def test_a_policy_knows_nothing_of_how_it_was_trained(run, merger, tmp_path):

@@ -121,7 +121,18 @@ def test_groups_are_brought_together_and_those_of_one_left_out(made, tmp_path):
         ({"reward": [0.0, 1.0, float("nan"), 3.0, 4.0, 5.0]}, "no_reward"),
         ({"response_logprobs": [[-1.0], [-1.0], None, [-1.0], [-1.0], [-1.0]]}, "not_sampled"),
         ({"response_token_ids": [[0], [1], [], [3], [4], [5]]}, "not_sampled"),
-        ({"response_token_ids": [[0], [1], [2] * 5, [3], [4], [5]]}, "too_long"),
+        (
+            {"response_logprobs": [[-1.0], [-1.0], [-1.0, -1.0], [-1.0], [-1.0], [-1.0]]},
+            "not_sampled",
+        ),
+        ({"response_logprobs": [[-1.0], [-1.0], [None], [-1.0], [-1.0], [-1.0]]}, "not_sampled"),
+        (
+            {
+                "response_token_ids": [[0], [1], [2] * 5, [3], [4], [5]],
+                "response_logprobs": [[-1.0], [-1.0], [-1.0] * 5, [-1.0], [-1.0], [-1.0]],
+            },
+            "too_long",
+        ),
         ({"prompt_token_ids": [[5], [5], [5] * 5, [5], [5], [5]]}, "too_long"),
     ],
 )

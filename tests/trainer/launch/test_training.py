@@ -8,7 +8,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from fake_run import line, write_recipe, write_run
+from fake_run import line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe import load
@@ -133,9 +133,7 @@ def test_resume(make, tmp_path):
     assert said(make, resume=True) == f"{tmp_path}/run holds no run to resume; leave --resume out"
     folder = make().folder
     (folder / "metrics.jsonl").write_text("".join(line(step, 0.5) for step in (1, 2, 3)))
-    checkpoint = folder / "checkpoints" / "global_step_2"
-    checkpoint.mkdir(parents=True)
-    (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text("2")
+    save(folder, 2)
     made = folder / "prompts" / "train.arrow"
     before = made.stat().st_mtime_ns
     assert make(resume=True, learning_rate=0.5).config.learning_rate == 0.5
@@ -156,10 +154,31 @@ def test_resume_where_the_name_of_the_newest_checkpoint_was_torn(make, torn):
     latest.write_text(torn)
     assert checkpoints.last(folder) is None, "neither was saved whole"
     for step in (2, 10):
-        (folder / "checkpoints" / f"global_step_{step}" / "data.pt").touch()
+        save(folder, step)
+    latest.write_text(torn)
     assert checkpoints.last(folder) == 10
     make(resume=True, steps=20)
     assert latest.read_text() == "10", "verl reads it"
+
+
+def test_a_resume_that_is_refused_changes_nothing(make, tmp_path):
+    folder = make().folder
+    save(folder, 2)
+    before = (folder / "recipe.yaml").read_bytes()
+    assert "train.parquet gives 20 prompts, a step takes 21" in said(
+        make, resume=True, prompts_per_step=21
+    )
+    assert (folder / "recipe.yaml").read_bytes() == before
+    assert make(resume=True).config.prompts_per_step == 4
+
+
+def test_a_resume_removes_the_oldest_checkpoints(make):
+    folder = make().folder
+    for step in (1, 2, 3):
+        save(folder, step)
+    make(resume=True, keep_checkpoints=1)
+    assert checkpoints.steps(folder) == [3]
+    assert not (folder / "checkpoints" / "global_step_2").exists()
 
 
 # launch
