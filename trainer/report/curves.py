@@ -83,7 +83,7 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
         _draw_panel(axes, panel, groups, against)
     handles, names = figure.axes[0].get_legend_handles_labels()
     if len(groups) > 1:
-        figure.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)))
+        figure.legend(handles, names, loc="outside upper center", ncols=min(3, len(names)))
     else:
         figure.suptitle(_title(groups[0]))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,6 +135,9 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
     }
     rewards: dict[str, Callable[[Point], float | None]] = {"reward": lambda p: p.reward}
     rewards |= {name: component(name) for name in components}
+    last = _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm})
+    if any(point.judged is not None for runs in groups for run in runs.points for point in run):
+        last = _Panel("Judgements", "share right, balanced", {"": lambda p: p.judged})
     return [
         _Panel("Validation accuracy", "share correct", {"": lambda p: p.validation}),
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
@@ -143,11 +146,13 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
         _Panel("Entropy", "nats per token", {"": lambda p: p.entropy}),
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
         _Panel("KL divergence", "nats per token", {"": lambda p: p.kl}),
-        _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm}),
+        last,
     ]
 
 
 def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Against) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
     many = len(panel.lines) > 1
     for at, runs in enumerate(groups):
         for nth, (name, of) in enumerate(panel.lines.items()):
@@ -168,6 +173,8 @@ def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Again
     axes.set_title(panel.title)
     axes.set_ylabel(panel.unit)
     axes.set_xlabel(_AXES[against])
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 100k tokens.
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
     if panel.title == _DROPPED:
