@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rejuice.operators.sampling.protocol import Failure, Group, Sample
+from rejuice.trainer.run import MARK
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -39,9 +40,10 @@ class Engine:
 
 
 @pytest.fixture
-def rollout(queue, monkeypatch):
+def rollout(queue, monkeypatch, tmp_path):
     from rejuice.trainer.cpu import rollout
 
+    monkeypatch.setenv(MARK, str(tmp_path))
     monkeypatch.setattr(rollout, "EngineProcesses", Engine)
     monkeypatch.setattr(rollout.tq, "init", lambda: None)
     return rollout

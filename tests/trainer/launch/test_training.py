@@ -227,8 +227,17 @@ def test_all_is_ended_when_verl_is_killed(make, verl):
     assert processes.of_run(run.folder) == []
 
 
+@pytest.fixture
+def hears():
+    """Signals that end a program, also where these tests run under nohup."""
+    before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("end", ["exception", "SIGTERM", "SIGHUP"])
-def test_all_is_ended_when_we_are(make, verl, end):
+def test_all_is_ended_when_we_are(make, verl, hears, end):
     run = make()
     # Deaf to SIGTERM, as a process in a C library is.
     verl(f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); {SLEEP}")  # fmt: skip
