@@ -140,4 +140,9 @@ class Train(BaseModel):
                 f"schedule {self.schedule} samples judgements, and replay samples nothing: "
                 "leave one of them out"
             )
+        if self.schedule == "verify_alter" and self.verification.every > self.steps:
+            raise ValueError(
+                f"verification.every is {self.verification.every}, and there are {self.steps} "
+                "steps: judgements would never be trained on"
+            )
         return self

@@ -25,6 +25,8 @@ from ..operators.operator import Mapper, Operator, Scope
 from ..pipelines.recipe import Recipe, Step
 from ..pipelines.train_section import Schedule
 
+SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
+"""Columns that are large, and of no use where an answer is judged."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
 _GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
@@ -99,11 +101,10 @@ def check_schedule(found: Cut, schedule: Schedule, where: str) -> None:
             "their reward, or choose schedule generate",
             where=where,
         )
-    if schedule != "self_verify" and not gives_reward(found.after):
+    if not gives_reward(found.after):
         raise RecipeError(
-            f"schedule {schedule} trains on responses, and no step before "
-            f"{SelfVerificationMapper.name()} writes their reward",
-            f"add a {RewardSumMapper.name()} there, or choose schedule self_verify",
+            f"no step before {SelfVerificationMapper.name()} writes the reward of responses",
+            f"add a {RewardSumMapper.name()} there; schedule self_verify makes no use of it",
             where=where,
         )
 
@@ -164,6 +165,18 @@ def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, wh
                 f"the two policy_rollout_mappers differ in {name}",
                 "training has one policy, which answers and judges",
                 where=here,
+            )
+    if judging.rollout.n == 1:
+        raise RecipeError(
+            "one judgement has none to be compared with", "give it n: 2 or more", where=here
+        )
+    for step in judging.ask:
+        lost = SAMPLES & set(step.operator.reads())
+        if lost:
+            raise RecipeError(
+                f"{step.name} reads {min(lost)}, which answers that wait to be judged do not have",
+                f"put it before {SelfVerificationMapper.name()}",
+                where=f"{where}, step {step.number}",
             )
     if judging.rollout.max_tokens > answers.max_tokens:
         raise RecipeError(

@@ -6,6 +6,7 @@ for a run that was killed and goes on.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +14,11 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from ...operators.groups import hash_each
+from ..cut import SAMPLES
 from ..run import TrainingRun
 
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
-_SAMPLES = ("prompt_token_ids", "response_token_ids", "response_logprobs")
 
 
 class Waiting(NamedTuple):
@@ -26,12 +27,16 @@ class Waiting(NamedTuple):
     Attributes:
         table: rows of a prompt lie together, whichever step they are of.
         stale: how many answers were flushed because they are too old.
-        over: how many were, because there are too many.
+        repeated: how many, because the prompt got the same one at a later step.
+        over: how many, because there are too many.
+        lacking: how many steps have kept none, as those before a resume by another schedule.
     """
 
     table: pa.Table
-    stale: int
-    over: int
+    stale: int = 0
+    repeated: int = 0
+    over: int = 0
+    lacking: int = 0
 
 
 class Answers:
@@ -42,11 +47,11 @@ class Answers:
 
     def keep(self, step: int, table: pa.Table) -> None:
         """Keep the graded answers of a step; what a step kept before a resume is replaced."""
-        folder = self._run.step_folder(step)
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = table.drop_columns([name for name in _SAMPLES if name in table.column_names])
+        path = self._path(step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = table.drop_columns([name for name in table.column_names if name in SAMPLES])
         at = pa.repeat(pa.scalar(step, pa.int64()), table.num_rows)
-        feather.write_feather(kept.append_column(SAMPLED_AT, at), folder / "answers.arrow")
+        feather.write_feather(kept.append_column(SAMPLED_AT, at), path)
 
     def take(self, since: int, step: int) -> Waiting:
         """The answers of steps `since` to `step`, less what is too old or too much.
@@ -55,18 +60,29 @@ class Answers:
         An answer that a prompt got at two steps is there once, as of the later step.
         """
         limits = self._run.config.verification
-        parts = [self._read(at) for at in range(step, since - 1, -1)]
-        fresh, stale = parts[: limits.max_age + 1], parts[limits.max_age + 1 :]
-        table = _once(pa.concat_tables(fresh, promote_options="permissive"))
-        kept = _newest(table, limits.capacity)
-        over = table.num_rows - kept.num_rows
+        steps = range(step, since - 1, -1)
+        there = {at: self._read(at) for at in steps if self._path(at).exists()}
+        fresh = [table for at, table in there.items() if step - at <= limits.max_age]
+        stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
+        table = pa.concat_tables(fresh, promote_options="permissive")
+        once = _once(table)
+        kept = _newest(once, limits.capacity)
         # Stable: within a prompt, the answers of the newest step come first.
         places = kept["prompt_id"].combine_chunks().dictionary_encode().indices.to_numpy()
         kept = kept.take(pa.array(np.argsort(places, kind="stable")))
-        return Waiting(kept, sum(part.num_rows for part in stale), over)
+        return Waiting(
+            kept,
+            stale,
+            repeated=len(table) - len(once),
+            over=len(once) - len(kept),
+            lacking=len(steps) - len(there),
+        )
 
     def _read(self, step: int) -> pa.Table:
-        return feather.read_table(self._run.step_folder(step) / "answers.arrow")
+        return feather.read_table(self._path(step))
+
+    def _path(self, step: int) -> Path:
+        return self._run.step_folder(step) / "answers.arrow"
 
 
 def _once(table: pa.Table) -> pa.Table:

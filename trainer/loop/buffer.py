@@ -10,6 +10,8 @@ Named in `trainer.v1.sampler.custom_sampler`.
 
 from __future__ import annotations
 
+import math
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,6 +60,23 @@ class _Part(NamedTuple):
     trains: bool
 
 
+def _nothing(step: int, now: Due, parts: Mapping[str, _Part]) -> DataError:
+    """Why a step has nothing to train on."""
+    found = f"step {step}: no group is left to train on"
+    judged = parts.get("verify")
+    if judged is None:
+        return DataError(
+            f"{found} ({why(parts[''].curated)})",
+            "look at the steps after policy_rollout_mapper, or allow a refill",
+        )
+    if judged.rollouts.num_rows or judged.held.failed:
+        return DataError(f"{found} ({why(judged.curated)})", "look at the steps that judge")
+    return DataError(
+        f"{found}: no answer gives a verification prompt",
+        "a prompt needs right and wrong answers: take more prompts_per_step, or a larger n",
+    )
+
+
 class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     """Groups of a step, through the recipe.
 
@@ -95,6 +114,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _training(self, step: int, groups_wanted: int) -> tuple[KVBatchMeta, dict[str, Any]]:
         config, start = self._run.config, time.perf_counter()
+        # A step that is done again after a resume, perhaps by another schedule, begins anew.
+        shutil.rmtree(self._run.step_folder(step), ignore_errors=True)
         self._clock.read()  # What a validation has spent is no part of a step.
         self._waited = 0.0
         now = due(config, step)
@@ -107,11 +128,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             kept = {name: self._kept(part) for name, part in parts.items()}
         keys = [key for each in kept.values() for key in each]
         if not keys:
-            last = list(parts.values())[-1]
-            raise DataError(
-                f"step {step}: no group is left to train on ({why(last.curated)})",
-                "look at the steps behind policy_rollout_mapper, or allow a refill",
-            )
+            raise _nothing(step, now, parts)
+        if config.schedule != "generate":
+            self._share_out(len(keys))
         for name, part in parts.items():
             recipe = self._run.step_recipe(step, part.recipe, name)
             self._books.keep(step, name, part.rollouts, part.curated, recipe)
@@ -190,6 +209,18 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             found |= judging.figures(curated, rollouts)
         found["failed_prompts"] = held.failed
         return _Part(held, rollouts, curated, steps, True), found
+
+    def _share_out(self, rows: int) -> None:
+        """Make it as many optimizer updates as the recipe says, however many rows a step has.
+
+        verl's are of so many rows as answers alone would be. It reads the number at each step.
+        """
+        config = self.refill_fn.__self__.config
+        n, ranks = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node
+        ranks *= config.trainer.nnodes
+        wanted = -(-rows // (self._run.config.updates_per_step * n))
+        each = ranks // math.gcd(ranks, n)  # So that the ranks have equal shares.
+        config.actor_rollout_ref.actor.ppo_mini_batch_size = -(-wanted // each) * each
 
     def _gather(
         self,

@@ -174,9 +174,20 @@ def without(curated: Curated, drop_N: Array, reason: str) -> Curated:
     return curated._replace(table=frame.after(change).table(), decisions=books)
 
 
-def that_fit(curated: Curated, encode: Encode, longest: int) -> Curated:
-    """Less prompts that the chat template refuses, or that have more tokens than `longest`."""
-    length_N = _lengths(curated.table["prompt"], encode)
+def that_fit(
+    curated: Curated, encode: Encode, longest: int, *, among_N: Array | None = None
+) -> Curated:
+    """Less prompts that the chat template refuses, or that have more tokens than `longest`.
+
+    Args:
+        curated: a prompt in each row.
+        encode: token ids of a chat.
+        longest: in tokens.
+        among_N: which rows are looked at; None: all.
+    """
+    length_N = np.zeros(curated.table.num_rows, np.int64)
+    rows = np.arange(len(length_N)) if among_N is None else np.flatnonzero(among_N)
+    length_N[rows] = _lengths(curated.table["prompt"].take(pa.array(rows)), encode)
     refused_N = length_N == _REFUSED
     curated = without(curated, refused_N, "template_refused")
     return without(curated, length_N[~refused_N] > longest, "prompt_too_long")

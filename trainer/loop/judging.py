@@ -46,23 +46,29 @@ def ask(steps: Sequence[Step], waiting: Waiting, step: int, encode: Encode, long
         encode: token ids of a chat.
         longest: in tokens, that a prompt may be.
     """
-    made = curate(steps, waiting.table)
-    curated = made._replace(table=made.table.filter(pc.equal(made.table["task"], "verify")))
-    curated = that_fit(curated, encode, longest)
-    prompts = _of_answers(curated.table, waiting.table)
+    made = curate(steps[:1], waiting.table)
+    # Before anything is balanced: long answers are wrong ones more often than not.
+    fit = that_fit(made, encode, longest, among_N=_true(pc.equal(made.table["task"], "verify")))
+    chosen = curate(steps[1:], fit.table)
+    table = chosen.table.filter(pc.equal(chosen.table["task"], "verify"))
+    prompts = _of_answers(table, waiting.table)
     figures = {
         "answers": waiting.table.num_rows,
         "stale_answers": waiting.stale,
+        "repeated_answers": waiting.repeated,
         "answers_over_capacity": waiting.over,
+        "steps_without_answers": waiting.lacking,
         "prompts": prompts.num_rows,
         "flushed_answers": waiting.table.num_rows - prompts.num_rows,
     }
     if prompts.num_rows:
         age_N = step - prompts[SAMPLED_AT].to_numpy()
         figures |= {"age": float(age_N.mean()), "oldest": float(age_N.max())}
-    for count in curated.decisions["reason"].value_counts().to_pylist():
+    gone = pa.concat_tables([fit.decisions, chosen.decisions])
+    for count in gone["reason"].value_counts().to_pylist():
         figures[f"dropped/{count['values']}"] = count["counts"]
-    return Asked(prompts, {**figures, **{f"note/{k}": float(v) for k, v in made.notes.items()}})
+    notes = {**made.notes, **chosen.notes}
+    return Asked(prompts, {**figures, **{f"note/{k}": float(v) for k, v in notes.items()}})
 
 
 def batch(
@@ -98,8 +104,8 @@ def figures(curated: Curated, rollouts: pa.Table) -> dict[str, float]:
     """What judgements are known by.
 
     `accuracy` is balanced: the mean of the shares that are right of those that should be Yes, and
-    of those that should be No; a judgement that cannot be read is wrong. A policy that always says
-    the same has 0.5.
+    of those that should be No, where there are both; a judgement that cannot be read is wrong. A
+    policy that always says the same has 0.5.
     """
     lengths = pc.list_value_length(rollouts["response_token_ids"])
     found = {
@@ -111,10 +117,11 @@ def figures(curated: Curated, rollouts: pa.Table) -> dict[str, float]:
     if not table.num_rows or "judgement" not in table.column_names:
         return found
     right_N = _true(pc.equal(table["judgement"], table["label"]))
-    shares = [right_N[_true(pc.equal(table["label"], label))] for label in ("Yes", "No")]
+    parts = [right_N[_true(pc.equal(table["label"], label))] for label in ("Yes", "No")]
+    if all(len(part) for part in parts):
+        found["accuracy"] = float(np.mean([part.mean() for part in parts]))
     return {
         **found,
-        "accuracy": float(np.mean([each.mean() for each in shares if len(each)])),
         "says_yes": float(_true(pc.equal(table["judgement"], "Yes")).mean()),
         "malformed": float(np.asarray(table["judgement"].is_null()).mean()),
     }

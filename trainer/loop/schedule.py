@@ -1,7 +1,7 @@
 """What a step trains on: answers, the policy's judgements of them, or both.
 
 The schedules are those of Learning to Self-Verify, https://arxiv.org/abs/2602.07594. They depend on
-the number of the step alone, so that a run that goes on is where it was.
+the number of the step and on the config alone, so that a run that goes on is where it was.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ def due(config: Train, step: int) -> Due:
     schedule = config.schedule
     if schedule == "verify_alter":
         every = config.verification.every
-        since = (step - 1) // every * every + 1
-        # Behind the last multiple nothing judges any more.
-        waits = since + every - 1 <= config.steps
-        return Due(True, step % every == 0, since, waits)
+        # Also behind the last multiple: the run may be resumed with more steps.
+        return Due(True, step % every == 0, (step - 1) // every * every + 1, True)
     if schedule == "verify_init":
         judgements = step <= first_steps(config)
         return Due(not judgements, judgements, step, judgements)

@@ -152,7 +152,9 @@ def test_the_same_answer_at_two_steps_is_there_once_of_the_later(answers):
     kept = answers()
     kept.keep(1, graded(("p", "a"), ("p", "b")))
     kept.keep(2, graded(("p", "a")))
-    assert told(kept.take(1, 2)) == ["p/a@2", "p/b@1"]
+    waiting = kept.take(1, 2)
+    assert told(waiting) == ["p/a@2", "p/b@1"]
+    assert waiting.repeated == 1
 
 
 def test_another_process_finds_the_same(answers):
@@ -162,6 +164,15 @@ def test_another_process_finds_the_same(answers):
     again = answers()
     again.keep(2, graded(("p", "2")))  # The step that is done again.
     assert again.take(1, 2).table.equals(first.take(1, 2).table)
+
+
+def test_a_step_that_kept_none_is_counted(answers):
+    """As where the run was of another schedule before it was resumed."""
+    kept = answers()
+    kept.keep(3, graded(("p", "a")))
+    waiting = kept.take(1, 3)
+    assert told(waiting) == ["p/a@3"]
+    assert waiting.lacking == 2
 
 
 def test_a_step_without_answers(answers):

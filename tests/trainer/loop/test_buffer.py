@@ -153,7 +153,7 @@ def test_no_group_left_is_said_with_the_reasons(stage):
         stage.sample(1, 2)
     assert str(caught.value) == (
         "step 1: no group is left to train on (too_long 7, group_of_one 1); "
-        "look at the steps behind policy_rollout_mapper, or allow a refill"
+        "look at the steps after policy_rollout_mapper, or allow a refill"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,12 @@ class Trainer:
 
     def __init__(self):
         self.stage, self.asked = None, []
+        rollout = SimpleNamespace(n=4)
+        actor = SimpleNamespace(ppo_mini_batch_size=2)
+        self.config = SimpleNamespace(
+            actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),
+            trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1),
+        )
 
     def refill(self, prompts):
         raise AssertionError("no refill was allowed")
@@ -90,6 +97,8 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     asked = trainer.asked[0]
     assert (asked.n, asked.max_tokens, asked.partition, asked.step) == (3, 16, "train", 1)
     assert figures["rejuice/rows_trained"] == 20
+    # 5 x 4 rows: one update, as without judgements.
+    assert trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == 5
     told = {name.removeprefix("rejuice/verify/"): v for name, v in figures.items()}
     assert told["prompts"] == 4
     assert told["accuracy"] == pytest.approx(2 / 3)
@@ -157,7 +166,7 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
 def test_a_step_with_nothing_to_judge_says_so(trained):
     here, _ = trained("self_verify")
     here.answer({0: ["1"] * 4, 1: ["0"] * 4})
-    with pytest.raises(DataError, match="step 1: no group is left to train on"):
+    with pytest.raises(DataError, match="no answer gives a verification prompt; a prompt n"):
         here.sample(step=1, groups=2)
 
 
@@ -175,7 +184,9 @@ def test_a_verification_prompt_may_be_too_long(trained):
     here.answer({0: ["1", "0" + " and more" * 40], 1: ["1", "0"]})
     _, figures = here.sample(step=1, groups=2)
     assert figures["rejuice/verify/dropped/prompt_too_long"] == 1
-    assert len(trainer.asked[0].slots) == figures["rejuice/verify/prompts"]
+    # Balanced after that: with one No too long, one Yes goes too.
+    assert len(trainer.asked[0].slots) == figures["rejuice/verify/prompts"] == 2
+    assert figures["rejuice/verify/note/label_balance_selector/positive_kept"] == 1
 
 
 def test_the_step_can_be_run_again_offline(trained):
@@ -208,6 +219,18 @@ def test_the_step_can_be_run_again_offline(trained):
             "judgements may have 99 tokens, and responses 16",
         ),
         ([*RECIPE, BALANCE], "sees answers and judgements together"),
+        (
+            [
+                *RECIPE[:4],
+                {"policy_rollout_mapper": {"task": "verify", "n": 1, "max_tokens": 16}},
+                *JUDGE[1:],
+            ],
+            "one judgement has none to be compared with; give it n: 2 or more",
+        ),
+        (
+            [*RECIPE[:4], {"length_filter": {"unit": "tokens", "max": 9}}, *JUDGE],
+            "length_filter reads response_token_ids, which answers that wait",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(trained, process, said):
@@ -218,8 +241,8 @@ def test_what_cannot_be_trained_is_refused(trained, process, said):
 def test_a_schedule_needs_what_it_trains_on(trained):
     with pytest.raises(RecipeError, match="schedule mixed trains on judgements"):
         trained("mixed", RECIPE[:2])
-    with pytest.raises(RecipeError, match="schedule generate trains on responses"):
-        trained("generate", [RECIPE[0], *RECIPE[2:]])
+    with pytest.raises(RecipeError, match="no step before self_verification_mapper writes the rew"):
+        trained("self_verify", [RECIPE[0], *RECIPE[2:]])
 
 
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="GSM8K is not beside this checkout")
@@ -241,7 +264,7 @@ def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl,
     steps = load(tmp_path / "whole.yaml").steps[at:]
     answers = pq.read_table(part)
     answers = answers.append_column("sampled_at_step", pa.repeat(1, answers.num_rows))
-    trained, figures = ask(steps, Waiting(answers, 0, 0), 1, lambda chat: [], 9)
+    trained, figures = ask(steps, Waiting(answers), 1, lambda chat: [], 9)
     assert offline.num_rows > 100
     for name in ("prompt_id", "prompt", "label", "judged_response_id"):
         assert trained[name].to_pylist() == offline[name].to_pylist()
