@@ -90,9 +90,13 @@ class Point(NamedTuple):
 
     @property
     def dropped(self) -> int | None:
-        """Rows that were not trained on, for whatever reason."""
+        """Rows that were to be trained on and were not, for whatever reason."""
         kept = self.get("rejuice/rows_trained")
-        return None if kept is None else self.sampled - int(kept)
+        if kept is None:
+            return None
+        only_judged = self.judged is not None and self.get("rejuice/groups") == 0
+        spared = self.get("rejuice/rows_sampled") or 0 if only_judged else 0
+        return self.sampled - int(spared) - int(kept)
 
     @property
     def failed(self) -> int:

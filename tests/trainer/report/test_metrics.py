@@ -40,6 +40,9 @@ def test_judgements_count_where_there_are_some():
     both = {"rejuice/rows_sampled": 8, "rejuice/verify/rows_sampled": 4, "rejuice/rows_trained": 9}
     found = point(**both, **{"rejuice/tokens_sampled": 50.0, "rejuice/verify/accuracy": 0.75})
     assert (found.sampled, found.dropped, found.generated, found.judged) == (12, 3, 50.0, 0.75)
+    # Answers that are sampled only to be judged are not dropped.
+    only = {"rejuice/groups": 0, "rejuice/rows_trained": 3, "rejuice/verify/accuracy": 0.75}
+    assert point(**both | only).dropped == 1
 
 
 def test_the_reward_of_stored_responses_is_what_verl_was_given():
