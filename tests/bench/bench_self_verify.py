@@ -143,7 +143,7 @@ def to_judge() -> None:
         ["problem", "label"], keep="first", maintain_order=True
     )
     both = first.filter(pl.len().over("problem") == 2)
-    both.select("prompt_id", "prompt", "reference", "label").write_parquet(path)
+    both.select("prompt_id", "prompt", "reference", "task", "label").write_parquet(path)
 
 
 def table(schedules: Sequence[str]) -> None:
