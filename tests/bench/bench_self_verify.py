@@ -31,8 +31,8 @@ _ROOT = Path(__file__).parents[2]
 _RUNS = _ROOT / "outputs" / "bench_self_verify"
 _REJUICE = Path(sys.executable).parent / "rejuice"
 _VOTE = _ROOT / "recipes" / "self_verified_vote.yaml"
-_STEPS = {"generate": 60, "self_verify": 30, "verify_init": 43, "verify_alter": 50, "mixed": 30}
-"""In units of some 10,000 tokens: 60 x 1, 30 x 2, 17 x 2 + 26, 50 + 10, 30 x 2."""
+_STEPS = {"generate": 60, "self_verify": 28, "verify_init": 41, "verify_alter": 48, "mixed": 27}
+"""So that each generates some 665,000 tokens: 11,000 a step, and 13,000 for judgements."""
 _FIRST = "before"
 _COLUMNS = ("prompt_id", "task", "verdict", "label", "judgement", "majority", "voted", "response")
 
