@@ -72,6 +72,11 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
     return pa.array(ids, pa.string())
 
 
+def of_task(table: pa.Table, task: str) -> Mask:
+    """Which rows are of a task, bool[N]; a null is none."""
+    return np.asarray(pc.fill_null(pc.equal(table["task"].cast(pa.string()), task), False))
+
+
 def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[Mask, Mask]:
     """Which responses were graded right, and which wrong, both bool[N]; the rest were not graded.
 

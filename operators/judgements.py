@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .columns import of_task
 from .deduplicator.units import group_starts, scoped_keys
 from .groups import Array, Groups, hash_each
 from .operator import Columns
@@ -45,11 +46,9 @@ def digest(table: pa.Table, mode: Mode) -> pa.Table:
         `answer`, and with `mode: response` also `response`: a hash of the text and of the prompt.
         `starts`: the row is the first of its group.
     """
-    generated_N = _equal(table["task"], "generate")
+    generated_N, judging_N = of_task(table, "generate"), of_task(table, "verify")
     # A judgement that is neither is malformed, and says nothing about the answer.
-    yes_N, no_N = (
-        _equal(table["task"], "verify") & _equal(table["judgement"], word) for word in ("Yes", "No")
-    )
+    yes_N, no_N = (judging_N & _equal(table["judgement"], word) for word in ("Yes", "No"))
     role_N = np.select([generated_N, no_N, yes_N], [_GENERATED, _NO, _YES], _OTHER)
     own, judged = (table[name].cast(pa.string()) for name in ("response_id", "judged_response_id"))
     ids = pc.if_else(pa.array(generated_N), own, judged)
@@ -58,7 +57,7 @@ def digest(table: pa.Table, mode: Mode) -> pa.Table:
         "about": pa.array(hash_each(ids), pa.uint64(), mask=np.asarray(ids.is_null())),
     }
     for name in _TEXTS if mode == "response" else ("answer",):
-        texts = _normalised(table[name])
+        texts = same_text(table[name])
         usable_N = np.asarray(pc.fill_null(pc.not_equal(texts, ""), False)) & generated_N
         keys_N = scoped_keys(hash_each(texts), table["prompt_id"])
         columns[name] = pa.array(keys_N, pa.uint64(), mask=~usable_N)
@@ -117,7 +116,7 @@ def _equal(column: pa.ChunkedArray, word: str) -> Array:
     return np.asarray(pc.fill_null(pc.equal(column.cast(pa.string()), word), False))
 
 
-def _normalised(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # As self_verification_mapper does it: what is one text there is one here.
+def same_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts that are the same wherever they differ in white space only, string[N]."""
     texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
     return pc.replace_substring_regex(texts, r"\s+", " ")

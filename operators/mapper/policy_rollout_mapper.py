@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
-from ..columns import ROW_CONTRACT, content_ids, flat
+from ..columns import ROW_CONTRACT, content_ids, flat, of_task
 from ..errors import DataError
 from ..groups import Array, Groups, hash_each
 from ..operator import Change, Columns, Scope, StreamOperator
@@ -198,8 +198,7 @@ class PolicyRolloutMapper(StreamOperator):
         """Which rows are to be sampled, bool[N]."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
-        of_task = pc.equal(table["task"].cast(pa.string()), self.task)
-        return np.asarray(pc.fill_null(of_task, False))
+        return of_task(table, self.task)
 
     def _prompts(
         self, table: pa.Table, rows: Sequence[int]

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from ..columns import component_columns, flat, right_and_wrong
+from ..columns import component_columns, flat, of_task, right_and_wrong
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..numeric import numbers
@@ -164,8 +164,7 @@ class RewardSumMapper(Operator):
         """In which rows there is a sum, bool[N]."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
-        of_task = pc.equal(flat(table["task"]).cast(pa.string()), self.task)
-        return np.asarray(pc.fill_null(of_task, False))
+        return of_task(table, self.task)
 
     def _component(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> _Component:
         column, reason_column = component_columns(name)

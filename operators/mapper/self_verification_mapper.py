@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
 from ..groups import Array, Groups, hash_each, uniform_N
+from ..judgements import same_text
 from ..operator import Change, Columns, Operator, Scope
 from .prompt_template_mapper import fill, prompt_ids, user_messages
 
@@ -144,7 +145,7 @@ class SelfVerificationMapper(Operator):
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
         """Responses that could be judged, one for each distinct text of a prompt."""
-        text = pc.utf8_trim_whitespace(table[self.mode].cast(pa.string()))
+        text = same_text(table[self.mode])
         verdict = table["verdict"].cast(pa.string())
         usable = pc.and_(
             pc.is_in(verdict, pa.array(["correct", "wrong_answer"])),
@@ -154,9 +155,10 @@ class SelfVerificationMapper(Operator):
         rows = np.flatnonzero(np.asarray(usable) & asked_G[groups.codes_N])
         codes = groups.codes_N[rows]
         right = np.asarray(pc.equal(verdict, "correct").take(pa.array(rows))).astype(bool)
-        texts = pc.replace_substring_regex(text.take(pa.array(rows)), r"\s+", " ")
         uniform = uniform_N(table, seed=self.seed, salt=self.name())[rows]
-        return _distinct(_Candidates(rows, codes, right, uniform), hash_each(texts))
+        return _distinct(
+            _Candidates(rows, codes, right, uniform), hash_each(text.take(pa.array(rows)))
+        )
 
     def _choose(self, found: _Candidates, n_groups: int) -> Array:
         """Indices into `found`, in the order of the groups, the right ones first."""
@@ -174,11 +176,8 @@ class SelfVerificationMapper(Operator):
         return chosen
 
     def _limit(self) -> int | None:
-        return (
-            1
-            if self.max_per_label is None and self.candidates == "balanced"
-            else self.max_per_label
-        )
+        unsaid = 1 if self.candidates == "balanced" else None
+        return self.max_per_label or unsaid
 
     def _verification_rows(
         self, table: pa.Table, chosen: _Candidates, question_G: pa.Array

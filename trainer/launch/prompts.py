@@ -20,7 +20,7 @@ from ...pipelines.books import DECISIONS
 from ...pipelines.recipe import Step
 from ...pipelines.source import read_all
 from ..cut import grading
-from ..loop.curation import Curated, curate, that_fit, without
+from ..loop.curation import Curated, curate, that_fit, together, without
 from ..policies import located
 from ..run import TrainingRun, is_prepared
 
@@ -154,8 +154,7 @@ def make_replay(
             f"{dataset} has no column '{lacking[0]}'",
             "replay needs what policy_rollout_mapper and reward_sum_mapper write",
         )
-    table = table.take(pc.sort_indices(_places(table["prompt_id"])))
-    curated = Curated(table, DECISIONS.empty_table(), {}, {}, {})
+    curated = Curated(together(table), DECISIONS.empty_table(), {}, {}, {})
     for reason, drops in _REPLAY_DROPS.items():
         curated = without(curated, drops(curated.table, longest), reason)
     table, groups = curated.table, Groups.of(curated.table)
@@ -222,11 +221,6 @@ _REPLAY_DROPS = {
 
 def _size(table: pa.Table, name: str) -> Array:
     return np.asarray(pc.fill_null(pc.list_value_length(table[name]), 0))
-
-
-def _places(names: pa.ChunkedArray) -> pa.Array:
-    """For each row the place of its group, in order of first appearance."""
-    return names.combine_chunks().dictionary_encode().indices
 
 
 def _asked_once(curated: Curated) -> Curated:

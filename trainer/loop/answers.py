@@ -16,6 +16,7 @@ import pyarrow.feather as feather
 from ...operators.groups import hash_each
 from ..cut import SAMPLES
 from ..run import TrainingRun
+from .curation import together
 
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
@@ -25,7 +26,7 @@ class Waiting(NamedTuple):
     """Answers to be judged.
 
     Attributes:
-        table: rows of a prompt lie together, whichever step they are of.
+        table: rows of a prompt lie together, those of the newest step first.
         stale: how many answers were flushed because they are too old.
         repeated: how many, because the prompt got the same one at a later step.
         over: how many, because there are too many.
@@ -67,11 +68,8 @@ class Answers:
         table = pa.concat_tables(fresh, promote_options="permissive")
         once = _once(table)
         kept = _newest(once, limits.capacity)
-        # Stable: within a prompt, the answers of the newest step come first.
-        places = kept["prompt_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-        kept = kept.take(pa.array(np.argsort(places, kind="stable")))
         return Waiting(
-            kept,
+            together(kept),
             stale,
             repeated=len(table) - len(once),
             over=len(once) - len(kept),

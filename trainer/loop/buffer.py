@@ -14,6 +14,7 @@ import math
 import shutil
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from ...operators.errors import DataError
-from ...operators.sampling.tokenizer import chat_encoder
+from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe import Step
 from ..cut import ACCURACY, grading
 from ..policies import Policy, Sampling, located
@@ -191,10 +192,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         run, (policy, sampling) = self._run, self._sampler
         assert run.cut.judging is not None
         ask, rollout, after = run.cut.judging
-        encode = chat_encoder(located(run.policy), rollout.chat_template_kwargs)
+        longest = run.config.max_prompt_tokens
         with self._clock("ask"):
             waiting = self._answers.take(since, step)
-            prompts, found = judging.ask(ask, waiting, step, encode, run.config.max_prompt_tokens)
+            prompts, found = judging.ask(ask, waiting, step, self._encode, longest)
         steps = at_progress(after, run.progress(step))
         held = Held(Curation(steps, self._pool))
         if prompts.num_rows:
@@ -221,6 +222,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         wanted = -(-rows // (self._run.config.updates_per_step * n))
         each = ranks // math.gcd(ranks, n)  # So that the ranks have equal shares.
         config.actor_rollout_ref.actor.ppo_mini_batch_size = -(-wanted // each) * each
+
+    @cached_property
+    def _encode(self) -> Encode:
+        """Token ids of a verification prompt; its chat template is told what that of answers is."""
+        kwargs = self._run.cut.rollout.chat_template_kwargs
+        return chat_encoder(located(self._run.policy), kwargs)
 
     def _gather(
         self,

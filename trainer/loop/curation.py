@@ -174,6 +174,12 @@ def without(curated: Curated, drop_N: Array, reason: str) -> Curated:
     return curated._replace(table=frame.after(change).table(), decisions=books)
 
 
+def together(table: pa.Table) -> pa.Table:
+    """Rows of a prompt next to each other, prompts in the order in which they first appear."""
+    places = table["prompt_id"].combine_chunks().dictionary_encode().indices
+    return table.take(pa.array(np.argsort(places.to_numpy(), kind="stable")))
+
+
 def that_fit(
     curated: Curated, encode: Encode, longest: int, *, among_N: Array | None = None
 ) -> Curated:

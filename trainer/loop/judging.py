@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from verl.utils import tensordict_utils
 
+from ...operators.columns import of_task
 from ...operators.groups import Array
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
@@ -48,9 +49,9 @@ def ask(steps: Sequence[Step], waiting: Waiting, step: int, encode: Encode, long
     """
     made = curate(steps[:1], waiting.table)
     # Before anything is balanced: long answers are wrong ones more often than not.
-    fit = that_fit(made, encode, longest, among_N=_true(pc.equal(made.table["task"], "verify")))
+    fit = that_fit(made, encode, longest, among_N=of_task(made.table, "verify"))
     chosen = curate(steps[1:], fit.table)
-    table = chosen.table.filter(pc.equal(chosen.table["task"], "verify"))
+    table = chosen.table.filter(pa.array(of_task(chosen.table, "verify")))
     prompts = _of_answers(table, waiting.table)
     figures = {
         "answers": waiting.table.num_rows,

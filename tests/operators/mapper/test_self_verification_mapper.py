@@ -6,6 +6,7 @@ import pyarrow.json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verdict_letters import VERDICTS
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
@@ -20,14 +21,6 @@ from rejuice.pipelines.apply import run_in_memory
 from rejuice.pipelines.frame import Frame
 
 GSM8K = Path(__file__).resolve().parents[4] / "shared" / "data" / "gsm8k" / "model_solutions.jsonl"
-VERDICTS = {
-    "c": "correct",
-    "w": "wrong_answer",
-    "n": "no_answer",
-    "t": "timeout",
-    "e": "verifier_error",
-    "?": None,
-}
 
 
 def table(*groups, **columns):

@@ -6,6 +6,7 @@ import pyarrow.json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verdict_letters import VERDICTS
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
@@ -18,14 +19,6 @@ from rejuice.operators.registry import build
 from rejuice.operators.verifier.pool import Outcome
 from rejuice.pipelines.apply import run_in_memory
 
-VERDICTS = {
-    "c": "correct",
-    "w": "wrong_answer",
-    "n": "no_answer",
-    "t": "timeout",
-    "e": "verifier_error",
-    "?": None,
-}
 NOTES = ("rechecked", "agree", "disagree", "right_to_wrong", "wrong_to_right", "recheck_failed")
 
 

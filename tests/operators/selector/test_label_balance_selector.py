@@ -8,20 +8,12 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verdict_letters import VERDICTS
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
 from rejuice.operators.registry import build
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
-
-LETTERS = {
-    "c": "correct",
-    "w": "wrong_answer",
-    "n": "no_answer",
-    "t": "timeout",
-    "e": "verifier_error",
-    "?": None,
-}
 
 
 def table(*groups):
@@ -30,7 +22,7 @@ def table(*groups):
             "prompt_id": pa.array(
                 [str(g) for g, rows in enumerate(groups) for _ in rows], pa.string()
             ),
-            "verdict": pa.array([LETTERS[x] for rows in groups for x in rows], pa.string()),
+            "verdict": pa.array([VERDICTS[x] for rows in groups for x in rows], pa.string()),
         }
     )
 
