@@ -142,8 +142,10 @@ def _story(
             lines.append(f"{recipe.steps[at].label}: {'kept' if path[at] >= 0 else 'added'}")
             names = list(commits[at].change.columns)
             was = _values(frames[at], path[at], names) if path[at] >= 0 else []
-            lines += [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
-            lines += _explained(recipe.steps[at].operator, frames[at + 1], path[at + 1])
+            new = [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
+            lines += new
+            if new:  # Not where the row passed as it was.
+                lines += _explained(recipe.steps[at].operator, frames[at + 1], path[at + 1])
     if len(frames) > len(commits):
         return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
     step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons

@@ -6,7 +6,7 @@ import yaml
 
 from rejuice.pipelines.opdocs import table
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.config import Train
+from rejuice.pipelines.train_section import Train
 
 if __name__ == "__main__":
     recipes = Path(__file__).parents[1] / "recipes"

@@ -10,8 +10,8 @@ import yaml
 
 from rejuice.operators import get
 from rejuice.pipelines.recipe import load
+from rejuice.pipelines.train_section import Train
 from rejuice.trainer.cli import app
-from rejuice.trainer.config import Train
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

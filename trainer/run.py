@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import yaml
 
+from ..operators.errors import RecipeError
 from ..pipelines.recipe import Recipe, Step, load
-from .config import Train, train_config
+from ..pipelines.train_section import Train
 from .cut import Cut, check_schedule, cut
 from .policies import Policy, Sampling
 
@@ -61,8 +62,11 @@ class TrainingRun(NamedTuple):
         Raises:
             RecipeError: it is no recipe that can train.
         """
-        config, parts = train_config(recipe), cut(recipe)
-        check_schedule(parts, config.schedule, str(recipe.path))
+        config, where = recipe.head.train, str(recipe.path)
+        if config is None:
+            raise RecipeError("there is no `train:` section", "add one", where=where)
+        parts = cut(recipe)
+        check_schedule(parts, config.schedule, where)
         return cls(folder, recipe, config, parts)
 
     @classmethod

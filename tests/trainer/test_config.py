@@ -10,7 +10,7 @@ from rejuice.operators import RecipeError
 from rejuice.pipelines.opdocs import table
 from rejuice.pipelines.recipe import load
 from rejuice.pipelines.train_section import Gpu, Train, Verification
-from rejuice.trainer.config import train_config
+from rejuice.trainer.run import TrainingRun
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def read(tmp_path):
     def config(overrides=None, **train):
-        return train_config(load(write_recipe(tmp_path / "try.yaml", train=train), overrides))
+        return load(write_recipe(tmp_path / "try.yaml", train=train), overrides).head.train
 
     return config
 
@@ -76,7 +76,7 @@ def test_a_recipe_without_the_section(tmp_path):
     recipe = load(path)
     bare = recipe._replace(head=recipe.head.model_copy(update={"train": None}))
     with pytest.raises(RecipeError, match="there is no `train:` section; add one"):
-        train_config(bare)
+        TrainingRun.of(tmp_path / "run", bare)
 
 
 @pytest.mark.parametrize("model", [Train, Gpu, Verification])
@@ -90,10 +90,7 @@ def test_the_page_has_every_field_as_it_is():
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("grpo_*.yaml")), ids=lambda p: p.stem)  # fmt: skip
-def test_our_own_recipes_can_be_trained(path):
-    from rejuice.trainer.cut import cut
-
-    recipe = load(path)
-    config = train_config(recipe)
-    assert config.profile == ("gpu" if "gsm8k" in path.stem else "cpu")
-    assert cut(recipe).after
+def test_our_own_recipes_can_be_trained(tmp_path, path):
+    run = TrainingRun.of(tmp_path / "run", load(path))
+    assert run.config.profile == ("gpu" if "gsm8k" in path.stem else "cpu")
+    assert run.cut.after

@@ -78,6 +78,24 @@ def _nothing(step: int, now: Due, parts: Mapping[str, _Part]) -> DataError:
     )
 
 
+def _handed_over(held: Held, table: pa.Table, partition: str, reward: str) -> list[str]:
+    """Write the rewards of the rows that are left, let all others go; the keys of the rows."""
+    keys = held.keys(table) if table.num_rows else []
+    if keys:
+        lengths_N = np.asarray(pc.list_value_length(table[TOKENS]))
+        write(keys, partition, table[reward].to_numpy(), lengths_N)
+    gone = [*held.uids, *(held.tags.keys() - set(keys))]
+    if gone:
+        tq.kv_clear(partition_id=partition, keys=gone)
+    return keys
+
+
+def _kept(part: _Part) -> list[str]:
+    """The rows of a part that train, with their rewards; their keys, in order."""
+    table = part.curated.table
+    return _handed_over(part.held, table if part.trains else table.slice(0, 0), "train", "reward")
+
+
 class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     """Groups of a step, through the recipe.
 
@@ -126,7 +144,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             parts["verify"], judged = self._judged(step, now.since)
             found.update({f"rejuice/verify/{name}": value for name, value in judged.items()})
         with self._clock("write"):
-            kept = {name: self._kept(part) for name, part in parts.items()}
+            kept = {name: _kept(part) for name, part in parts.items()}
         keys = [key for each in kept.values() for key in each]
         if not keys:
             raise _nothing(step, now, parts)
@@ -273,18 +291,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 held.add(fresh, tags, rollouts)
         self._waited += time.perf_counter() - start
 
-    def _kept(self, part: _Part) -> list[str]:
-        """Write the rewards, let the other rows go; the keys that are left, in order."""
-        held, table = part.held, part.curated.table
-        keys = held.keys(table) if part.trains and table.num_rows else []
-        if keys:
-            lengths_N = np.asarray(pc.list_value_length(table[TOKENS]))
-            write(keys, "train", table["reward"].to_numpy(), lengths_N)
-        gone = [*held.uids, *(held.tags.keys() - set(keys))]
-        if gone:
-            tq.kv_clear(partition_id="train", keys=gone)
-        return keys
-
     # ------------------------------------------------------------------ validation
 
     def _validation(self, step: int, groups: int) -> tuple[KVBatchMeta, dict[str, Any]]:
@@ -303,9 +309,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             raise DataError(f"step {step}: the validation came to nothing: {why_not}")
         if table.num_rows < len(held.tags):
             print(f"step {step}: {len(held.tags) - table.num_rows} responses have no accuracy")
-        keys = held.keys(table)
-        lengths_N = np.asarray(pc.list_value_length(table[TOKENS]))
-        write(keys, "val", table[ACCURACY].to_numpy(), lengths_N)
-        tq.kv_clear(partition_id="val", keys=[*held.uids, *(held.tags.keys() - set(keys))])
+        keys = _handed_over(held, table, "val", ACCURACY)
         tags = [held.tags[key] for key in keys]
         return KVBatchMeta(partition_id="val", keys=keys, tags=tags), {}

@@ -78,7 +78,7 @@ class Held:
         if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
             raise DataError(
                 "a row is not one response of the policy, or not the only one that is",
-                "leave out steps behind policy_rollout_mapper that copy or make rows",
+                "leave out steps that copy or make rows behind a policy_rollout_mapper",
             )
         return [self._key_of[each] for each in ids]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,13 @@ from ..policies import Policy, Sampling
 from .seeds import prompt_seed
 from .trajectories import plain
 
-_FIELDS = ["prompts", "responses", "rollout_log_probs", "extra_info"]
+_TOKENS = {
+    "prompt_token_ids": "prompts",
+    "response_token_ids": "responses",
+    "response_logprobs": "rollout_log_probs",
+}
+"""Columns of tokens, and what verl calls them."""
+_FIELDS = [*_TOKENS.values(), "extra_info"]
 
 
 class Rollouts(NamedTuple):
@@ -64,43 +70,21 @@ def read(
     session_N = np.array([int(key.rsplit("_", 2)[1]) for key in keys])
     uid_N = np.array([key.rsplit("_", 2)[0] for key in keys])
     order_N = np.lexsort((session_N, uid_N, index_N))
-    keys = [keys[row] for row in order_N]
-    prompt_ids, response_ids, logprobs = (
-        _lists(data[name]).take(pa.array(order_N))
-        for name in ("prompts", "responses", "rollout_log_probs")
+    keys, index_N = [keys[row] for row in order_N], index_N[order_N]
+    rows = prompts.take(pa.array(index_N))
+    columns = _sampled(
+        {name: _lists(data[field]).take(pa.array(order_N)) for name, field in _TOKENS.items()},
+        rows["prompt_id"].to_pylist(),
+        session_N[order_N].tolist(),
+        [tags[key] for key in keys],
+        policy,
+        sampling,
     )
-    ended, texts = _texts(policy, response_ids.to_pylist())
-    rows = prompts.take(pa.array(index_N[order_N]))
-    names = rows["prompt_id"].to_pylist()
-    steps = [int(tags[key]["global_steps"]) for key in keys]
-    versions = [tags[key].get("min_global_steps") for key in keys]
-    columns = {
-        "response_id": content_ids(
-            (name, str(k), text)
-            for name, k, text in zip(names, session_N[order_N].tolist(), texts, strict=True)
-        ),
-        "response": pa.array(texts, ROW_CONTRACT["response"]),
-        "finish_reason": pa.array(
-            ["stop" if end else "length" for end in ended], ROW_CONTRACT["finish_reason"]
-        ),
-        "prompt_token_ids": prompt_ids.cast(ROW_CONTRACT["prompt_token_ids"]),
-        "response_token_ids": response_ids.cast(ROW_CONTRACT["response_token_ids"]),
-        "response_logprobs": logprobs.cast(ROW_CONTRACT["response_logprobs"]),
-        "policy": pa.repeat(pa.scalar(policy.name), len(keys)),
-        "policy_version": pa.array(versions, ROW_CONTRACT["policy_version"]),
-        "sampling": pa.array(
-            [
-                {**sampling._asdict(), "seed": prompt_seed(name, sampling.seed, step)}
-                for name, step in zip(names, steps, strict=True)
-            ],
-            ROW_CONTRACT["sampling"],
-        ),
-    }
     # As policy_rollout_mapper does: what a dataset has by these names is another sample's.
     rows = rows.drop_columns([name for name in columns if name in rows.column_names])
     for name, column in columns.items():
-        rows = rows.append_column(name, column)
-    return Rollouts(keys, index_N[order_N], rows)
+        rows = rows.append_column(name, pa.array(column, ROW_CONTRACT[name]))
+    return Rollouts(keys, index_N, rows)
 
 
 def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array) -> None:
@@ -119,6 +103,32 @@ def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array
     nested = torch.nested.nested_tensor_from_jagged(scores, offsets)
     fields = TensorDict({"rm_scores": nested}, batch_size=len(keys))
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
+
+
+def _sampled(
+    tokens: Mapping[str, pa.Array],
+    names: Sequence[str],
+    sessions: Sequence[int],
+    tags: Sequence[Mapping[str, Any]],
+    policy: Policy,
+    sampling: Sampling,
+) -> dict[str, Any]:
+    """The columns of the row contract that sampling writes, from those of tokens."""
+    ended, texts = _texts(policy, tokens["response_token_ids"].to_pylist())
+    parts = zip(names, map(str, sessions), texts, strict=True)
+    seeds = [
+        prompt_seed(name, sampling.seed, int(tag["global_steps"]))
+        for name, tag in zip(names, tags, strict=True)
+    ]
+    return {
+        "response_id": content_ids(parts),
+        "response": texts,
+        "finish_reason": ["stop" if end else "length" for end in ended],
+        **tokens,
+        "policy": [policy.name] * len(texts),
+        "policy_version": [tag.get("min_global_steps") for tag in tags],
+        "sampling": [{**sampling._asdict(), "seed": seed} for seed in seeds],
+    }
 
 
 def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]:

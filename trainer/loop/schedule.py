@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..config import Train
+from ...pipelines.train_section import Train
 
 
 class Due(NamedTuple):
