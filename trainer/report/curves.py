@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,12 +13,18 @@ import yaml
 
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array
+from ...pipelines.train_section import Train
 from . import metrics
 from .metrics import Point, component
 
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
 _DROPPED = "Rows dropped"
+_NATS_PER = {
+    "token-mean": "nats per token",
+    "seq-mean-token-mean": "nats per token",
+    "seq-mean-token-sum": "nats per response",
+}
 _LINES = ("-", "--", "-.", ":")
 
 
@@ -55,10 +62,12 @@ class Runs(NamedTuple):
     Attributes:
         name: what they are called in the legend.
         points: of each run.
+        losses: `loss_agg_mode`, by which verl also aggregates entropy and KL divergence.
     """
 
     name: str
     points: list[list[Point]]
+    losses: str
 
 
 def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> None:
@@ -95,22 +104,40 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
 
 def grouped(folders: Sequence[Path]) -> list[Runs]:
     """Runs by what they are but for their seeds, in the order in which they are given."""
-    found: dict[str, list[tuple[Path, str]]] = {}
+    found: dict[str, list[_Run]] = {}
     for folder in folders:
         document = _document(folder)
         name = str(document.get("project_name", folder.name))
         document.pop("export_path", None)  # Two seeds hardly export to one file.
-        document.get("train", {}).pop("seed", None)
+        train = document.get("train", {})
+        train.pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
-        found.setdefault(key, []).append((folder, name))
-    names = [runs[0][1] for runs in found.values()]
+        losses = str(train.get("loss_agg_mode", Train().loss_agg_mode))
+        found.setdefault(key, []).append(_Run(folder, name, losses))
+    names = [runs[0].name for runs in found.values()]
     return [
         Runs(
-            name if names.count(name) == 1 else f"{name} ({runs[0][0].name})",
-            [_points(folder) for folder, _ in runs],
+            runs[0].name if names.count(runs[0].name) == 1 else f"{runs[0].name} ({_stem(runs)})",
+            [_points(run.folder) for run in runs],
+            runs[0].losses,
         )
-        for name, runs in zip(names, found.values(), strict=True)
+        for runs in found.values()
     ]
+
+
+class _Run(NamedTuple):
+    folder: Path
+    name: str
+    losses: str
+
+
+def _stem(runs: Sequence[_Run]) -> str:
+    """What the names of their folders begin with: `plain` of plain_0 and plain_1."""
+    names = [run.folder.name for run in runs]
+    if len(names) == 1:
+        return names[0]
+    shared = os.path.commonprefix(names)  # noqa: RUF071 (characters are what is meant)
+    return shared.rstrip("-_. ") or names[0]
 
 
 def band(curves: Sequence[Curve]) -> Band:
@@ -143,11 +170,16 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
         _Panel("Reward and its components", "mean; components before weights", rewards),
         _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
-        _Panel("Entropy", "nats per token", {"": lambda p: p.entropy}),
+        _Panel("Entropy", _nats(groups), {"": lambda p: p.entropy}),
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
-        _Panel("KL divergence", "nats per token", {"": lambda p: p.kl}),
+        _Panel("KL divergence", _nats(groups), {"": lambda p: p.kl}),
         last,
     ]
+
+
+def _nats(groups: Sequence[Runs]) -> str:
+    units = {_NATS_PER.get(runs.losses, f"nats, {runs.losses}") for runs in groups}
+    return units.pop() if len(units) == 1 else "nats, as loss_agg_mode is"
 
 
 def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Against) -> None:

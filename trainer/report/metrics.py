@@ -69,7 +69,7 @@ class Point(NamedTuple):
 
     @property
     def entropy(self) -> float | None:
-        """Of the policy, in nats per token."""
+        """Of the policy, in nats, aggregated over tokens as the loss is."""
         return self.get("actor/entropy", "actor/entropy_loss")
 
     @property

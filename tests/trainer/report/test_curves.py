@@ -47,7 +47,7 @@ def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
     another = write_run(tmp_path / "other", steps(0.3), project_name="other")
     found = grouped([*folders, other, another])
     assert [(runs.name, len(runs.points)) for runs in found] == [
-        ("try (seed0)", 2),
+        ("try (seed)", 2),
         ("try (lr)", 1),
         ("other", 1),
     ]
@@ -74,6 +74,26 @@ def test_what_is_written_on_it(tmp_path):
         "Gradient norm", "tokens generated",
     ):  # fmt: skip
         assert f">{word}<" in text, word
+
+
+@pytest.mark.parametrize(
+    ("modes", "unit"),
+    [
+        (("token-mean", "seq-mean-token-mean"), "nats per token"),
+        (("seq-mean-token-sum",), "nats per response"),
+        (("seq-mean-token-sum-norm",), "nats, seq-mean-token-sum-norm"),
+        (("token-mean", "seq-mean-token-sum"), "nats, as loss_agg_mode is"),
+    ],
+)
+def test_entropy_is_aggregated_as_the_loss_is(tmp_path, modes, unit):
+    import matplotlib as mpl
+
+    folders = [
+        write_run(tmp_path / mode, steps(0.1, 0.2), train={"loss_agg_mode": mode}) for mode in modes
+    ]
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        draw(folders, tmp_path / "x.svg")
+    assert (tmp_path / "x.svg").read_text().count(f">{unit}<") == 2  # Entropy, KL divergence.
 
 
 def test_errors(tmp_path):
