@@ -14,7 +14,7 @@ operators that need this are of dataset scope, and keep of each row only what `d
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from .columns import of_task
 from .deduplicator.units import group_starts, scoped_keys
-from .groups import Array, Groups, hash_each
+from .groups import Array, hash_each
 from .operator import Columns
 
 Mode = Literal["answer", "response"]
@@ -70,12 +70,42 @@ def generated(digests: pa.Table) -> Array:
     return generated_N
 
 
-def judged_right(digests: pa.Table) -> Array:
-    """The share of Yes among the well-formed judgements of each response, float64[N].
+class Judged(NamedTuple):
+    """The well-formed judgements of each response.
 
-    A response without one takes the mean over the judged ones of its prompt that have the same
-    text of what was judged, then over those that have the same answer. nan: nothing is known, or
-    the row is no response of `task: generate`.
+    Attributes:
+        said_N: how many there are, int64[N].
+        yes_N: how many of them are Yes, int64[N].
+    """
+
+    said_N: Array
+    yes_N: Array
+
+    @property
+    def right_N(self) -> Array:
+        """The share of Yes, float64[N]; nan where nothing is known."""
+        return self._share(0.0)
+
+    def believed(self, prior: float) -> Array:
+        """The share of Yes after `prior` more judgements either way, float64[N].
+
+        Half, where there is nothing to take a share of.
+        """
+        return np.nan_to_num(self._share(prior), nan=0.5)
+
+    def _share(self, prior: float) -> Array:
+        said_N = self.said_N + 2 * prior
+        share_N = np.full(len(said_N), np.nan)
+        np.divide(self.yes_N + prior, said_N, out=share_N, where=said_N > 0)
+        return share_N
+
+
+def judged(digests: pa.Table) -> Judged:
+    """The judgements of each response.
+
+    A response without one takes those of its prompt's responses that have the same text of what
+    was judged, then those of the ones that have the same answer. What is no response of `task:
+    generate` has none.
 
     Args:
         digests: what `digest` gives, of all rows.
@@ -84,27 +114,27 @@ def judged_right(digests: pa.Table) -> Array:
     ids_N, named_N = _keys(digests["about"])
     judging_N = named_N & ((role_N == _YES) | (role_N == _NO))
     wanted_N = named_N & generated_N
-    own_N = np.full(len(role_N), np.nan)
-    own_N[wanted_N] = _means(ids_N[judging_N], role_N[judging_N] == _YES, ids_N[wanted_N])
-    right_N, judged_N = own_N.copy(), ~np.isnan(own_N)
+    own_N2 = np.zeros((len(role_N), 2), np.int64)
+    ballots_M2 = np.stack((np.ones(judging_N.sum(), np.int64), role_N[judging_N] == _YES), axis=1)
+    own_N2[wanted_N] = _sums(ids_N[judging_N], ballots_M2, ids_N[wanted_N])
+    found_N2 = own_N2.copy()
     for name in (text for text in _TEXTS if text in digests.column_names):
         keys_N, usable_N = _keys(digests[name])
-        known_N = usable_N & judged_N
-        wanted_N = usable_N & np.isnan(right_N)
-        right_N[wanted_N] = _means(keys_N[known_N], own_N[known_N], keys_N[wanted_N])
-    return right_N
+        known_N = usable_N & (own_N2[:, 0] > 0)
+        wanted_N = usable_N & (found_N2[:, 0] == 0)
+        found_N2[wanted_N] = _sums(keys_N[known_N], own_N2[known_N], keys_N[wanted_N])
+    return Judged(found_N2[:, 0], found_N2[:, 1])
 
 
-def _means(keys_M: Array, values_M: Array, wanted_K: Array) -> Array:
-    """Mean of the values that stand under each wanted key, float64[K]; nan where none does."""
+def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
+    """Sums of the values that stand under each wanted key, int64[K, 2]; 0 where none does."""
     if len(keys_M) == 0:
-        return np.full(len(wanted_K), np.nan)
-    order_M = np.argsort(keys_M, kind="stable")
-    keys_M = keys_M[order_M]
-    groups = Groups.of_column(pa.array(keys_M))
-    keys_G, mean_G = keys_M[groups.starts_G], groups.mean(values_M[order_M])
+        return np.zeros((len(wanted_K), 2), np.int64)
+    keys_G, codes_M = np.unique(keys_M, return_inverse=True)
+    sums_G2 = np.zeros((len(keys_G), 2), np.int64)
+    np.add.at(sums_G2, codes_M, values_M2)
     at_K = np.minimum(np.searchsorted(keys_G, wanted_K), len(keys_G) - 1)
-    return np.where(keys_G[at_K] == wanted_K, mean_G[at_K], np.nan)
+    return np.where((keys_G[at_K] == wanted_K)[:, None], sums_G2[at_K], 0)
 
 
 def _keys(column: pa.ChunkedArray) -> tuple[Array, Array]:

@@ -17,8 +17,8 @@ class VerificationFilter(Filter):
     """Drop responses that too few of the policy's own judgements call right.
 
     What counts is the share of `Yes` among the well-formed judgements of a response. A response
-    that was not judged itself takes the mean over the judged ones of its prompt with the same
-    answer, since each distinct text of a prompt is judged once. It is the `judged_right` of
+    that was not judged itself takes the judgements of those of its prompt with the same answer,
+    since each distinct text of a prompt is judged once. It is the `judged_right` of
     `self_verified_vote_mapper`, which need not be in the recipe.
 
     Only rows with `task: generate` are dropped. Verification rows stay, also those about a response
@@ -46,7 +46,7 @@ class VerificationFilter(Filter):
         return judgements.digest(table, self.mode)
 
     def decide(self, table: pa.Table) -> pa.Array:
-        right_N = judgements.judged_right(table)
+        right_N = judgements.judged(table).right_N
         unjudged_N = judgements.generated(table) & np.isnan(right_N)
         return drop(
             {

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import NonNegativeFloat
 
 from .. import judgements
 from ..groups import Array, Groups
@@ -17,10 +17,12 @@ class SelfVerifiedVoteMapper(Operator):
     """Write what the policy thinks of each answer, and which answer wins a vote over the prompt.
 
     - `judged_right`, float64: the share of `Yes` among the well-formed judgements of the response.
-      A response that was not judged itself takes the mean over the judged ones of its prompt with
-      the same answer, since each distinct text of a prompt is judged once. Null: no judgement.
+      A response that was not judged itself takes the judgements of those of its prompt with the
+      same answer, since each distinct text of a prompt is judged once. Null: no judgement.
     - `majority`, bool: the row has the answer with most votes of its prompt.
-    - `voted`, bool: the same, where each vote counts `judged_right`.
+    - `voted`, bool: the same, where each vote counts what its judgements say of it: their share
+      of `Yes`, once `prior` more are added either way (the rule of succession). Without that, one
+      judgement that is wrong could silence an answer whatever the number of its votes.
 
     One answer wins, and all rows that have it are true. Of answers with equal weight the one with
     more votes wins; of those with as many votes, the one that stands first. Answers are the same
@@ -37,8 +39,9 @@ class SelfVerifiedVoteMapper(Operator):
     mode: judgements.Mode = "answer"
     """What was judged, as in `self_verification_mapper`. With `response`, a response that was not
     judged itself takes the judgements of the same text first, then those of the same answer."""
-    unjudged: float = Field(0.5, ge=0, le=1)
-    """What a vote counts of whose answer no judgement is known."""
+    prior: NonNegativeFloat = 1.0
+    """Judgements that are added either way. 0: a vote counts `judged_right`. A vote of whose answer
+    no judgement is known counts half."""
 
     scope: ClassVar[Scope] = Scope.DATASET
 
@@ -52,8 +55,8 @@ class SelfVerifiedVoteMapper(Operator):
         return judgements.digest(table, self.mode)
 
     def apply(self, table: pa.Table) -> Change:
-        generated_N, right_N = judgements.generated(table), judgements.judged_right(table)
-        ballot = _Ballot.of(table, np.where(np.isnan(right_N), self.unjudged, right_N))
+        generated_N, judged = judgements.generated(table), judgements.judged(table)
+        right_N, ballot = judged.right_N, _Ballot.of(table, judged.believed(self.prior))
         majority_B, voted_B = ballot.winners(weighed=False), ballot.winners(weighed=True)
         columns = {"judged_right": pa.array(right_N, mask=np.isnan(right_N))}
         for name, winner_B in (("majority", majority_B), ("voted", voted_B)):

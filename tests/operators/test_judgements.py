@@ -12,7 +12,7 @@ from rejuice.operators import judgements
 
 def judged_right(table, mode="answer"):
     """Of each response, `nan` as None."""
-    right = judgements.judged_right(judgements.digest(table, mode))
+    right = judgements.judged(judgements.digest(table, mode)).right_N
     return generated(table, pa.array(right, from_pandas=True))
 
 
@@ -28,19 +28,26 @@ def test_it_is_the_share_of_yes_among_the_well_formed_judgements():
     assert judged_right(table) == [0.75, 0.0, 1.0, 0.5, 1 / 3]
 
 
+def test_the_rule_of_succession():
+    # Laplace: after s of n, the next is one with probability (s + 1) / (n + 2).
+    found = judgements.judged(judgements.digest(judged_rows("1:YYYN 2:NN 3:Y 4 5:-"), "answer"))
+    assert found.believed(1.0)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
+    assert found.believed(0.0)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
+
+
 def test_malformed_judgements_say_nothing():
     # Neither a No nor a Yes: nothing is known of an answer that has no other judgement.
     assert judged_right(judged_rows("1:-- 2:-Y")) == [None, 1.0]
 
 
 def test_a_response_that_was_not_judged_takes_what_was_said_of_its_answer():
-    # Two responses with the answer 1 were judged: each counts as one, however often.
+    # Two responses with the answer 1 were judged, six times in all: five of them Yes.
     table = judged_rows("1:YYYY 1 2 1:NY 1:-", "1 2:N 2")
-    assert judged_right(table) == [1.0, 0.75, None, 0.5, 0.75, None, 0.0, 0.0]
+    assert judged_right(table) == [1.0, 5 / 6, None, 0.5, 5 / 6, None, 0.0, 0.0]
 
 
-def test_equal_shares_have_exactly_themselves_as_mean():
-    # (0.1 + 0.1 + 0.1) / 3 is not 0.1, and a threshold of 0.1 would tell them apart.
+def test_equal_shares_together_are_exactly_that_share():
+    # A threshold of 0.1 would tell (0.1 + 0.1 + 0.1) / 3 from 0.1.
     table = judged_rows(" ".join(["1:YNNNNNNNNN"] * 3 + ["1"]))
     assert judged_right(table) == [0.1] * 4
 
@@ -74,7 +81,7 @@ def test_judgements_of_responses_that_are_gone_do_no_harm():
 
 def test_only_rows_of_the_two_tasks_count():
     table = replaced(judged_rows("1:Y 2:N"), task=["generate", None, "verify", "other"])
-    right = judgements.judged_right(judgements.digest(table, "answer"))
+    right = judgements.judged(judgements.digest(table, "answer")).right_N
     assert str(right.tolist()) == "[1.0, nan, nan, nan]"
     assert judgements.generated(judgements.digest(table, "answer")).tolist() == [1, 0, 0, 0]
 
@@ -83,8 +90,8 @@ def test_with_responses_judged_the_same_text_comes_before_the_same_answer():
     table = judged_rows("1:Y 1:NN 1 1 2")
     texts = ["so 1", "thus 1", " thus  1", "then 1", "two", None, None, None]
     table = replaced(table, response=texts)
-    assert judged_right(table, "answer") == [1.0, 0.0, 0.5, 0.5, None]
-    assert judged_right(table, "response") == [1.0, 0.0, 0.0, 0.5, None]
+    assert judged_right(table, "answer") == [1.0, 0.0, 1 / 3, 1 / 3, None]
+    assert judged_right(table, "response") == [1.0, 0.0, 0.0, 1 / 3, None]
 
 
 @pytest.mark.parametrize(("mode", "most"), [("answer", 18), ("response", 27)])
@@ -106,14 +113,11 @@ def test_it_is_what_a_loop_finds_in_whatever_order_and_pieces_the_groups_come(gr
     for at, group in enumerate(groups):
         own = {}
         for k, word in enumerate(group):
-            said = word[2:].replace("-", "")
-            own[f"{at}.{k}"] = said.count("Y") / len(said) if said else None
+            own[f"{at}.{k}"] = word[2:].replace("-", "")
         for k, word in enumerate(group):
             same = [own[f"{at}.{j}"] for j, w in enumerate(group) if w[0] == word[0]]
-            same = [share for share in same if share is not None]
-            mean = float(np.mean(same)) if same else None
-            own_share = own[f"{at}.{k}"]
-            expected[f"{at}.{k}"] = mean if own_share is None else own_share
+            said = own[f"{at}.{k}"] or "".join(same)
+            expected[f"{at}.{k}"] = said.count("Y") / len(said) if said else None
     table = judged_rows(*(" ".join(group) for group in groups))
     ids = table["prompt_id"].to_pylist()
     runs = [list(run) for _, run in itertools.groupby(range(len(ids)), key=ids.__getitem__)]
@@ -122,6 +126,6 @@ def test_it_is_what_a_loop_finds_in_whatever_order_and_pieces_the_groups_come(gr
     cuts = np.cumsum([0, *(len(run) for run in runs)]).tolist()
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)] or [table]
     digests = pa.concat_tables([judgements.digest(part, "answer") for part in parts])
-    right = pa.array(judgements.judged_right(digests), from_pandas=True)
+    right = pa.array(judgements.judged(digests).right_N, from_pandas=True)
     found = dict(zip(generated(table, table["response_id"]), generated(table, right), strict=True))
     assert found == {key: pytest.approx(value) for key, value in expected.items()}

@@ -24,7 +24,7 @@ def voted(table, **fields):
 
 
 def test_votes_are_weighed_by_what_the_policy_thinks_of_each_answer():
-    # 7 has three votes, of a third each: 1. 8 has two votes, of 3/4 each: 1.5.
+    # 7 has three votes, of (1 + 1) / (3 + 2) each: 1.2. 8 has two, of (3 + 1) / (4 + 2) each: 4/3.
     table = judged_rows("7:YNN 7 8:YYYN 8 7")
     columns, change = voted(table)
     assert columns == {
@@ -37,28 +37,37 @@ def test_votes_are_weighed_by_what_the_policy_thinks_of_each_answer():
 
 
 def test_each_prompt_votes_for_itself():
-    columns, change = voted(judged_rows("7:N 7 8:Y", "7:Y 8 8", "8:Y"))
+    columns, change = voted(judged_rows("7:N 7 8:Y", "7:Y 8 8", "8:Y"), prior=0)
     assert columns["majority"] == [True, True, False, False, True, True, True]
     # In the second prompt 7 counts 1, and 8 twice the half that an unjudged vote does: a tie.
     assert columns["voted"] == [False, False, True, False, True, True, True]
     assert change.notes == {"prompts": 3, "voted_differently": 1, "unjudged_votes": 2}
 
 
-@pytest.mark.parametrize(("unjudged", "winner"), [(0.0, "7"), (0.49, "7"), (0.51, "8"), (1, "8")])
-def test_a_vote_without_a_judgement_counts_what_the_recipe_says(unjudged, winner):
-    columns, change = voted(judged_rows("7:Y 8 8:-"), unjudged=unjudged)
+@pytest.mark.parametrize("prior", [0, 0.5, 1, 10])
+def test_a_vote_without_a_judgement_counts_half(prior):
+    # Two halves are more than a vote that was judged to be right: it counts less than 1.
+    columns, change = voted(judged_rows("7:Y 8 8:-"), prior=prior)
     assert columns["judged_right"] == [1.0, None, None]
-    assert columns["voted"] == [winner == "7", winner == "8", winner == "8"]
+    assert columns["voted"] == [False, True, True]
     assert change.notes["unjudged_votes"] == 2
 
 
+@pytest.mark.parametrize(("prior", "winner"), [(0, "8"), (0.1, "8"), (1, "7"), (100, "7")])
+def test_few_judgements_do_not_silence_an_answer_of_many_votes(prior, winner):
+    # With one more judgement either way, 7 counts six times 1/4, and 8 once 3/4.
+    columns, _ = voted(judged_rows("7:NN 7 7 7 7 7 8:YY"), prior=prior)
+    assert columns["majority"] == [*[True] * 6, False]
+    assert columns["voted"] == [*[winner == "7"] * 6, winner == "8"]
+
+
 def test_of_equal_weight_the_answer_with_more_votes_wins():
-    columns, _ = voted(judged_rows("7:Y 8:YN 8"))
+    columns, _ = voted(judged_rows("7:Y 8:YN 8"), prior=0)
     assert columns["voted"] == [False, True, True]
 
 
 def test_of_as_many_votes_the_answer_that_stands_first_wins():
-    columns, _ = voted(judged_rows("9 7:Y 8:Y 9:N", "8:Y 7:Y", "b a b a"))
+    columns, _ = voted(judged_rows("9 7:Y 8:Y 9:N", "8:Y 7:Y", "b a b a"), prior=0)
     assert columns["majority"] == [True, False, False, True, True, False, True, False, True, False]
     assert columns["voted"] == [False, True, False, False, True, False, True, False, True, False]
 
@@ -66,7 +75,7 @@ def test_of_as_many_votes_the_answer_that_stands_first_wins():
 def test_a_tie_is_one_in_whatever_order_it_is_added_up():
     # 0.3 + 0 and 0.1 + 0.2 are not the same float: a tie all the same, which 8 wins as the first.
     table = judged_rows("8:YYYNNNNNNN 8:N 7:YNNNNNNNNN 7:YYNNNNNNNN")
-    columns, _ = voted(table)
+    columns, _ = voted(table, prior=0)
     assert sum(columns["judged_right"][:2]) < sum(columns["judged_right"][2:])
     assert columns["voted"] == [True, True, False, False]
 
@@ -103,14 +112,14 @@ def test_whole_responses_may_have_been_judged():
     table = judged_rows("7:NN 7:Y 7 8:YN")
     texts = ["weak", "good", "weak", "ok", *[None] * 5]
     table = table.set_column(4, "response", pa.array(texts, pa.string()))
-    assert voted(table)[0]["judged_right"] == [0.0, 1.0, 0.5, 0.5]
+    assert voted(table)[0]["judged_right"] == [0.0, 1.0, 1 / 3, 0.5]
     assert voted(table, mode="response")[0]["judged_right"] == [0.0, 1.0, 0.0, 0.5]
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"unjudged": 1.5}, "field 'unjudged' is 1.5; input should be less than or equal to 1"),
+        ({"prior": -1}, "field 'prior' is -1; input should be greater than or equal to 0"),
         ({"mode": "text"}, "field 'mode' is 'text'; input should be 'answer' or 'response'"),
     ],
 )
