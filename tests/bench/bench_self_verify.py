@@ -1,7 +1,9 @@
 """The five schedules of self-verification at the same number of generated tokens.
 
-    python tests/bench/bench_self_verify.py [--seeds 5] [--schedules generate mixed ...]
+    python tests/bench/bench_self_verify.py [--seeds 0 1 2 3 4] [--schedules generate mixed ...]
     python tests/bench/bench_self_verify.py --table    # of the runs that are there
+
+A run takes 4 to 5 minutes; with `--at_once 2` two of them take 6.
 
 Each run is `rejuice train recipes/self_verify_arithmetic.yaml` on the embedded policy; a step that
 samples judgements too costs about twice the tokens, so the schedules differ in their steps; where
@@ -19,6 +21,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +37,7 @@ _VOTE = _ROOT / "recipes" / "self_verified_vote.yaml"
 _STEPS = {"generate": 60, "self_verify": 28, "verify_init": 41, "verify_alter": 48, "mixed": 27}
 """So that each generates some 665,000 tokens: 11,000 a step, and 13,000 for judgements."""
 _FIRST = "before"
+_FIGURES = "figures.json"
 _COLUMNS = ("prompt_id", "task", "verdict", "label", "judgement", "majority", "voted", "response")
 
 
@@ -52,7 +56,7 @@ def train(schedule: str, seed: int) -> None:
 
 def examine(folder: Path, policy: Path | str, seed: int) -> None:
     """What a policy does on held-out problems: FOLDER/figures.json."""
-    if (folder / "figures.json").exists():
+    if (folder / _FIGURES).exists():
         return
     voted, judged = folder / "voted.parquet", folder / "judged.parquet"
     _run(_VOTE, voted, policy, seed)
@@ -71,7 +75,11 @@ def examine(folder: Path, policy: Path | str, seed: int) -> None:
         "accuracy on own answers": balanced(rows.filter(pl.col("task") == "verify")),
         "verification accuracy": balanced(pl.read_parquet(judged)),
     }
-    (folder / "figures.json").write_text(json.dumps(found, indent=2))
+    (folder / _FIGURES).write_text(json.dumps(found, indent=2))
+
+
+def _figures(schedule: str, seed: int) -> Path:
+    return _RUNS / f"{schedule}-{seed}" / _FIGURES
 
 
 def balanced(rows: pl.DataFrame) -> float:
@@ -146,19 +154,21 @@ def to_judge() -> None:
     both.select("prompt_id", "prompt", "reference", "task", "label").write_parquet(path)
 
 
-def table(schedules: Sequence[str]) -> None:
+def table(schedules: Sequence[str], chosen: Sequence[int]) -> None:
     """Print what the runs show, and how they differ from `generate`, seed by seed."""
-    first = json.loads((_RUNS / _FIRST / "figures.json").read_text())
     found: dict[str, dict[int, dict[str, float]]] = {}
-    for schedule in schedules:
-        for file in sorted(_RUNS.glob(f"{schedule}-*/figures.json")):
-            seed = int(file.parent.name.rpartition("-")[2])
-            points = [p.figures for p in metrics.read(file.parent) if p.trained]
-            tokens = sum(point["rejuice/tokens_sampled"] for point in points)
-            told = json.loads(file.read_text())
-            rise = told["verification accuracy"] - first["verification accuracy"]
-            told |= {"verification accuracy less before": rise, "tokens": tokens}
-            found.setdefault(schedule, {})[seed] = told
+    runs = [(each, seed) for each in schedules for seed in chosen if _figures(each, seed).exists()]
+    if not runs:
+        sys.exit(f"there is no finished run in {_RUNS}")
+    first = json.loads((_RUNS / _FIRST / _FIGURES).read_text())
+    for schedule, seed in runs:
+        file = _figures(schedule, seed)
+        points = [p.figures for p in metrics.read(file.parent) if p.trained]
+        tokens = sum(point["rejuice/tokens_sampled"] for point in points)
+        told = json.loads(file.read_text())
+        rise = told["verification accuracy"] - first["verification accuracy"]
+        told |= {"verification accuracy less before": rise, "tokens": tokens}
+        found.setdefault(schedule, {})[seed] = told
     names = [*first, "verification accuracy less before", "tokens"]
     print("\n| | seeds | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 2) + "|")
     print(f"| {_FIRST} | | " + " | ".join(f"{first[name]:.3f}" for name in first) + " | | |")
@@ -182,7 +192,8 @@ def table(schedules: Sequence[str]) -> None:
 def main() -> None:
     """Run, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--at_once", type=int, default=1, metavar="RUNS")
     parser.add_argument("--schedules", nargs="+", default=list(_STEPS), choices=list(_STEPS))
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
@@ -190,10 +201,10 @@ def main() -> None:
         data()
         to_judge()
         examine(_RUNS / _FIRST, "embedded", 0)
-        for seed in range(given.seeds):
-            for schedule in given.schedules:
-                train(schedule, seed)
-    table(given.schedules)
+        jobs = [(schedule, seed) for seed in given.seeds for schedule in given.schedules]
+        with ThreadPoolExecutor(given.at_once) as pool:
+            list(pool.map(lambda job: train(*job), jobs))
+    table(given.schedules, given.seeds)
 
 
 if __name__ == "__main__":
