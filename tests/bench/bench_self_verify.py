@@ -34,7 +34,7 @@ _ROOT = Path(__file__).parents[2]
 _RUNS = _ROOT / "outputs" / "bench_self_verify"
 _REJUICE = Path(sys.executable).parent / "rejuice"
 _VOTE = _ROOT / "recipes" / "self_verified_vote.yaml"
-_STEPS = {"generate": 60, "self_verify": 28, "verify_init": 41, "verify_alter": 48, "mixed": 27}
+_STEPS = {"generate": 60, "self_verify": 28, "verify_init": 43, "verify_alter": 49, "mixed": 27}
 """So that each generates some 665,000 tokens: 11,000 a step, and 13,000 for judgements."""
 _FIRST = "before"
 _FIGURES = "figures.json"
