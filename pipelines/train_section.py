@@ -52,9 +52,9 @@ class Verification(BaseModel):
     """`verify_init`: share of the steps, the first ones, that train on judgements."""
     every: PositiveInt = 5
     """`verify_alter`: every so many steps judgements train too."""
-    max_age: NonNegativeInt = 4
+    max_age: NonNegativeInt | None = None
     """Oldest answers that are judged, in steps since they were sampled; 0: those of the step
-    itself."""
+    itself. Null: all since the last judgements."""
     capacity: PositiveInt = 65536
     """Answers that wait to be judged; the oldest are flushed."""
 
@@ -73,13 +73,14 @@ class Train(BaseModel):
     prompts_per_step: PositiveInt = 64
     """Prompts, and so groups, of a step."""
     updates_per_step: PositiveInt = 1
-    """Optimizer updates that the prompts of a step are shared out to."""
+    """Optimizer updates that the rows of a step are shared out to, however many are left; fewer
+    where the ranks could not share them evenly."""
     replay: Path | None = None
     """A curated dataset with token ids, log-probabilities and rewards, to train on as it is:
     nothing is sampled but for validation, and ratios are taken to the stored log-probabilities."""
     refill: NonNegativeInt = 0
     """Dynamic sampling: how often a step may sample more prompts to replace groups that the
-    recipe has dropped. 0: train on what is left."""
+    recipe has dropped. 0: train on what is left. Not where answers are only judged."""
     learning_rate: PositiveFloat = 1e-6
     """Of AdamW."""
     warmup_steps: NonNegativeInt = 0
@@ -135,6 +136,11 @@ class Train(BaseModel):
             raise ValueError("prompts_per_step must be a multiple of updates_per_step")
         if self.replay and self.refill:
             raise ValueError("refill samples, and replay does not: leave one of them out")
+        if self.refill and self.schedule == "self_verify":
+            raise ValueError(
+                "refill replaces answers that cannot train, and with schedule self_verify none do: "
+                "leave it out, or take more prompts_per_step"
+            )
         if self.replay and self.schedule != "generate":
             raise ValueError(
                 f"schedule {self.schedule} samples judgements, and replay samples nothing: "

@@ -23,7 +23,7 @@ from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
 from ..operators.operator import Mapper, Operator, Scope
 from ..pipelines.recipe import Recipe, Step
-from ..pipelines.train_section import Schedule
+from ..pipelines.train_section import Train
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and of no use where an answer is judged."""
@@ -85,15 +85,23 @@ def cut(recipe: Recipe) -> Cut:
     _check_order(found.after, str(recipe.path))
     if found.judging:
         _check_order(found.judging.after, str(recipe.path))
+        _check_advantages(found.after, found.judging.after, str(recipe.path))
     return found
 
 
-def check_schedule(found: Cut, schedule: Schedule, where: str) -> None:
+def check_schedule(found: Cut, config: Train, where: str) -> None:
     """See that a recipe has what its schedule trains on.
 
     Raises:
         RecipeError: it has not.
     """
+    schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
+    if schedule != "generate" and capacity < n:
+        raise RecipeError(
+            f"verification.capacity is {capacity}, and one prompt has {n} answers",
+            "whole prompts wait: take n or more",
+            where=where,
+        )
     if schedule != "generate" and found.judging is None:
         raise RecipeError(
             f"schedule {schedule} trains on judgements, of which the recipe has none",
@@ -171,6 +179,12 @@ def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, wh
             "one judgement has none to be compared with", "give it n: 2 or more", where=here
         )
     for step in judging.ask:
+        if isinstance(step.operator, SelfVerificationMapper) and step.operator.ungraded == "ask":
+            raise RecipeError(
+                f"{step.name} asks about answers without a verdict, of which nothing can be learnt",
+                "leave ungraded: ask out",
+                where=f"{where}, step {step.number}",
+            )
         lost = SAMPLES & set(step.operator.reads())
         if lost:
             raise RecipeError(
@@ -204,6 +218,20 @@ def _check_order(steps: Sequence[Step], where: str) -> None:
                 where=f"{where}, step {step.number}",
             )
         compared = compared or isinstance(step.operator, GrpoAdvantageMapper)
+
+
+def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], where: str) -> None:
+    """verl has one estimator of advantages for all rows of a batch."""
+    lasts = [
+        [step for step in steps if isinstance(step.operator, GrpoAdvantageMapper)][-1:]
+        for steps in (answers, judgements)
+    ]
+    if all(lasts) and lasts[0][0].operator != lasts[1][0].operator:
+        raise RecipeError(
+            f"{lasts[1][0].name} differs from {lasts[0][0].name}",
+            "training has one advantage, of answers and of judgements: give both the same fields",
+            where=f"{where}, step {lasts[1][0].number}",
+        )
 
 
 def _drops(operator: Operator) -> bool:

@@ -66,7 +66,7 @@ class TrainingRun(NamedTuple):
         if config is None:
             raise RecipeError("there is no `train:` section", "add one", where=where)
         parts = cut(recipe)
-        check_schedule(parts, config.schedule, where)
+        check_schedule(parts, config, where)
         return cls(folder, recipe, config, parts)
 
     @classmethod

@@ -173,7 +173,7 @@ class RecipeReward:
         if log_metric is not None:
             for name, value in figures(curated, rollouts, steps).items():
                 if np.isfinite(value):  # TRL takes the mean over processes, whose rows may all go.
-                    log_metric(name, value)
+                    log_metric(f"rejuice/{name}", value)
         if log_extra is not None:
             _log_rows(log_extra, rollouts, curated, rows_of)
         return _spread(rows_of, numbers(curated.table, "reward").tolist(), rollouts.num_rows)

@@ -69,21 +69,22 @@ class MathVerifyMapper(Mapper):
         # A dataset's own references may be numbers.
         responses, references = (table[name].cast(pa.string()) for name in self.reads())
         unfit = _unfit(responses, references)
-        graded = np.flatnonzero(np.asarray(unfit.is_null()))
+        # An answer is there to be extracted also where nothing is there to compare it with.
+        references = pc.if_else(unfit.is_null(), references, pa.scalar(None, pa.string()))
+        there = np.flatnonzero(np.asarray(responses.is_valid()))
         verdicts = verify_batch(
-            responses.take(pa.array(graded)).to_pylist(),
-            references.take(pa.array(graded)).to_pylist(),
+            responses.take(pa.array(there)).to_pylist(),
+            references.take(pa.array(there)).to_pylist(),
             timeout=self.timeout,
         )
-        slugs = _scatter([verdict.verdict for verdict in verdicts], graded, table.num_rows)
+        slugs = _scatter([verdict.verdict for verdict in verdicts], there, table.num_rows)
         failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]
         failed = pc.is_in(slugs, pa.array(failures))
         no_verdict = pc.if_else(failed, slugs, pa.scalar(None, pa.string()))
-        unknown = pc.fill_null(pc.equal(unfit, "no_response"), True)
         correct_N = np.asarray(pc.fill_null(pc.equal(slugs, "correct"), False))
         return {
-            "verdict": pc.if_else(unknown, slugs, pa.scalar("verifier_error")),
-            "answer": _scatter([verdict.answer for verdict in verdicts], graded, table.num_rows),
+            "verdict": slugs,
+            "answer": _scatter([verdict.answer for verdict in verdicts], there, table.num_rows),
             **component(
                 "accuracy",
                 np.where(correct_N, self.right, self.wrong),

@@ -39,8 +39,8 @@ class PromptTemplateMapper(Operator):
     """Column with the question: strings, or lists of chat messages (role, content)."""
     reference: str | None = "answer"
     """Column with the reference answer: strings or numbers; `reward_model.ground_truth` is a field
-    of a column of structs, as in verl's datasets. Null: the prompts have none, and
-    `reference` is not written."""
+    of a column of structs, as in verl's datasets. Null: the prompts have none; `reference` is
+    null, and verdicts are too, or `verifier_error`."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
     match counts; of it, the first group where there is one."""
@@ -85,16 +85,18 @@ class PromptTemplateMapper(Operator):
         return tuple(dict.fromkeys(path.split(".")[0] for path in paths))
 
     def writes(self) -> Columns:
-        return ("prompt_id", "prompt", *([] if self.reference is None else ["reference"]))
+        return ("prompt_id", "prompt", "reference")
 
     def apply(self, table: pa.Table) -> Change:
         prompts = self._prompts(_at_path(table, self.question))
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
-        if self.reference is not None:
+        if self.reference is None:
+            columns["reference"] = pa.nulls(table.num_rows, pa.string())
+        else:
             columns["reference"] = self._references(_at_path(table, self.reference))
             bad["no_reference"] = columns["reference"].is_null()
-        columns["prompt_id"] = prompt_ids(prompts, columns.get("reference"))
+        columns["prompt_id"] = prompt_ids(prompts, columns["reference"])
         reasons = drop(bad)
         if self.on_bad_row == "fail" and reasons.null_count < len(reasons):
             self._fail(table, reasons)

@@ -47,6 +47,7 @@ _TEMPLATES = {
 _READ = ("prompt_id", "prompt", "reference", "response_id", "verdict")
 _WRITTEN = ("prompt_id", "prompt", "reference", "task", "label", "judged_response_id")
 _NO_VERDICT = ("no_answer", "timeout", "verifier_error")
+_UNGRADED, _WRONG, _RIGHT = -1, 0, 1
 
 
 class SelfVerificationMapper(Operator):
@@ -58,15 +59,16 @@ class SelfVerificationMapper(Operator):
     too; `judged_response_id` says which response is judged; `prompt_id` is its own. Response,
     verdict and rewards are null: the judgement is still to be sampled.
 
-    Only `correct` and `wrong_answer` responses are judged. Each distinct answer of a prompt (with
-    `mode: response`, each distinct response) is judged once, however many responses gave it; which
-    of them stands for it is random. An answer that is graded both ways is left out.
+    Only `correct` and `wrong_answer` responses are judged, unless `ungraded` says otherwise. Each
+    distinct answer of a prompt (with `mode: response`, each distinct response) is judged once,
+    however many responses gave it; which of them stands for it is random. An answer that is graded
+    both ways is left out.
 
     The notes account for every candidate, which is a distinct answer that could be judged: it is
-    among `yes` or `no`, or it is `over_max_per_label`, or, with `candidates: balanced`, it is
-    `unpaired`: its prompt has too few candidates of the other label. Where there is a limit,
-    `short_of_max_per_label` says how many prompts more there would be, had each prompt with a
-    graded response given as many of both labels as the limit allows.
+    among `yes`, `no` or `unlabelled`, or it is `over_max_per_label`, or, with `candidates:
+    balanced`, it is `unpaired`: its prompt has too few candidates of the other label. Where there
+    is a limit, `short_of_max_per_label` says how many prompts more there would be, had each prompt
+    with a graded response given as many of both labels as the limit allows.
 
     Duplicate questions under different ids would make the same verification prompt twice: put an
     `exact_deduplicator` before sampling.
@@ -82,6 +84,10 @@ class SelfVerificationMapper(Operator):
     max_per_label: PositiveInt | None = None
     """Most right ones, and most wrong ones, from one prompt, chosen at random. Null: 1 with
     `balanced`, no limit with `all`."""
+    ungraded: Literal["skip", "ask"] = "skip"
+    """`ask`: judge also what has an answer and no verdict (no reference, a timeout), for
+    `self_verified_vote_mapper` and `verification_filter`. The label is null, and `label` can train
+    nothing. It needs `candidates: all`; `max_per_label` does not hold for these."""
     question: str | None = None
     """Column with the question to show. Null: the last user message of `prompt`."""
     template: str | None = None
@@ -98,6 +104,8 @@ class SelfVerificationMapper(Operator):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.ungraded == "ask" and self.candidates == "balanced":
+            raise ValueError("ungraded: ask has no labels to balance: it needs candidates: all")
         if self.template is not None:
             other = "{response}" if self.mode == "answer" else "{answer}"
             for placeholder in ("{question}", f"{{{self.mode}}}"):
@@ -146,33 +154,30 @@ class SelfVerificationMapper(Operator):
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
         """Responses that could be judged, one for each distinct text of a prompt."""
         text = same_text(table[self.mode])
-        verdict = table["verdict"].cast(pa.string())
-        usable = pc.and_(
-            pc.is_in(verdict, pa.array(["correct", "wrong_answer"])),
-            pc.fill_null(pc.not_equal(text, ""), False),
-        )
+        graded_N = _graded(table)
+        usable_N = np.asarray(pc.fill_null(pc.not_equal(text, ""), False)).astype(bool)
+        if self.ungraded == "skip":
+            usable_N &= graded_N != _UNGRADED
         asked_G = np.asarray(question_G.is_valid())
-        rows = np.flatnonzero(np.asarray(usable) & asked_G[groups.codes_N])
-        codes = groups.codes_N[rows]
-        right = np.asarray(pc.equal(verdict, "correct").take(pa.array(rows))).astype(bool)
+        rows = np.flatnonzero(usable_N & asked_G[groups.codes_N])
         uniform = uniform_N(table, seed=self.seed, salt=self.name())[rows]
-        return _distinct(
-            _Candidates(rows, codes, right, uniform), hash_each(text.take(pa.array(rows)))
-        )
+        found = _Candidates(rows, groups.codes_N[rows], graded_N[rows], uniform)
+        return _distinct(found, hash_each(text.take(pa.array(rows))))
 
     def _choose(self, found: _Candidates, n_groups: int) -> Array:
         """Indices into `found`, in the order of the groups, the right ones first."""
-        order = np.lexsort((found.uniform, ~found.right, found.codes))
+        order = np.lexsort((found.uniform, -found.graded, found.codes))
         limit = self._limit()
         if limit is None:
             return order
         quota_G = np.full(n_groups, limit)
         if self.candidates == "balanced":
             count = np.zeros((n_groups, 2), np.int64)
-            np.add.at(count, (found.codes, found.right.astype(np.int64)), 1)
+            np.add.at(count, (found.codes, found.graded), 1)
             quota_G = np.minimum(quota_G, count.min(axis=1))
-        run = Groups.of_column(pa.array(found.codes[order] * 2 + ~found.right[order]))
-        chosen: Array = order[run.position() < quota_G[found.codes[order]]]
+        run = Groups.of_column(pa.array(found.codes[order] * 3 + found.graded[order]))
+        free = found.graded[order] == _UNGRADED
+        chosen: Array = order[free | (run.position() < quota_G[found.codes[order]])]
         return chosen
 
     def _limit(self) -> int | None:
@@ -193,7 +198,8 @@ class SelfVerificationMapper(Operator):
             ),
         }
         prompts = user_messages(fill(template, values))
-        label = pa.array(np.where(chosen.right, "Yes", "No"), pa.string())
+        labels = pa.array(["No", "Yes"], pa.string())
+        label = labels.take(pa.array(chosen.graded, mask=chosen.graded == _UNGRADED))
         # The prompt that was asked is part of the id: the same question may stand under two.
         asked = judged["prompt_id"]
         ids = prompt_ids(prompts, label)
@@ -226,13 +232,13 @@ class _Candidates(NamedTuple):
     Attributes:
         rows: row in the table, ascending.
         codes: group.
-        right: whether the verdict is `correct`.
+        graded: `_RIGHT`, `_WRONG` or `_UNGRADED`.
         uniform: a random number each.
     """
 
     rows: Array
     codes: Array
-    right: Array
+    graded: Array
     uniform: Array
 
     def take(self, at: Array) -> _Candidates:
@@ -240,21 +246,34 @@ class _Candidates(NamedTuple):
 
     def over(self, limit: int) -> int:
         """How many there are over `limit` right ones, or `limit` wrong ones, of one group."""
-        count = np.unique(self.codes * 2 + self.right, return_counts=True)[1]
+        known = self.graded != _UNGRADED
+        count = np.unique(self.codes[known] * 2 + self.graded[known], return_counts=True)[1]
         return int(np.maximum(count - limit, 0).sum())
 
 
+def _graded(table: pa.Table) -> Array:
+    """What the verdict says of each row, int64[N]."""
+    verdict = table["verdict"].cast(pa.string())
+    found = pc.index_in(verdict, pa.array(["wrong_answer", "correct"]))
+    graded_N: Array = np.asarray(found.fill_null(_UNGRADED)).astype(np.int64)
+    return graded_N
+
+
 def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
-    """One random candidate for each (group, key); none where a key is both right and wrong."""
-    order = np.lexsort((all_of.uniform, keys, all_of.codes))
-    codes, keys, right = all_of.codes[order], keys[order], all_of.right[order]
+    """One random candidate for each (group, key); none where a key is both right and wrong.
+
+    Where some of a key are graded, it is one of those.
+    """
+    free = all_of.graded == _UNGRADED
+    order = np.lexsort((all_of.uniform, free, keys, all_of.codes))
+    codes, keys, graded = all_of.codes[order], keys[order], all_of.graded[order]
     first = np.ones(len(order), bool)
     first[1:] = (codes[1:] != codes[:-1]) | (keys[1:] != keys[:-1])
     starts = np.flatnonzero(first)
     if len(starts) == 0:
         return all_of
-    agree = np.logical_and.reduceat(right, starts) == np.logical_or.reduceat(right, starts)
-    return all_of.take(np.sort(order[starts[agree]]))
+    wrong, right = (np.logical_or.reduceat(graded == each, starts) for each in (_WRONG, _RIGHT))
+    return all_of.take(np.sort(order[starts[~(wrong & right)]]))
 
 
 def _last_user_message(prompts: pa.Array) -> pa.Array:
@@ -273,17 +292,15 @@ def _notes(
     table: pa.Table, groups: Groups, found: _Candidates, chosen: Array, limit: int | None
 ) -> dict[str, float]:
     """What became of the prompts and of the responses. Pass rates count graded ones only."""
-    verdict = table["verdict"].cast(pa.string())
-    right_N, wrong_N = (
-        np.asarray(pc.fill_null(pc.equal(verdict, slug), False))
-        for slug in ("correct", "wrong_answer")
-    )
+    verdict, graded_N = table["verdict"].cast(pa.string()), _graded(table)
+    right_N, wrong_N = graded_N == _RIGHT, graded_N == _WRONG
     right_G, wrong_G = groups.sum(right_N) > 0, groups.sum(wrong_N) > 0
-    yes = int(found.right[chosen].sum())
+    graded = found.graded[chosen]
     over = 0 if limit is None else found.over(limit)
     notes = {
-        "yes": yes,
-        "no": len(chosen) - yes,
+        "yes": (graded == _RIGHT).sum(),
+        "no": (graded == _WRONG).sum(),
+        "unlabelled": (graded == _UNGRADED).sum(),
         "mixed_prompts": (right_G & wrong_G).sum(),
         "all_right_prompts": (right_G & ~wrong_G).sum(),
         "all_wrong_prompts": (~right_G & wrong_G).sum(),
@@ -299,5 +316,6 @@ def _notes(
         },
     }
     if limit is not None:
-        notes["short_of_max_per_label"] = 2 * limit * (right_G | wrong_G).sum() - len(chosen)
+        labelled = (graded != _UNGRADED).sum()
+        notes["short_of_max_per_label"] = 2 * limit * (right_G | wrong_G).sum() - labelled
     return {name: float(value) for name, value in notes.items()}

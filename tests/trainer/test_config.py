@@ -57,6 +57,7 @@ def test_all_that_it_says_it_takes(read):
         ({"prompts_per_step": 10, "updates_per_step": 4}, ", train: prompts_per_step must be a multiple of updates_per_step"),
         ({"replay": "a", "refill": 1}, ", train: refill samples, and replay does not: leave one of them out"),
         ({"replay": "a", "schedule": "mixed"}, ", train: schedule mixed samples judgements, and replay samples nothing: leave one of them out"),
+        ({"refill": 1, "schedule": "self_verify"}, ", train: refill replaces answers that cannot train, and with schedule self_verify none do: leave it out, or take more prompts_per_step"),
         ({"verification": {"init_share": 1}}, ": 'train.verification.init_share' is 1; input should be less than 1"),
     ],
 )  # fmt: skip

@@ -63,7 +63,8 @@ class Answers:
         limits = self._run.config.verification
         steps = range(step, since - 1, -1)
         there = {at: self._read(at) for at in steps if self._path(at).exists()}
-        fresh = [table for at, table in there.items() if step - at <= limits.max_age]
+        oldest = since if limits.max_age is None else step - limits.max_age
+        fresh = [table for at, table in there.items() if at >= oldest]
         stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
         table = pa.concat_tables(fresh, promote_options="permissive")
         once = _once(table)
@@ -75,6 +76,10 @@ class Answers:
             over=len(once) - len(kept),
             lacking=len(steps) - len(there),
         )
+
+    def forget(self, step: int) -> None:
+        """Remove the answers of a step that is judged at once: a resume begins it anew."""
+        self._path(step).unlink(missing_ok=True)
 
     def _read(self, step: int) -> pa.Table:
         return feather.read_table(self._path(step))

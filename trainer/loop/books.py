@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,15 +52,14 @@ class StepBooks:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-books")
         self._written: Future[None] | None = None
 
-    def keep(self, step: int, part: str, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
+    def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
         """Write a step's folder; a step that is done again after a resume replaces it.
 
         Args:
             step: of training.
             part: the folder in it, for what is not the answers.
-            rollouts: as sampled.
-            curated: what became of them.
-            recipe: that does it again.
+            tables: by the names of their files.
+            recipe: that makes of the rollouts what training made of them.
 
         Raises:
             OSError: what was written before could not be.
@@ -69,7 +68,7 @@ class StepBooks:
             return
         self.wait()
         folder = self._run.step_folder(step) / part
-        self._written = self._writer.submit(self._write, folder, rollouts, curated, recipe)
+        self._written = self._writer.submit(_write, folder, tables, recipe)
 
     def wait(self) -> None:
         """Wait until the last step is written.
@@ -80,13 +79,6 @@ class StepBooks:
         if self._written:
             self._written.result()
 
-    def _write(self, folder: Path, rollouts: pa.Table, curated: Curated, recipe: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rollouts, folder / "rollouts.parquet")
-        pq.write_table(curated.table, folder / "curated.parquet")
-        pq.write_table(curated.decisions, folder / "decisions.parquet")
-        (folder / "recipe.yaml").write_text(recipe, "utf-8")
-
     def validate(self, step: int, table: pa.Table) -> None:
         """Write the responses of a validation."""
         folder = self._run.folder / "validations"
@@ -94,29 +86,35 @@ class StepBooks:
         pq.write_table(table, folder / f"{step:06d}.parquet")
 
 
+def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    (folder / "recipe.yaml").write_text(recipe, "utf-8")
+
+
 def figures(curated: Curated, rollouts: pa.Table, steps: Sequence[Step]) -> dict[str, float]:
-    """What a step is known by, for the loggers: numbers under `rejuice/`."""
+    """What responses are known by, for the loggers."""
     table, found = curated.table, dict[str, float]()
     written = {name for step in steps for name in step.operator.writes()}
     for name in sorted(written & set(table.column_names)):
         if name == "reward" or (name.startswith("reward_") and not name.endswith("_missing")):
             mean = pc.mean(table[name]).as_py()
             if mean is not None:
-                found[f"rejuice/{name}"] = mean
+                found[name] = mean
     if curated.verdicts:
         verified = sum(curated.verdicts.values())
-        found["rejuice/pass_rate"] = curated.verdicts.get("correct", 0) / verified
-    if "verdict" in table.column_names and table.num_rows:
-        right_N = np.asarray(pc.equal(table["verdict"], "correct"))
+        found["pass_rate"] = curated.verdicts.get("correct", 0) / verified
+    if curated.verdicts and table.num_rows:
+        right_N = np.asarray(pc.equal(table["verdict"], "correct").fill_null(False))
         groups = Groups.of(table)
         share_G = groups.sum(right_N) / groups.sizes_G
-        found["rejuice/mixed_groups"] = float(((share_G > 0) & (share_G < 1)).mean())
-    found["rejuice/response_tokens"] = float(
-        pc.mean(pc.list_value_length(rollouts["response_token_ids"])).as_py()
-    )
-    found["rejuice/rows_sampled"] = rollouts.num_rows
-    found["rejuice/rows_trained"] = table.num_rows
+        found["mixed_groups"] = float(((share_G > 0) & (share_G < 1)).mean())
+    lengths = pc.list_value_length(rollouts["response_token_ids"])
+    found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
+    found["rows_sampled"] = rollouts.num_rows
+    found["rows_trained"] = table.num_rows
     for count in curated.decisions["reason"].value_counts().to_pylist():
-        found[f"rejuice/dropped/{count['values']}"] = count["counts"]
-    found.update({f"rejuice/note/{name}": float(n) for name, n in curated.notes.items()})
+        found[f"dropped/{count['values']}"] = count["counts"]
+    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
     return found

@@ -52,6 +52,7 @@ class _Part(NamedTuple):
         curated: what the recipe left of them, and of that what can train, if they train.
         recipe: the steps they went through.
         trains: whether they train.
+        not_asked: decisions about verification prompts that were not chosen.
     """
 
     held: Held
@@ -59,6 +60,14 @@ class _Part(NamedTuple):
     curated: Curated
     recipe: tuple[Step, ...]
     trains: bool
+    not_asked: pa.Table | None = None
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """What is kept of it."""
+        found = {"rollouts": self.rollouts}
+        found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
+        return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
 
 def _nothing(step: int, now: Due, parts: Mapping[str, _Part]) -> DataError:
@@ -148,11 +157,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         keys = [key for each in kept.values() for key in each]
         if not keys:
             raise _nothing(step, now, parts)
-        if config.schedule != "generate":
-            self._share_out(len(keys))
+        self._share_out(len(keys))
         for name, part in parts.items():
             recipe = self._run.step_recipe(step, part.recipe, name)
-            self._books.keep(step, name, part.rollouts, part.curated, recipe)
+            self._books.keep(step, name, part.tables, recipe)
         if step >= config.steps:
             self._books.wait()  # No later step would tell that they could not be written.
         found["rejuice/progress"] = self._run.progress(step)
@@ -196,7 +204,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         with self._clock("close"):
             if now.answers:
                 curated = surplus(curated, wanted, step)
-            found = figures(curated, rollouts, steps)
+            found = {f"rejuice/{name}": n for name, n in figures(curated, rollouts, steps).items()}
             if now.waits:
                 self._answers.keep(step, graded.table)
         found["rejuice/groups"] = min(left, wanted) if now.answers else 0
@@ -213,7 +221,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         longest = run.config.max_prompt_tokens
         with self._clock("ask"):
             waiting = self._answers.take(since, step)
-            prompts, found = judging.ask(ask, waiting, step, self._encode, longest)
+            prompts, not_asked, found = judging.ask(ask, waiting, step, self._encode, longest)
+        if since == step:
+            self._answers.forget(step)
         steps = at_progress(after, run.progress(step))
         held = Held(Curation(steps, self._pool))
         if prompts.num_rows:
@@ -225,14 +235,17 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         with self._clock("close"):
             rollouts, graded = held.close()
             curated = trainable(graded)
-            found |= judging.figures(curated, rollouts)
+            # Of reasons, some may have dropped prompts and judgements.
+            told = judging.figures(curated, rollouts, steps)
+            found |= {name: found.get(name, 0.0) + value for name, value in told.items()}
         found["failed_prompts"] = held.failed
-        return _Part(held, rollouts, curated, steps, True), found
+        return _Part(held, rollouts, curated, steps, True, not_asked), found
 
     def _share_out(self, rows: int) -> None:
         """Make it as many optimizer updates as the recipe says, however many rows a step has.
 
-        verl's are of so many rows as answers alone would be. It reads the number at each step.
+        verl's own are of so many rows as all answers of a step would give. It reads the number at
+        each step.
         """
         config = self.refill_fn.__self__.config
         n, ranks = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node

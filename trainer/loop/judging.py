@@ -18,6 +18,7 @@ from ...operators.groups import Array
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe import Step
+from . import books
 from .answers import SAMPLED_AT, Waiting
 from .curation import Curated, curate, that_fit
 from .trajectories import RESPONSES
@@ -30,10 +31,12 @@ class Asked(NamedTuple):
 
     Attributes:
         prompts: a row and a group each, with the step and the policy version of the answer.
+        decisions: about those that are not asked.
         figures: how many answers and prompts there were, and of what age.
     """
 
     prompts: pa.Table
+    decisions: pa.Table
     figures: dict[str, float]
 
 
@@ -69,7 +72,8 @@ def ask(steps: Sequence[Step], waiting: Waiting, step: int, encode: Encode, long
     for count in gone["reason"].value_counts().to_pylist():
         figures[f"dropped/{count['values']}"] = count["counts"]
     notes = {**made.notes, **chosen.notes}
-    return Asked(prompts, {**figures, **{f"note/{k}": float(v) for k, v in notes.items()}})
+    figures |= {f"note/{name}": float(n) for name, n in notes.items()}
+    return Asked(prompts, gone, figures)
 
 
 def batch(
@@ -101,20 +105,14 @@ def batch(
     return uids, found
 
 
-def figures(curated: Curated, rollouts: pa.Table) -> dict[str, float]:
-    """What judgements are known by.
+def figures(curated: Curated, rollouts: pa.Table, steps: Sequence[Step]) -> dict[str, float]:
+    """What judgements are known by: what answers are, and how many are right.
 
     `accuracy` is balanced: the mean of the shares that are right of those that should be Yes, and
     of those that should be No, where there are both; a judgement that cannot be read is wrong. A
     policy that always says the same has 0.5.
     """
-    lengths = pc.list_value_length(rollouts["response_token_ids"])
-    found = {
-        "rows_sampled": float(rollouts.num_rows),
-        "rows_trained": float(curated.table.num_rows),
-        "response_tokens": float(pc.mean(lengths).as_py() or 0.0),
-    }
-    table = curated.table
+    found, table = books.figures(curated, rollouts, steps), curated.table
     if not table.num_rows or "judgement" not in table.column_names:
         return found
     right_N = _true(pc.equal(table["judgement"], table["label"]))

@@ -72,13 +72,11 @@ def test_a_failure_of_the_verifier_is_never_a_zero(slug_verifier):
     assert columns["verdict"] == ["timeout", "verifier_error", "correct"]
 
 
-def test_what_is_not_there_is_not_graded(slug_verifier):
-    rows = table(
-        (None, "1"), ("correct", None), (None, None), ("correct", "1"), ("wrong_answer", " ")
-    )
+def test_what_is_not_there_is_not_graded_and_answers_are_extracted_all_the_same():
+    rows = table((None, "1"), ("It is 7.", None), (None, None), ("It is 1.", "1"), ("So 8.", " "))
     columns = {k: v.to_pylist() for k, v in MathVerifyMapper().map(rows).items()}
     assert columns["verdict"] == [None, "verifier_error", None, "correct", "verifier_error"]
-    assert columns["answer"] == [None, None, None, "<correct>", None]
+    assert columns["answer"] == [None, "7", None, "1", "8"]
     assert columns["reward_accuracy"] == [None, None, None, 1.0, None]
     assert columns["reward_accuracy_missing"] == [
         "no_response",
@@ -87,7 +85,6 @@ def test_what_is_not_there_is_not_graded(slug_verifier):
         None,
         "bad_reference",
     ]
-    assert slug_verifier == [(1, 5.0)]
     assert set(columns["reward_accuracy_missing"]) - {None} <= set(MathVerifyMapper.missing)
 
 

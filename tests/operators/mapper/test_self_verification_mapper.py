@@ -228,6 +228,7 @@ def test_trap_pass_rates_leave_out_what_is_not_graded():
     assert change.notes == {
         "yes": 1,
         "no": 1,
+        "unlabelled": 0,
         "mixed_prompts": 1,
         "all_right_prompts": 1,
         "all_wrong_prompts": 1,
@@ -286,6 +287,28 @@ def test_only_graded_answers_are_judged():
     assert judged(rows) == [("r6", "No")]
 
 
+def test_answers_without_a_verdict_may_be_judged_too():
+    # 9 has a verdict at one of its three places, which holds for all; 5 is graded both ways.
+    source = table("t9 c9 e9 t8 n w7", "e1 e1 e2", "c5 w5 t5")
+    operator = SelfVerificationMapper(candidates="all", ungraded="ask")
+    rows, change = after(operator, source)
+    assert judged(rows)[:3] == [("r1", "Yes"), ("r5", "No"), ("r3", None)]
+    asked = [row["prompt"][-1]["content"] for row in verification(rows)[3:]]
+    assert sorted("answer:\n1\n" in text for text in asked) == [False, True]
+    assert [(r["label"], r["reference"]) for r in verification(rows)[3:]] == [(None, None)] * 2
+    told = {name: change.notes[name] for name in ("yes", "no", "unlabelled", "distinct_candidates")}
+    assert told == {"yes": 1, "no": 1, "unlabelled": 3, "distinct_candidates": 5}
+
+
+def test_a_limit_is_one_of_labels():
+    source = table("t1 t2 t3 c4 c5 w6 w7")
+    operator = SelfVerificationMapper(candidates="all", ungraded="ask", max_per_label=1)
+    rows, change = after(operator, source)
+    assert labels(rows) == {"Yes": 1, "No": 1, None: 3}
+    assert change.notes["over_max_per_label"] == 2
+    assert change.notes["short_of_max_per_label"] == change.notes["unpaired"] == 0
+
+
 def test_an_answer_that_is_graded_both_ways_is_left_out():
     rows, _ = after(SelfVerificationMapper(candidates="all"), table("c1 w1 w2"))
     assert judged(rows) == [("r2", "No")]
@@ -317,6 +340,10 @@ def test_all_candidates_can_be_balanced_over_the_dataset():
             "carry must not name 'verdict', which is a verification row's own",
         ),
         ({"max_per_label": 0}, "field 'max_per_label' is 0; input should be greater than 0"),
+        (
+            {"ungraded": "ask"},
+            "ungraded: ask has no labels to balance: it needs candidates: all",
+        ),
     ],
 )
 def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
@@ -354,7 +381,7 @@ def test_rows_are_conserved_and_labels_are_true(groups, most, candidates):
         expected["Yes"] += quota if candidates == "balanced" else min(n_right, limit)
         expected["No"] += quota if candidates == "balanced" else min(n_wrong, limit)
     assert (labels(rows)["Yes"], labels(rows)["No"]) == (expected["Yes"], expected["No"])
-    kinds = ("yes", "no", "over_max_per_label", "unpaired")
+    kinds = ("yes", "no", "unlabelled", "over_max_per_label", "unpaired")
     assert sum(change.notes[kind] for kind in kinds) == change.notes["distinct_candidates"]
     assert min(change.notes.values()) >= 0
     codes = [int(row["prompt_id"]) for row in generated]

@@ -97,6 +97,7 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     asked = trainer.asked[0]
     assert (asked.n, asked.max_tokens, asked.partition, asked.step) == (3, 16, "train", 1)
     assert figures["rejuice/rows_trained"] == 20
+    assert (figures["rejuice/reward"], figures["rejuice/verify/reward"]) == (0.5, 2 / 3)
     # 5 x 4 rows: one update, as without judgements.
     assert trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == 5
     told = {name.removeprefix("rejuice/verify/"): v for name, v in figures.items()}
@@ -115,6 +116,8 @@ def test_only_judgements_train_and_nothing_is_left_behind(trained):
     batch, figures = here.sample(step=1, groups=2)
     assert here.rewards(batch) == [1.0, 1.0, 0.0] * 4
     assert set(here.queue.partitions["train"]) == set(batch.keys)
+    # They were judged at once, and wait no longer.
+    assert not (here.run.step_folder(1) / "answers.arrow").exists()
     assert figures["rejuice/pass_rate"] == 0.5
     assert here.book("curated").num_rows == 8
 
@@ -187,6 +190,8 @@ def test_a_verification_prompt_may_be_too_long(trained):
     # Balanced after that: with one No too long, one Yes goes too.
     assert len(trainer.asked[0].slots) == figures["rejuice/verify/prompts"] == 2
     assert figures["rejuice/verify/note/label_balance_selector/positive_kept"] == 1
+    gone = here.book("verify/not_asked")["reason"].to_pylist()
+    assert sorted(gone) == ["over_ratio", "prompt_too_long"]
 
 
 def test_the_step_can_be_run_again_offline(trained):
@@ -231,6 +236,18 @@ def test_the_step_can_be_run_again_offline(trained):
             [*RECIPE[:4], {"length_filter": {"unit": "tokens", "max": 9}}, *JUDGE],
             "length_filter reads response_token_ids, which answers that wait",
         ),
+        (
+            [*RECIPE[:2], {"grpo_advantage_mapper": {"normalise": "none"}}, *RECIPE[2:]],
+            "grpo_advantage_mapper_2 differs from grpo_advantage_mapper; training has one",
+        ),
+        (
+            [
+                *RECIPE[:2],
+                {"self_verification_mapper": {"candidates": "all", "ungraded": "ask"}},
+                *JUDGE,
+            ],
+            "asks about answers without a verdict, of which nothing can be learnt",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(trained, process, said):
@@ -239,6 +256,8 @@ def test_what_cannot_be_trained_is_refused(trained, process, said):
 
 
 def test_a_schedule_needs_what_it_trains_on(trained):
+    with pytest.raises(RecipeError, match="capacity is 3, and one prompt has 4 answers"):
+        trained("mixed", verification={"capacity": 3})
     with pytest.raises(RecipeError, match="schedule mixed trains on judgements"):
         trained("mixed", RECIPE[:2])
     with pytest.raises(RecipeError, match="no step before self_verification_mapper writes the rew"):
@@ -264,7 +283,7 @@ def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl,
     steps = load(tmp_path / "whole.yaml").steps[at:]
     answers = pq.read_table(part)
     answers = answers.append_column("sampled_at_step", pa.repeat(1, answers.num_rows))
-    trained, figures = ask(steps, Waiting(answers), 1, lambda chat: [], 9)
+    trained, _, figures = ask(steps, Waiting(answers), 1, lambda chat: [], 9)
     assert offline.num_rows > 100
     for name in ("prompt_id", "prompt", "label", "judged_response_id"):
         assert trained[name].to_pylist() == offline[name].to_pylist()
