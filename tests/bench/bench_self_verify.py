@@ -7,10 +7,12 @@ A run takes 4 to 5 minutes; with `--at_once 2` two of them take 6.
 
 Each run is `rejuice train recipes/self_verify_arithmetic.yaml` on the embedded policy; a step that
 samples judgements too costs about twice the tokens, so the schedules differ in their steps; where
-the tokens of two differ by more than 3%, the table says so. Then
-the trained policy answers 400 held-out problems 8 times, judges every distinct answer 4 times, and
-votes (recipes/self_verified_vote.yaml); and it judges a fixed set: answers of the first policy,
-half of them right. Finished runs are not run again. Intervals are Student's, 95%, over seeds.
+the tokens of two runs differ by more than 3%, the table says so. Then the trained policy answers
+400 problems of the split `test` 8 times, judges every distinct answer 4 times, and votes
+(recipes/self_verified_vote.yaml); it votes over as many answers more as the judgements cost tokens;
+and it judges a fixed set: of each problem where the first policy gave both, a right and a wrong
+answer. Finished runs are not run again. Intervals are Student's, 95%, over seeds; the problems are
+the same for all.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import yaml
 from bench_grpo import data, interval
 
 from rejuice.trainer.report import metrics
@@ -36,6 +39,8 @@ _REJUICE = Path(sys.executable).parent / "rejuice"
 _VOTE = _ROOT / "recipes" / "self_verified_vote.yaml"
 _STEPS = {"generate": 60, "self_verify": 28, "verify_init": 43, "verify_alter": 49, "mixed": 27}
 """So that each generates some 665,000 tokens: 11,000 a step, and 13,000 for judgements."""
+_MANY = 40
+_SAMPLING = {"engine": "transformers", "max_tokens": 64}
 _FIRST = "before"
 _FIGURES = "figures.json"
 _COLUMNS = ("prompt_id", "task", "verdict", "label", "judgement", "majority", "voted", "response")
@@ -44,7 +49,7 @@ _COLUMNS = ("prompt_id", "task", "verdict", "label", "judgement", "majority", "v
 def train(schedule: str, seed: int) -> None:
     """One run and what its policy then does, unless it is there."""
     folder = _RUNS / f"{schedule}-{seed}"
-    if not (folder / "policy").exists():
+    if not _is_trained(folder, _STEPS[schedule]):
         shutil.rmtree(folder, ignore_errors=True)  # What an interrupted run has left.
         _call(
             "train", _ROOT / "recipes" / "self_verify_arithmetic.yaml", "--output", folder,
@@ -54,26 +59,38 @@ def train(schedule: str, seed: int) -> None:
     examine(folder, folder / "policy", seed)
 
 
+def _is_trained(folder: Path, steps: int) -> bool:
+    if not (folder / "policy").exists():
+        return False
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    return bool(recipe["train"]["steps"] == steps)
+
+
 def examine(folder: Path, policy: Path | str, seed: int) -> None:
     """What a policy does on held-out problems: FOLDER/figures.json."""
     if (folder / _FIGURES).exists():
         return
-    voted, judged = folder / "voted.parquet", folder / "judged.parquet"
-    _run(_VOTE, voted, policy, seed)
-    _judge(folder, judged, policy, seed)
+    voted, many = folder / "voted.parquet", folder / "many.parquet"
+    _vote(voted, policy, seed)
+    _sample(many, policy, seed)
+    _judge(folder / "judged.parquet", policy, seed)
     rows = pl.read_parquet(voted)
-    answers = rows.filter(pl.col("task") == "generate")
-    tokens = answers["response_token_ids"].list.len()
-    prompts = answers["prompt_id"].n_unique()
+    answers, judgements = (rows.filter(task=task) for task in ("generate", "verify"))
+    spent, more = (part["response_token_ids"].list.len().sum() for part in (answers, judgements))
+    n = min(_MANY, round(8 * (spent + more) / spent))
+    plain, weighted = _right(answers, "majority"), _right(answers, "voted")
+    same = majority(pl.read_parquet(many), n)
     found = {
         "pass@1": (answers["verdict"] == "correct").mean(),
-        "response tokens": tokens.mean(),
-        "majority of 8": _right(answers, "majority") / prompts,
-        "weighted vote of 8": _right(answers, "voted") / prompts,
-        "weighted less majority": (_right(answers, "voted") - _right(answers, "majority"))
-        / prompts,
-        "accuracy on own answers": balanced(rows.filter(pl.col("task") == "verify")),
-        "verification accuracy": balanced(pl.read_parquet(judged)),
+        "response tokens": spent / len(answers),
+        "majority of 8": plain,
+        "weighted vote of 8": weighted,
+        "weighted less majority": weighted - plain,
+        "answers for the same tokens": n,
+        "majority of those": same,
+        "weighted less that": weighted - same,
+        "accuracy on own answers": balanced(judgements),
+        "verification accuracy": balanced(pl.read_parquet(folder / "judged.parquet")),
     }
     (folder / _FIGURES).write_text(json.dumps(found, indent=2))
 
@@ -90,45 +107,56 @@ def balanced(rows: pl.DataFrame) -> float:
     return float(shares["judgement"].mean())
 
 
-def _right(answers: pl.DataFrame, column: str) -> int:
+def majority(answers: pl.DataFrame, n: int) -> float:
+    """Share of the prompts whose most frequent answer, of the first `n`, is right."""
+    place = pl.int_range(pl.len()).over("prompt_id")
+    first = answers.with_row_index("row").filter(place < n).drop_nulls("answer")
+    votes = first.group_by("prompt_id", "answer").agg(
+        pl.len().alias("votes"), pl.col("row").min(), (pl.col("verdict") == "correct").any()
+    )
+    ranked = votes.sort("votes", "row", descending=[True, False])
+    winners = ranked.unique("prompt_id", keep="first", maintain_order=True)
+    return float(winners["verdict"].sum() / answers["prompt_id"].n_unique())
+
+
+def _right(answers: pl.DataFrame, column: str) -> float:
     winners = answers.filter(pl.col(column)).group_by("prompt_id")
-    return int(winners.agg((pl.col("verdict") == "correct").any())["verdict"].sum())
+    right = winners.agg((pl.col("verdict") == "correct").any())["verdict"].sum()
+    return float(right / answers["prompt_id"].n_unique())
 
 
-def _judge(folder: Path, path: Path, policy: Path | str, seed: int) -> None:
+def _sample(path: Path, policy: Path | str, seed: int) -> None:
+    """More answers."""
+    steps = yaml.safe_load(_VOTE.read_text())["process"]
+    sampling = {**_SAMPLING, "model": str(policy), "seed": seed, "n": _MANY}
+    process = [steps[0], {"policy_rollout_mapper": sampling}, {"math_verify_mapper": {}}]
+    _run(path, _RUNS / "test.jsonl", process)
+
+
+def _judge(path: Path, policy: Path | str, seed: int) -> None:
     """Judgements of the fixed set."""
-    recipe = {
-        "project_name": "judge",
-        "dataset_path": str(_RUNS / "to_judge.parquet"),
-        "export_path": str(path),
-        "process": [
-            {
-                "policy_rollout_mapper": {
-                    "model": str(policy),
-                    "n": 4,
-                    "max_tokens": 64,
-                    "seed": seed,
-                }
-            },
-            {"judgement_reward_mapper": {}},
-        ],
-    }
-    file = folder / "judge.yaml"
-    file.write_text(json.dumps(recipe))
+    sampling = {**_SAMPLING, "model": str(policy), "seed": seed, "n": 4}
+    process = [{"policy_rollout_mapper": sampling}, {"judgement_reward_mapper": {}}]
+    _run(path, _RUNS / "to_judge.parquet", process)
+
+
+def _run(path: Path, dataset: Path, process: Sequence[Mapping[str, object]]) -> None:
+    recipe = {"project_name": path.stem, "dataset_path": str(dataset), "export_path": str(path)}
+    file = path.with_suffix(".yaml")
+    file.write_text(json.dumps({**recipe, "process": process}))
     _call("run", file)
 
 
-def _run(recipe: Path, path: Path, policy: Path | str, seed: int) -> None:
+def _vote(path: Path, policy: Path | str, seed: int) -> None:
     overrides: Mapping[str, object] = {
+        "dataset_path": _RUNS / "test.jsonl",
         "export_path": path,
         "policy_rollout_mapper.model": policy,
         "policy_rollout_mapper_2.model": policy,
         "policy_rollout_mapper.seed": seed,
         "policy_rollout_mapper_2.seed": seed,
     }
-    _call(
-        "run", recipe, *(word for key, value in overrides.items() for word in (f"--{key}", value))
-    )
+    _call("run", _VOTE, *(word for key, value in overrides.items() for word in (f"--{key}", value)))
 
 
 def _call(*words: object) -> None:
@@ -136,13 +164,17 @@ def _call(*words: object) -> None:
 
 
 def to_judge() -> None:
-    """The fixed set: of each held-out problem one right and one wrong answer of the first policy."""
+    """The test problems, and the fixed set: a right and a wrong answer of the first policy."""
+    _call(
+        "data", _RUNS / "test.jsonl", "--prompts", 400, "--responses", 0, "--levels", "1,2",
+        "--split", "test",
+    )  # fmt: skip
     path = _RUNS / "to_judge.parquet"
     if path.exists():
         return
     before = _RUNS / _FIRST
     before.mkdir(parents=True, exist_ok=True)
-    _run(_VOTE, before / "voted.parquet", "embedded", 0)
+    _vote(before / "voted.parquet", "embedded", 0)
     rows = pl.read_parquet(before / "voted.parquet").filter(pl.col("task") == "verify")
     asked = pl.read_parquet(before / "voted.parquet").select(
         judged_response_id="response_id", problem="prompt_id"
@@ -175,9 +207,9 @@ def table(schedules: Sequence[str], chosen: Sequence[int]) -> None:
     for schedule, seeds in found.items():
         cells = [interval(np.array([each[name] for each in seeds.values()])) for name in names]
         print(f"| {schedule} | {len(seeds)} | " + " | ".join(cells) + " |")
-    tokens = [np.mean([each["tokens"] for each in seeds.values()]) for seeds in found.values()]
+    tokens = [each["tokens"] for seeds in found.values() for each in seeds.values()]
     if max(tokens) > 1.03 * min(tokens):
-        print(f"tokens differ by {max(tokens) / min(tokens) - 1:.0%}: set other steps")
+        print(f"tokens differ by up to {max(tokens) / min(tokens) - 1:.0%}: set other steps")
     plain = found.get("generate", {})
     for schedule, seeds in found.items():
         both = sorted(seeds.keys() & plain.keys())
