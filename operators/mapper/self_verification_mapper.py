@@ -86,8 +86,8 @@ class SelfVerificationMapper(Operator):
     `balanced`, no limit with `all`."""
     ungraded: Literal["skip", "ask"] = "skip"
     """`ask`: judge also what has an answer and no verdict (no reference, a timeout), for
-    `self_verified_vote_mapper` and `verification_filter`. The label is null, and `label` can train
-    nothing. It needs `candidates: all`; `max_per_label` does not hold for these."""
+    `self_verified_vote_mapper` and `verification_filter`. The label is null: such a judgement has
+    no reward. It needs `candidates: all`; `max_per_label` does not hold for these."""
     question: str | None = None
     """Column with the question to show. Null: the last user message of `prompt`."""
     template: str | None = None

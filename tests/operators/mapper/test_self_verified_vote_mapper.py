@@ -10,9 +10,14 @@ from judged_rows import generated, judged_rows
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
+from rejuice.operators.columns import MESSAGES
+from rejuice.operators.mapper.judgement_reward_mapper import JudgementRewardMapper
+from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
+from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
 from rejuice.operators.registry import build
 from rejuice.pipelines import engine
+from rejuice.pipelines.apply import run_in_memory
 from rejuice.pipelines.recipe import load
 
 
@@ -91,6 +96,29 @@ def test_a_response_without_an_answer_does_not_vote():
     assert columns["majority"] == columns["voted"] == [False, False, False, True, False, False]
     assert columns["judged_right"] == [None, 1.0, None, 0.0, None, None]
     assert change.notes == {"prompts": 1, "voted_differently": 0, "unjudged_votes": 0}
+
+
+def test_a_vote_needs_no_reference():
+    texts = ["It is 7.", "It is 7.", "It is 8."]
+    rows = {
+        "prompt_id": ["p"] * 3,
+        "prompt": pa.array([[{"role": "user", "content": "?"}]] * 3, MESSAGES),
+        "reference": pa.nulls(3, pa.string()),
+        "response_id": ["a", "b", "c"],
+        "response": texts,
+    }
+    ask = SelfVerificationMapper(candidates="all", ungraded="ask", template="{question} {answer}?")
+    asked = run_in_memory([MathVerifyMapper(), ask], pa.table(rows))
+    chats = asked["prompt"].to_pylist()[3:]
+    said = ["\\boxed{Yes}" if "8" in chat[0]["content"] else "\\boxed{No}" for chat in chats]
+    at = asked.schema.get_field_index("response")
+    judged = asked.set_column(at, "response", pa.array([*texts, *said]))
+    out = run_in_memory(
+        [JudgementRewardMapper(), SelfVerifiedVoteMapper(prior=0)], judged
+    ).to_pylist()
+    assert [row["answer"] for row in out if row["majority"]] == ["7", "7"]
+    assert [row["answer"] for row in out if row["voted"]] == ["8"]
+    assert {row["reward_verification_missing"] for row in out} == {"other_task", "no_label"}
 
 
 def test_rows_of_another_task_get_nothing():
