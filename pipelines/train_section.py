@@ -73,8 +73,8 @@ class Train(BaseModel):
     prompts_per_step: PositiveInt = 64
     """Prompts, and so groups, of a step."""
     updates_per_step: PositiveInt = 1
-    """Optimizer updates that the rows of a step are shared out to, however many are left; fewer
-    where the ranks could not share them evenly."""
+    """Optimizer updates that the rows that are left of a step are shared out to, in equal multiples
+    of `n` rows: fewer where few are left."""
     replay: Path | None = None
     """A curated dataset with token ids, log-probabilities and rewards, to train on as it is:
     nothing is sampled but for validation, and ratios are taken to the stored log-probabilities."""

@@ -39,8 +39,8 @@ class PromptTemplateMapper(Operator):
     """Column with the question: strings, or lists of chat messages (role, content)."""
     reference: str | None = "answer"
     """Column with the reference answer: strings or numbers; `reward_model.ground_truth` is a field
-    of a column of structs, as in verl's datasets. Null: the prompts have none; `reference` is
-    null, and verdicts are too, or `verifier_error`."""
+    of a column of structs, as in verl's datasets. Null: the prompts have none, and
+    `reference` is null, also where the dataset has a column of that name."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
     match counts; of it, the first group where there is one."""

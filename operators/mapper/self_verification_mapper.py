@@ -120,7 +120,8 @@ class SelfVerificationMapper(Operator):
 
     def reads(self) -> Columns:
         extra = () if self.question is None else (self.question,)
-        return tuple(dict.fromkeys((*_READ, self.mode, *self.carry, *extra)))
+        answer = ("answer",) if self.ungraded == "ask" else ()
+        return tuple(dict.fromkeys((*_READ, self.mode, *answer, *self.carry, *extra)))
 
     def writes(self) -> Columns:
         return (*_WRITTEN, *self.carry)
@@ -156,8 +157,12 @@ class SelfVerificationMapper(Operator):
         text = same_text(table[self.mode])
         graded_N = _graded(table)
         usable_N = np.asarray(pc.fill_null(pc.not_equal(text, ""), False)).astype(bool)
+        free_N = graded_N == _UNGRADED
         if self.ungraded == "skip":
-            usable_N &= graded_N != _UNGRADED
+            usable_N &= ~free_N
+        else:  # What has no answer cannot be voted on, in mode response too.
+            answer = same_text(table["answer"])
+            usable_N &= ~free_N | np.asarray(pc.fill_null(pc.not_equal(answer, ""), False))
         asked_G = np.asarray(question_G.is_valid())
         rows = np.flatnonzero(usable_N & asked_G[groups.codes_N])
         uniform = uniform_N(table, seed=self.seed, salt=self.name())[rows]

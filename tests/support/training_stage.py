@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -93,6 +94,7 @@ class Stage:
         n: responses to each.
         head: keys of the recipe's top.
         more: called with the number of further prompts that the buffer asks for.
+        trainer: whose buffer it is.
         train: keys of the `train:` section.
     """
 
@@ -106,6 +108,7 @@ class Stage:
         n: int = 4,
         head: Mapping[str, Any] | None = None,
         more: Callable[[int], int] | None = None,
+        trainer: Trainer | None = None,
         **train: Any,
     ) -> None:
         self.queue = queue
@@ -113,7 +116,8 @@ class Stage:
         self.prompts = self.run.prompts("train").to_pylist()
         self.uids: dict[int, list[str]] = {}
         self._policy, _ = self.run.sampler()
-        self.buffer = buffer_of(self.run, more)
+        self.trainer = trainer or Trainer(more, n)
+        self.buffer = buffer_of(self.run, self.trainer)
 
     def ask(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> list[Any]:
         """Put prompts as verl does when it hands them to its agent loops."""
@@ -192,7 +196,29 @@ class Stage:
         return counts
 
 
-def buffer_of(run: Any, more: Callable[[int], int] | None) -> Any:
+class Trainer:
+    """verl's trainer, as far as the replay buffer asks it.
+
+    Args:
+        more: called with the number of further prompts that the buffer asks for.
+        n: responses to each.
+    """
+
+    def __init__(self, more: Callable[[int], int] | None = None, n: int = 4) -> None:
+        self._more = more
+        rollout, actor = SimpleNamespace(n=n), SimpleNamespace(ppo_mini_batch_size=2)
+        self.config = SimpleNamespace(
+            actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),
+            trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1),
+        )
+
+    def refill(self, prompts: int) -> int:
+        """Further prompts, of which so many come."""
+        assert self._more is not None, "no refill was allowed"
+        return self._more(prompts)
+
+
+def buffer_of(run: Any, trainer: Trainer) -> Any:
     """The replay buffer of a run, as verl makes it."""
     from rejuice.trainer.loop.buffer import RecipeBuffer
 
@@ -202,7 +228,7 @@ def buffer_of(run: Any, more: Callable[[int], int] | None) -> Any:
         max_off_policy_threshold=1,
         max_off_policy_strategy="drop",
         sampler_kwargs={"run": str(run.folder)},
-        refill_fn=more,
+        refill_fn=trainer.refill,
     )
 
 

@@ -20,9 +20,10 @@ from .metrics import Point, component
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
 _DROPPED = "Rows dropped"
+_PER_TOKEN = "nats per token"
 _NATS_PER = {
-    "token-mean": "nats per token",
-    "seq-mean-token-mean": "nats per token",
+    "token-mean": _PER_TOKEN,
+    "seq-mean-token-mean": _PER_TOKEN,
     "seq-mean-token-sum": "nats per response",
 }
 _LINES = ("-", "--", "-.", ":")
@@ -62,7 +63,7 @@ class Runs(NamedTuple):
     Attributes:
         name: what they are called in the legend.
         points: of each run.
-        losses: `loss_agg_mode`, by which verl also aggregates entropy and KL divergence.
+        losses: `loss_agg_mode`, by which verl also aggregates entropy, and KL divergence as a loss.
     """
 
     name: str
@@ -114,14 +115,9 @@ def grouped(folders: Sequence[Path]) -> list[Runs]:
         key = json.dumps(document, sort_keys=True, default=str)
         losses = str(train.get("loss_agg_mode", Train().loss_agg_mode))
         found.setdefault(key, []).append(_Run(folder, name, losses))
-    names = [runs[0].name for runs in found.values()]
     return [
-        Runs(
-            runs[0].name if names.count(runs[0].name) == 1 else f"{runs[0].name} ({_stem(runs)})",
-            [_points(run.folder) for run in runs],
-            runs[0].losses,
-        )
-        for runs in found.values()
+        Runs(name, [_points(run.folder) for run in runs], runs[0].losses)
+        for name, runs in zip(_names(list(found.values())), found.values(), strict=True)
     ]
 
 
@@ -131,13 +127,24 @@ class _Run(NamedTuple):
     losses: str
 
 
+def _names(groups: Sequence[Sequence[_Run]]) -> list[str]:
+    """What groups of runs are called: after their project, and their folders where that is one."""
+    projects, stems = [runs[0].name for runs in groups], [_stem(runs) for runs in groups]
+    if len(set(zip(projects, stems, strict=True))) < len(groups):
+        stems = [runs[0].folder.name for runs in groups]
+    return [
+        project if projects.count(project) == 1 else f"{project} ({stem})"
+        for project, stem in zip(projects, stems, strict=True)
+    ]
+
+
 def _stem(runs: Sequence[_Run]) -> str:
-    """What the names of their folders begin with: `plain` of plain_0 and plain_1."""
+    """What the names of their folders begin with: `plain` of plain_10 and plain_11."""
     names = [run.folder.name for run in runs]
     if len(names) == 1:
         return names[0]
     shared = os.path.commonprefix(names)  # noqa: RUF071 (characters are what is meant)
-    return shared.rstrip("-_. ") or names[0]
+    return shared.rstrip("-_. 0123456789") or names[0]
 
 
 def band(curves: Sequence[Curve]) -> Band:
@@ -170,15 +177,24 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
         _Panel("Reward and its components", "mean; components before weights", rewards),
         _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
-        _Panel("Entropy", _nats(groups), {"": lambda p: p.entropy}),
+        _Panel(
+            "Entropy",
+            _nats(groups, "actor/entropy", "actor/entropy_loss"),
+            {"": lambda p: p.entropy},
+        ),
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
-        _Panel("KL divergence", _nats(groups), {"": lambda p: p.kl}),
+        _Panel("KL divergence", _nats(groups, "actor/kl_loss"), {"": lambda p: p.kl}),
         last,
     ]
 
 
-def _nats(groups: Sequence[Runs]) -> str:
-    units = {_NATS_PER.get(runs.losses, f"nats, {runs.losses}") for runs in groups}
+def _nats(groups: Sequence[Runs], *aggregated: str) -> str:
+    """The unit of figures that are aggregated as the loss is; what stands in for them is not."""
+    units = set[str]()
+    for runs in groups:
+        points = [point for run in runs.points for point in run]
+        there = any(not point.figures.keys().isdisjoint(aggregated) for point in points)
+        units.add(_NATS_PER.get(runs.losses, f"nats, {runs.losses}") if there else _PER_TOKEN)
     return units.pop() if len(units) == 1 else "nats, as loss_agg_mode is"
 
 

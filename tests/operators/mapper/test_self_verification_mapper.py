@@ -300,6 +300,12 @@ def test_answers_without_a_verdict_may_be_judged_too():
     assert told == {"yes": 1, "no": 1, "unlabelled": 3, "distinct_candidates": 5}
 
 
+def test_a_response_without_an_answer_is_not_judged_with_the_ungraded_ones():
+    operator = SelfVerificationMapper(mode="response", candidates="all", ungraded="ask")
+    rows, _ = after(operator, table("n e t9 c1"))
+    assert judged(rows) == [("r3", "Yes"), ("r2", None)]
+
+
 def test_a_limit_is_one_of_labels():
     source = table("t1 t2 t3 c4 c5 w6 w7")
     operator = SelfVerificationMapper(candidates="all", ungraded="ask", max_per_label=1)

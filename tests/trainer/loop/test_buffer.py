@@ -160,6 +160,14 @@ def test_no_group_left_is_said_with_the_reasons(stage):
 # --------------------------------------------------------------------------- refill
 
 
+def test_rows_that_are_left_are_shared_out_to_the_updates(stage):
+    here = stage(PLAIN, prompts_per_step=8, updates_per_step=2)
+    here.answer({prompt: ["1", "0", "1", "0"] for prompt in range(4)})
+    here.sample(step=1, groups=4)
+    # Of 4 groups, not of the 8 there might have been: verl's mini-batches are of so many prompts.
+    assert here.trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == 2
+
+
 class More:
     """Answers what the buffer asks for, from prompt 2 on, with the responses it is given."""
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from training_stage import SUM
+from training_stage import SUM, Trainer
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.engine import run
@@ -30,20 +29,12 @@ RECIPE = [{"told_mapper": None}, SUM, ASK, BALANCE, *JUDGE]
 YES, NO = "\\boxed{Yes}", "\\boxed{No}"
 
 
-class Trainer:
-    """verl's trainer, as far as the replay buffer asks it: what is judged is made up."""
+class Judge(Trainer):
+    """What is judged is made up."""
 
     def __init__(self):
+        super().__init__()
         self.stage, self.asked = None, []
-        rollout = SimpleNamespace(n=4)
-        actor = SimpleNamespace(ppo_mini_batch_size=2)
-        self.config = SimpleNamespace(
-            actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),
-            trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1),
-        )
-
-    def refill(self, prompts):
-        raise AssertionError("no refill was allowed")
 
     def _submit_batch_to_rollout(self, batch):
         from rejuice.trainer.loop.trajectories import Batch, fail, put
@@ -72,8 +63,8 @@ def trained(stage):
     """A factory: a stage whose policy judges, and its trainer."""
 
     def make(schedule, after=RECIPE, **settings):
-        trainer = Trainer()
-        here = stage(after, more=trainer.refill, schedule=schedule, **settings)
+        trainer = Judge()
+        here = stage(after, trainer=trainer, schedule=schedule, **settings)
         trainer.stage = here
         return here, trainer
 
@@ -149,7 +140,7 @@ def test_a_run_that_goes_on_judges_the_same_answers(trained, queue):
     here.sample(step=1, groups=2)
     queue.partitions.clear()
     # Killed at step 2, in which nothing was kept; another process goes on.
-    here.buffer = buffer_of(here.run, trainer.refill)
+    here.buffer = buffer_of(here.run, trainer)
     here.answer({2: ["1", "0", "0", "0"], 3: ["0", "0", "0", "0"]}, step=2)
     _, figures = here.sample(step=2, groups=2)
     assert figures["rejuice/verify/prompts"] == 6

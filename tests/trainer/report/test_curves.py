@@ -93,7 +93,29 @@ def test_entropy_is_aggregated_as_the_loss_is(tmp_path, modes, unit):
     ]
     with mpl.rc_context({"svg.fonttype": "none"}):
         draw(folders, tmp_path / "x.svg")
-    assert (tmp_path / "x.svg").read_text().count(f">{unit}<") == 2  # Entropy, KL divergence.
+    shown = (tmp_path / "x.svg").read_text()
+    # KL divergence from the sampling policy, which stands where there is no loss of it, is not.
+    assert shown.count(f">{unit}<") == 1 + (unit == "nats per token")
+    assert shown.count(">nats per token<") == 1 + (unit == "nats per token")
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["plain_10", "plain_11", "other_1"], ["try (plain)", "try (other_1)"]),
+        (["run0", "run1", "run2", "run3"], ["try (run0)", "try (run2)"]),
+    ],
+)
+def test_names_of_runs_of_one_project_are_those_of_their_folders(tmp_path, folders, names):
+    runs = [
+        write_run(
+            tmp_path / folder,
+            steps(0.1),
+            train={"seed": at, "learning_rate": 0.1 if at < 2 else 0.2},
+        )
+        for at, folder in enumerate(folders)
+    ]
+    assert [each.name for each in grouped(runs)] == names
 
 
 def test_errors(tmp_path):
