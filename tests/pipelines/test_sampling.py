@@ -86,7 +86,8 @@ def seeds_of(path):
 def test_faults_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
     rng = random.Random(draw)
     with FakeServer(retry_after=rng.choice(["0.02", "0", "soon"])) as server:
-        path = recipe_of(server, 60)
+        # Time enough for a good answer on a busy machine: one that is given up is asked for again.
+        path = recipe_of(server, 60, timeout_s=2)
         server.script = {
             seed: [rng.choice(TROUBLES) for _ in range(rng.choice([0, 0, 1, 2, 6]))]
             for seed in seeds_of(path)
