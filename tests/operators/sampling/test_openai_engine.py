@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from email.utils import formatdate
+from itertools import chain
 
 import pytest
 from fake_server import FakeServer, Trouble
@@ -20,6 +21,9 @@ from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 FOUR = Settings(n=4)
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 0.15, "patience_s": 5.0, "concurrency": 3}
+PATIENT = {**QUICK, "timeout_s": 5.0}
+"""Where no answer is late on purpose: on a busy machine a good one may be."""
+LATE = {Trouble.SLOW, Trouble.RESTART}
 COSTS = {  # reason, attempts that it costs of 6
     Trouble.RATE_LIMIT: ("rate_limited", 0),
     Trouble.RATE_LIMIT_AFTER: ("rate_limited", 0),
@@ -50,9 +54,11 @@ def prompts(count):
 
 def engine_of(server, *, api="completions", version=0, exact=True, kwargs=None, **fields):
     url = server if isinstance(server, str) else server.url
+    troubles = [] if isinstance(server, str) else [server.always, *chain(*server.script.values())]
+    usual = PATIENT if LATE.isdisjoint(troubles) else QUICK
     return OpenAIEngine(
         "m",
-        OpenAIOptions(base_url=url, api=api, **{**QUICK, "attempts": 6, **fields}),
+        OpenAIOptions(base_url=url, api=api, **{**usual, "attempts": 6, **fields}),
         encode=None if api == "chat" else encode,
         version=version,
         exact=exact,
