@@ -131,8 +131,8 @@ def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
     if len(keys_M) == 0:
         return np.zeros((len(wanted_K), 2), np.int64)
     keys_G, codes_M = np.unique(keys_M, return_inverse=True)
-    sums_G2 = np.zeros((len(keys_G), 2), np.int64)
-    np.add.at(sums_G2, codes_M, values_M2)
+    columns = [np.bincount(codes_M, each_M) for each_M in values_M2.T]
+    sums_G2 = np.stack(columns, axis=1).astype(np.int64)
     at_K = np.minimum(np.searchsorted(keys_G, wanted_K), len(keys_G) - 1)
     return np.where((keys_G[at_K] == wanted_K)[:, None], sums_G2[at_K], 0)
 

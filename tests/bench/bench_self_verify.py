@@ -43,7 +43,6 @@ _MANY = 40
 _SAMPLING = {"engine": "transformers", "max_tokens": 64}
 _FIRST = "before"
 _FIGURES = "figures.json"
-_COLUMNS = ("prompt_id", "task", "verdict", "label", "judgement", "majority", "voted", "response")
 
 
 def train(schedule: str, seed: int) -> None:
