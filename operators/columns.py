@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from .errors import DataError
+
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -107,3 +109,22 @@ def component(
     absent = np.asarray(missing.is_valid())
     value, reason = component_columns(name)
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
+
+
+def numbers(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The numbers of column `name`, float64[N], nan where there is none.
+
+    Raises:
+        DataError: the column holds something else than numbers.
+
+    Example:
+        >>> numbers(pa.table({"reward": pa.array([1, None], pa.int64())}), "reward")
+        array([ 1., nan])
+    """
+    column = table[name]
+    kind = column.type
+    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if not any(is_kind(kind) for is_kind in numeric):
+        raise DataError(f"column '{name}' is {kind}, not numeric", "name a column of numbers")
+    # Not safe: integers beyond 2**53 round to the nearest float64 instead of failing.
+    return np.asarray(pc.fill_null(column.cast(pa.float64(), safe=False), np.nan))

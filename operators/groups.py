@@ -144,3 +144,17 @@ def mix(z: Array) -> Array:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return z
+
+
+def scoped_keys(keys_N: Array, prompt_ids: pa.ChunkedArray) -> Array:
+    """Keys that are equal only where the key and the prompt are equal, uint64[N]."""
+    groups = Groups.of_column(prompt_ids)
+    prompts_G = mix(hash_each(prompt_ids.take(pa.array(groups.starts_G))))
+    return mix(keys_N + prompts_G[groups.codes_N])
+
+
+def group_starts(table: pa.Table) -> pa.Array:
+    """bool[N]: the row is the first one of its prompt."""
+    starts_N = np.zeros(table.num_rows, bool)
+    starts_N[Groups.of(table).starts_G] = True
+    return pa.array(starts_N)

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .columns import of_task
-from .deduplicator.units import group_starts, scoped_keys
-from .groups import Array, hash_each
+from .groups import Array, group_starts, hash_each, scoped_keys
 from .operator import Columns
 
 Mode = Literal["answer", "response"]

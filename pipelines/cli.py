@@ -96,10 +96,10 @@ def run(
     A run that was stopped goes on where it was. Steps whose input, config and code are unchanged
     are not run again.
     """
-    from . import engine
-    from .funnel import show_funnel
-    from .progress import Progress
-    from .recipe import load
+    from .engine import local as engine
+    from .engine.progress import Progress
+    from .recipe.recipe import load
+    from .show.funnel import show_funnel
 
     overrides = _overrides(context, dataset_path, export_path, np)
     console = Console(stderr=True, quiet=quiet)
@@ -122,8 +122,8 @@ def check(
     export_path: ExportPath = None,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset."""
-    from .plan import checked_schema
-    from .recipe import load
+    from .engine.plan import checked_schema
+    from .recipe.recipe import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
@@ -140,7 +140,7 @@ def ops(
     markdown: Annotated[bool, typer.Option("--markdown", help="All of them as a page.")] = False,
 ) -> None:
     """List the operators, or show one with its fields, columns and reasons."""
-    from . import opdocs
+    from .show import opdocs
 
     if markdown:
         typer.echo(opdocs.page(), nl=False)
@@ -153,7 +153,7 @@ def schema() -> None:
     """Print the JSON Schema of a recipe, for editors."""
     import json
 
-    from .schema import recipe_schema
+    from .show.schema import recipe_schema
 
     typer.echo(json.dumps(recipe_schema(), indent=2))
 
@@ -170,8 +170,8 @@ def explain(
     export_path: ExportPath = None,
 ) -> None:
     """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
-    from .explain import explain_recipe, explain_row
-    from .recipe import load
+    from .recipe.recipe import load
+    from .show.explain import explain_recipe, explain_row
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if row is None:
@@ -185,8 +185,8 @@ def report(
     export_path: Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path.")],
 ) -> None:
     """Show the funnel of a finished run once more."""
-    from .funnel import show_funnel
-    from .report import Report
+    from .apply.report import Report
+    from .show.funnel import show_funnel
 
     show_funnel(Report.read(export_path), Console())
 
@@ -208,8 +208,8 @@ def data(
     ] = "1,2,3",
 ) -> None:
     """Write made-up arithmetic rollouts to try recipes on."""
-    from .arithmetic.problems import parse_levels
-    from .arithmetic.recorded import write_prompts, write_recorded
+    from .demo.problems import parse_levels
+    from .demo.recorded import write_prompts, write_recorded
 
     wanted = parse_levels(levels)
     if responses == 0:
@@ -219,34 +219,6 @@ def data(
             path, seed=seed, prompts=prompts, responses=responses, split=split, levels=wanted
         )
     typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
-
-
-policy = typer.Typer(help="The embedded policy: a small model to try recipes on.")
-app.add_typer(policy, name="policy", no_args_is_help=True)
-
-
-@policy.command("build")
-def build_policy(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder to write.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another policy.")] = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another policy that was built there.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-) -> None:
-    """Warm-start the embedded policy, in minutes on two processor cores.
-
-    A folder that holds it already is left as it is.
-    """
-    from .policy.build import build
-    from .policy.warmstart import LESSONS
-    from .progress import Progress
-
-    progress = Progress(quiet=quiet)
-    with progress.task("demonstrations", LESSONS.steps * LESSONS.batch) as advance:
-        built = build(path, seed, overwrite=overwrite, advance=advance)
-    if not quiet:
-        typer.echo(f"{path}: the embedded policy, seed {seed}{'' if built else ', as it was'}.")
 
 
 @app.command()
@@ -259,7 +231,7 @@ def download(
     split: Annotated[str, typer.Option("--split", help="Which of its splits.")] = "train",
 ) -> None:
     """Write a dataset of the hub to a file that recipes read."""
-    from .hub import download as write
+    from .dataset.hub import download as write
 
     rows = write(name, path, config=config, split=split)
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")

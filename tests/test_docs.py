@@ -9,8 +9,8 @@ import typer
 import yaml
 
 from rejuice.operators import get
-from rejuice.pipelines.recipe import load
-from rejuice.pipelines.train_section import Train
+from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.cli import app
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, 
 from .export.cli import app as export
 
 if TYPE_CHECKING:
-    from ..pipelines.train_section import Train
+    from ..pipelines.recipe.train import Train
     from .run import TrainingRun
 
 __all__ = ["app", "main"]
@@ -65,7 +65,7 @@ def train(
     A run that was stopped goes on from its newest checkpoint with --resume.
     """
     _need_extra()
-    from ..pipelines.recipe import load
+    from ..pipelines.recipe.recipe import load
     from .run import TrainingRun
 
     path, folder = _found(recipe, output)
@@ -126,6 +126,34 @@ def checkpoint(
     with Console(stderr=True).status("writing the policy"):
         found = write(run, path, step)
     typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
+
+
+policy = typer.Typer(help="The embedded policy: a small model to try recipes on.")
+app.add_typer(policy, name="policy", no_args_is_help=True)
+
+
+@policy.command("build")
+def build_policy(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder to write.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another policy.")] = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another policy that was built there.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Warm-start the embedded policy, in minutes on two processor cores.
+
+    A folder that holds it already is left as it is.
+    """
+    from ..pipelines.engine.progress import Progress
+    from .warmstart.build import build
+    from .warmstart.sft import LESSONS
+
+    progress = Progress(quiet=quiet)
+    with progress.task("demonstrations", LESSONS.steps * LESSONS.batch) as advance:
+        built = build(path, seed, overwrite=overwrite, advance=advance)
+    if not quiet:
+        typer.echo(f"{path}: the embedded policy, seed {seed}{'' if built else ', as it was'}.")
 
 
 app.add_typer(export, name="export", no_args_is_help=True)

@@ -22,10 +22,10 @@ import pyarrow.feather as feather
 import yaml
 
 from ..operators.errors import RecipeError
-from ..pipelines.recipe import Recipe, Step, load
-from ..pipelines.train_section import Train
-from .cut import Cut, check_schedule, cut
+from ..pipelines.recipe.recipe import Recipe, Step, load
+from ..pipelines.recipe.train import Train
 from .policies import Policy, Sampling
+from .split import Cut, check_schedule, cut
 
 MARK = "REJUICE_RUN"
 """Variable that every process of a run has: the folder of the run."""

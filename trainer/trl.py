@@ -24,19 +24,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..operators import ALL, DataError, OperatorError, RecipeError
-from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids
+from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.prompt_template_mapper import prompt_ids
-from ..operators.numeric import numbers
-from ..pipelines.recipe import Step, load
-from ..pipelines.source import read_all
-from .cut import Cut
+from ..pipelines.dataset.read import read_all
+from ..pipelines.recipe.recipe import Step, load
 from .export.answers import answers_only
 from .loop.advantage import asked
-from .loop.books import figures
 from .loop.curation import Curated, at_progress, curate
+from .loop.step_files import figures
 from .policies import Policy
+from .split import Cut
 
 RecipePath: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]

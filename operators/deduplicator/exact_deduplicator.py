@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pydantic import model_validator
 from typing_extensions import Self
 
-from ..groups import hash_each
+from ..groups import group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Scope, drop
-from ..tokens import texts_of
-from .units import Unit, Within, checked_unit, group_starts, not_first, repeats, scoped_keys
+from ..text.tokens import texts_of
+from .units import Unit, Within, checked_unit, not_first, repeats
 
 
 class ExactDeduplicator(Filter):

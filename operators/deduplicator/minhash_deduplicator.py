@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..groups import Array, mix
+from ..groups import Array, group_starts, mix, scoped_keys
 from ..operator import Columns, Filter, Scope, drop
-from ..tokens import texts_of
-from .signatures import PERMUTATIONS, jaccard, signatures
-from .units import Unit, Within, checked_unit, group_starts, not_first, repeats, scoped_keys
+from ..text.minhash import PERMUTATIONS, jaccard, signatures
+from ..text.tokens import texts_of
+from .units import Unit, Within, checked_unit, not_first, repeats
 
 
 class MinhashDeduplicator(Filter):

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ..groups import Array, Groups, hash_each, mix
+from ..groups import Array
 
 Unit = Literal["response", "prompt"]
 Within = Literal["prompt", "all"]
@@ -24,20 +24,6 @@ def checked_unit(unit: Unit, column: str | None, within: Within | None) -> None:
         raise ValueError("unit prompt compares prompts with each other, so within must be all")
     if unit == "prompt" and column == "response":
         raise ValueError("unit prompt needs a column that all rows of a prompt share, not response")
-
-
-def scoped_keys(keys_N: Array, prompt_ids: pa.ChunkedArray) -> Array:
-    """Keys that are equal only where the key and the prompt are equal, uint64[N]."""
-    groups = Groups.of_column(prompt_ids)
-    prompts_G = mix(hash_each(prompt_ids.take(pa.array(groups.starts_G))))
-    return mix(keys_N + prompts_G[groups.codes_N])
-
-
-def group_starts(table: pa.Table) -> pa.Array:
-    """bool[N]: the row is the first one of its prompt."""
-    starts_N = np.zeros(table.num_rows, bool)
-    starts_N[Groups.of(table).starts_G] = True
-    return pa.array(starts_N)
 
 
 def repeats(digest: pa.Table, unit: Unit, find: Callable[[Array], Array]) -> Array:

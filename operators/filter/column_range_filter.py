@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
-from ..numeric import numbers
+from ..columns import numbers
 from ..operator import Columns, Filter, drop
 
 

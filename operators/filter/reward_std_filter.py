@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from ..columns import numbers
 from ..groups import Groups
-from ..numeric import numbers
 from ..operator import Columns, Filter, Scope, drop
 
 

@@ -11,10 +11,10 @@ from pydantic import model_validator
 from typing_extensions import Self
 
 from ..columns import component, component_columns, right_and_wrong
-from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
 from ..groups import Array, Groups
 from ..operator import Columns, Mapper, Scope, drop
-from ..tokens import texts_of
+from ..text.embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
+from ..text.tokens import texts_of
 
 Measure = Literal["centroid", "pairwise", "vendi", "dra"]
 Gate = Literal["none", "only_correct", "mixed_groups_only"]

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..columns import numbers
 from ..groups import Array, Groups
-from ..numeric import numbers
 from ..operator import Change, Columns, Operator, Scope, drop
 
 

@@ -16,8 +16,8 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from typing_extensions import Self
 
 from ..errors import DataError
+from ..openai.options import ScorerOptions
 from ..operator import Change, Columns, StreamOperator
-from ..sampling.options import ScorerOptions
 from ..scoring.cache import user_cache
 from ..scoring.judge import REASONS, Outcome, Question, judge_of, release
 from ..scoring.prompt import PLACES, TEMPLATE, chat_text, filled, system_message

@@ -20,10 +20,9 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from ..columns import component_columns, flat, of_task, right_and_wrong
+from ..columns import component_columns, flat, numbers, of_task, right_and_wrong
 from ..errors import DataError
 from ..groups import Array, Groups
-from ..numeric import numbers
 from ..operator import Change, Columns, Operator, Scope, drop
 
 Gate = Literal["only_correct", "mixed_groups_only"]

@@ -15,10 +15,10 @@ from ..columns import flat
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
-from ..scoring.arithmetic import arithmetic
 from ..scoring.quality import LEAST, MOST, WRITTEN, quality_columns
-from ..scoring.statistics import statistics
-from ..tokens import texts_of
+from ..text.equations import arithmetic
+from ..text.statistics import statistics
+from ..text.tokens import texts_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Dimension = Literal["length", "repetition", "special_characters", "arithmetic"]

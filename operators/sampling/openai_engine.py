@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from ..errors import EngineError
-from .loop_thread import LoopThread
-from .openai_client import OpenAIClient, Request, headers, share_out
-from .openai_wire import Fault, endpoint, read_group, request_body
+from ..openai.client import OpenAIClient, Request, headers, share_out
+from ..openai.loop_thread import LoopThread
+from ..openai.wire import Fault, endpoint
+from .openai_wire import read_group, request_body
 from .options import OpenAIOptions
 from .protocol import Failure, Group, Prompt, Settings
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, FiniteFloat
 
-from ..sampling.openai_wire import Blame, Fault, check_not_refused, parsed
+from ..openai.wire import Blame, Fault, check_not_refused, parsed
 
 _DIGIT = re.compile("[0-9]")
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
-from ..sampling.loop_thread import LoopThread
-from ..sampling.openai_client import OpenAIClient, Request, ServerDownError, share_out
-from ..sampling.openai_wire import Fault, endpoint
-from ..sampling.options import ServerOptions
+from ..openai.client import OpenAIClient, Request, ServerDownError, share_out
+from ..openai.loop_thread import LoopThread
+from ..openai.options import ServerOptions
+from ..openai.wire import Fault, endpoint
 from .answer import Answer, read_answer
 from .cache import AnswerCache, key_of
 from .verdict import MalformedError

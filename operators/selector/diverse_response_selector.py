@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
 from ..groups import Array, Groups
 from ..operator import Columns, Filter, Scope, drop
-from ..tokens import texts_of
+from ..text.embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
+from ..text.tokens import texts_of
 
 
 class DiverseResponseSelector(Filter):

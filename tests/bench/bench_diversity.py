@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rejuice.operators.embedding import SentenceEmbedder, hashed_ngram
 from rejuice.operators.mapper import diversity_reward_mapper
 from rejuice.operators.mapper.diversity_reward_mapper import DiversityRewardMapper
 from rejuice.operators.selector.diverse_response_selector import (
     DiverseResponseSelector,
     farthest_points,
 )
+from rejuice.operators.text.embedding import SentenceEmbedder, hashed_ngram
 
 
 def timed(what: str, n: int, work: Callable[[], Any]) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from rejuice.pipelines.arithmetic.problems import problem
-from rejuice.pipelines.policy.lessons import LEVELS
-from rejuice.pipelines.policy.teacher import STYLES
+from rejuice.pipelines.demo.problems import problem
+from rejuice.trainer.warmstart.demonstrations import LEVELS
+from rejuice.trainer.warmstart.teacher import STYLES
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 

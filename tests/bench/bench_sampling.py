@@ -26,7 +26,7 @@ from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
-from rejuice.pipelines.arithmetic.problems import problem
+from rejuice.pipelines.demo.problems import problem
 
 SETTINGS = Settings(n=8, max_tokens=64)
 

@@ -21,9 +21,9 @@ import yaml
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.sampling import Prompt, Settings
 from rejuice.operators.sampling.engines import sampler
-from rejuice.pipelines import engine
-from rejuice.pipelines.arithmetic.recorded import write_prompts
-from rejuice.pipelines.recipe import Recipe, load
+from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.recipe import Recipe, load
 
 
 def main(prompts: int) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rejuice.pipelines.arithmetic.recorded import write_prompts
+from rejuice.pipelines.demo.recorded import write_prompts
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "grpo_arithmetic.yaml"
 BIN = Path(sys.executable).parent

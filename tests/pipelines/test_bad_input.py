@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines import engine
-from rejuice.pipelines.plan import check_columns
-from rejuice.pipelines.recipe import load
-from rejuice.pipelines.source import peek_schema
+from rejuice.pipelines.dataset.read import peek_schema
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.plan import check_columns
+from rejuice.pipelines.recipe.recipe import load
 
 ROWS = [{"question": f"What is {i} plus 1?", "answer": f"#### {i + 1}"} for i in range(6)]
 PROMPTS = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}
@@ -258,7 +258,7 @@ def test_an_override_of_a_step_that_is_not_there(recipe_file):
 def test_the_command_says_one_line_and_exits_with_2(recipe_file):
     path = recipe_file([{"pas_rate_filter": {}}], ROWS)
     done = subprocess.run(
-        [sys.executable, "-m", "rejuice.pipelines", "check", str(path)],
+        [sys.executable, "-m", "rejuice.trainer", "check", str(path)],
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,8 @@ import yaml
 from command import heavy_after, runner
 
 from rejuice.operators import __version__, installed
-from rejuice.pipelines import cli, opdocs
+from rejuice.pipelines import cli
+from rejuice.pipelines.show import opdocs
 
 COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
 
@@ -274,7 +275,7 @@ def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):
         ["slow_filter"], rollouts(3).to_pylist(), custom_operator_paths=[str(tmp_path / "mine.py")]
     )
     running = subprocess.Popen(
-        [sys.executable, "-m", "rejuice.pipelines", "run", str(path)],
+        [sys.executable, "-m", "rejuice.trainer", "run", str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 20
@@ -287,7 +288,7 @@ def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):
 
 
 def test_a_reader_that_goes_away_is_no_error():
-    command = f"{sys.executable} -m rejuice.pipelines schema | head -c 10"
+    command = f"{sys.executable} -m rejuice.trainer schema | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout == '{\n  "$schem'[:10]
     assert "Traceback" not in done.stderr

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from vllm_server import EMBEDDED, VllmServer, vllm_python
 
-from rejuice.pipelines import engine
-from rejuice.pipelines.arithmetic.recorded import write_prompts
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_qwen.yaml"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.pipelines import engine
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.recipe import load
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_solutions.yaml"
 

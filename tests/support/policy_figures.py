@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from plain_sampling import sample
 
-from rejuice.pipelines.arithmetic.drawing import Split, seeded
-from rejuice.pipelines.arithmetic.problems import problems
-from rejuice.pipelines.policy.lessons import LEVELS
-from rejuice.pipelines.policy.teacher import STYLES, judge
+from rejuice.pipelines.demo.numbers import Split, seeded
+from rejuice.pipelines.demo.problems import problems
+from rejuice.trainer.warmstart.demonstrations import LEVELS
+from rejuice.trainer.warmstart.teacher import STYLES, judge
 
 
 def solving(model: Any, tokenizer: Any, n: int, split: Split = "validation") -> dict[str, Any]:

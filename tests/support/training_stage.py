@@ -20,7 +20,7 @@ import yaml
 from fake_queue import FakeQueue
 
 from rejuice.operators.sampling.protocol import Group, Sample
-from rejuice.pipelines.recipe import Recipe, load
+from rejuice.pipelines.recipe.recipe import Recipe, load
 from rejuice.trainer.launch.training import prepare
 
 TOLD = '''

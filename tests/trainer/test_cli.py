@@ -10,7 +10,7 @@ from command import heavy_after, runner
 from fake_run import line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.train_section import Profile, Train
+from rejuice.pipelines.recipe.train import Profile, Train
 from rejuice.trainer import cli
 from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, training
 

@@ -7,9 +7,9 @@ import yaml
 from fake_run import write_recipe
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.opdocs import table
-from rejuice.pipelines.recipe import load
-from rejuice.pipelines.train_section import Gpu, Train, Verification
+from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.train import Gpu, Train, Verification
+from rejuice.pipelines.show.opdocs import table
 from rejuice.trainer.run import TrainingRun
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from rejuice.pipelines.engine import run as run_recipe
-from rejuice.pipelines.policy.teacher import JUDGE_TEMPLATE
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.engine.local import run as run_recipe
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch import processes
 from rejuice.trainer.report import metrics
+from rejuice.trainer.warmstart.teacher import JUDGE_TEMPLATE
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...operators.errors import RecipeError
 from ...operators.mapper.self_verification_mapper import SelfVerificationMapper
-from ...pipelines.recipe import Recipe
-from ..cut import Cut, cut
+from ...pipelines.recipe.recipe import Recipe
+from ..split import Cut, cut
 
 
 def answers_only(recipe: Recipe) -> Cut:

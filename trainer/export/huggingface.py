@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...operators import DataError, Groups, __version__
-from ...operators.columns import MESSAGES, flat
-from ...operators.numeric import numbers
-from ...pipelines.export import run_folder
-from ...pipelines.report import Report
-from ...pipelines.source import read_all
-from ...pipelines.summary import merge, summarise
+from ...operators.columns import MESSAGES, flat, numbers
+from ...pipelines.apply.report import Report
+from ...pipelines.apply.summary import merge, summarise
+from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.write import run_folder
 
 Shape = Literal["rows", "completions", "pairs"]
 

@@ -21,12 +21,12 @@ import yaml
 
 from ...operators import RejuiceError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.plan import checked_schema
-from ...pipelines.recipe import Recipe
-from ..cut import Cut
+from ...pipelines.engine.plan import checked_schema
+from ...pipelines.recipe.recipe import Recipe
 from ..launch.prompts import make_prompts
 from ..policies import located
 from ..run import is_prepared
+from ..split import Cut
 from .answers import answers_only
 from .verl_reward import OPERATORS, STEPS, Scoring, scoring
 

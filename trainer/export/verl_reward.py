@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from ...operators import ALL, DataError, Filter, RecipeError, Scope
-from ...operators.columns import ROW_CONTRACT, component_columns, content_ids
+from ...operators.columns import ROW_CONTRACT, component_columns, content_ids, numbers
 from ...operators.errors import suggest
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
-from ...operators.numeric import numbers
-from ...pipelines.recipe import Step, load
+from ...pipelines.recipe.recipe import Step, load
 from ..loop.curation import curate
 
 STEPS = "scoring.yaml"

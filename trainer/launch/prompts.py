@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
+from ...operators.columns import numbers
 from ...operators.errors import DataError, RecipeError
 from ...operators.groups import Array, Groups
-from ...operators.numeric import numbers
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.books import DECISIONS
-from ...pipelines.recipe import Step
-from ...pipelines.source import read_all
-from ..cut import grading
+from ...pipelines.dataset.read import read_all
+from ...pipelines.engine.finish import DECISIONS
+from ...pipelines.recipe.recipe import Step
 from ..loop.curation import Curated, curate, that_fit, together, without
 from ..policies import located
 from ..run import TrainingRun, is_prepared
+from ..split import grading
 
 
 class Made(NamedTuple):

@@ -17,8 +17,8 @@ import yaml
 
 from ...operators.errors import RejuiceError
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from ...pipelines.plan import checked_schema
-from ...pipelines.recipe import Recipe
+from ...pipelines.engine.plan import checked_schema
+from ...pipelines.recipe.recipe import Recipe
 from ..report import metrics
 from ..run import MARK, WEIGHTS, TrainingRun, is_prepared
 from . import checkpoints

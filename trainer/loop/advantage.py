@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...pipelines.recipe import Step
+from ...pipelines.recipe.recipe import Step
 
 NAME = "rejuice"
 """Name of the estimator, for `algorithm.adv_estimator`."""

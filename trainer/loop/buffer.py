@@ -27,18 +27,18 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from ...operators.errors import DataError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.recipe import Step
-from ..cut import ACCURACY, grading
+from ...pipelines.recipe.recipe import Step
 from ..policies import Policy, Sampling, located
 from ..run import TrainingRun
+from ..split import ACCURACY, grading
 from . import judging
 from .advantage import asked, register
-from .answers import Answers
-from .books import Clock, StepBooks, figures
 from .curation import Curated, Curation, at_progress, threads
-from .held import TOKENS, Held, number_of_groups, surplus, trainable, why
+from .pending_groups import TOKENS, Held, number_of_groups, surplus, trainable, why
+from .queued_answers import Answers
 from .rollouts import read, write
 from .schedule import Due, due
+from .step_files import Clock, StepBooks, figures
 
 _POLL_S = 0.02
 

@@ -23,10 +23,10 @@ from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
 from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
-from ...pipelines.apply import change_of
-from ...pipelines.books import DECISIONS, decisions
-from ...pipelines.frame import Frame
-from ...pipelines.recipe import Step
+from ...pipelines.apply.apply import change_of
+from ...pipelines.apply.frame import Frame
+from ...pipelines.engine.finish import DECISIONS, decisions
+from ...pipelines.recipe.recipe import Step
 
 _AT_ONCE = 4  # pieces in work; a step that waits for a server leaves the others to go on
 

@@ -17,10 +17,10 @@ from ...operators.columns import of_task
 from ...operators.groups import Array
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
-from ...pipelines.recipe import Step
-from . import books
-from .answers import SAMPLED_AT, Waiting
+from ...pipelines.recipe.recipe import Step
+from . import step_files as books
 from .curation import Curated, curate, that_fit
+from .queued_answers import SAMPLED_AT, Waiting
 from .trajectories import RESPONSES
 
 _OF_ANSWER = (SAMPLED_AT, "policy_version")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...pipelines.train_section import Train
+from ...pipelines.recipe.train import Train
 
 
 class Due(NamedTuple):

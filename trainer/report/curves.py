@@ -13,7 +13,7 @@ import yaml
 
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array
-from ...pipelines.train_section import Train
+from ...pipelines.recipe.train import Train
 from . import metrics
 from .metrics import Point, component
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import tokens as tokens_module
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.deduplicator.minhash_deduplicator import MinhashDeduplicator, near_repeats
-from rejuice.operators.deduplicator.signatures import jaccard, signatures
-from rejuice.operators.tokens import blocks, tokens_of
+from rejuice.operators.text import tokens as tokens_module
+from rejuice.operators.text.minhash import jaccard, signatures
+from rejuice.operators.text.tokens import blocks, tokens_of
 
 STORY = (
     "Ann keeps hens behind the old house by the river and every morning she walks to the market "

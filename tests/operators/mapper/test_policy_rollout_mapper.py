@@ -20,10 +20,10 @@ from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.registry import code_version
 from rejuice.operators.sampling import Failure, Group, Sample
-from rejuice.pipelines import engine
-from rejuice.pipelines.arithmetic.recorded import write_prompts
-from rejuice.pipelines.policy.teacher import JUDGE_TEMPLATE
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.recipe import load
+from rejuice.trainer.warmstart.teacher import JUDGE_TEMPLATE
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES)])
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling import openai_client
+from rejuice.operators.openai import client as openai_client
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings

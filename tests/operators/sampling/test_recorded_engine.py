@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import EngineError
 from rejuice.operators.columns import ROW_CONTRACT
-from rejuice.operators.sampling import (
-    Failure,
-    Group,
-    Prompt,
-    Sample,
-    Settings,
-    recorded_engine,
-)
+from rejuice.operators.sampling import Failure, Group, Prompt, Sample, Settings, recorded_engine
 from rejuice.operators.sampling.recorded_engine import RecordedEngine
 
 TWO = Settings(n=2, max_tokens=9)

@@ -16,12 +16,7 @@ from rejuice.operators.sampling import vllm_engine
 from rejuice.operators.sampling.options import VllmOptions
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
-from rejuice.operators.sampling.vllm_engine import (
-    Difference,
-    VllmEngine,
-    pack_again,
-    vllm_process,
-)
+from rejuice.operators.sampling.vllm_engine import Difference, VllmEngine, pack_again, vllm_process
 
 TWO = Settings(n=2, max_tokens=3)
 

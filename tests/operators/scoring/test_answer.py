@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.sampling.openai_wire import Blame, Fault
+from rejuice.operators.openai.wire import Blame, Fault
 from rejuice.operators.scoring.answer import Answer, Token, read_answer
 
 

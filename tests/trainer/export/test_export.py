@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.pipelines import engine
-from rejuice.pipelines.apply import run_in_memory
-from rejuice.pipelines.recipe import load
-from rejuice.trainer.cut import cut
+from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.export.cli import app
 from rejuice.trainer.export.huggingface import export_hf, pairs_of
 from rejuice.trainer.export.verl import export_verl
 from rejuice.trainer.export.verl_reward import RowReward
+from rejuice.trainer.split import cut
 
 RIGHT, WRONG, BARE = (
     "<think>1 + 1 = 2</think><answer>2</answer>",

@@ -40,7 +40,7 @@ def test_an_error_of_ours_that_a_worker_says():
 
 
 def test_an_error_of_ours_that_is_defined_elsewhere():
-    error = "rejuice.operators.sampling.openai_client.ServerDownError: http://x is away; is it up?"
+    error = "rejuice.operators.openai.client.ServerDownError: http://x is away; is it up?"
     assert told(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
 
 

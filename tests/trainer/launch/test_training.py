@@ -11,7 +11,7 @@ import pytest
 from fake_run import line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch import checkpoints, processes, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shown
 from rejuice.trainer.report import metrics

@@ -10,8 +10,8 @@ import pytest
 from training_stage import PLAIN, SUM, summed
 
 from rejuice.operators.errors import DataError
-from rejuice.pipelines.apply import run_in_memory
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow  # Imports verl.
 

@@ -20,8 +20,8 @@ from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
-from rejuice.pipelines.apply import run_in_memory
-from rejuice.pipelines.recipe import Step, step_names
+from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.recipe.recipe import Step, step_names
 from rejuice.trainer.loop.curation import Curation, at_progress, curate, threads, without
 
 

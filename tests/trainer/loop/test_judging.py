@@ -12,8 +12,8 @@ import yaml
 from training_stage import SUM, Trainer
 
 from rejuice.operators import DataError, RecipeError
-from rejuice.pipelines.engine import run
-from rejuice.pipelines.recipe import load
+from rejuice.pipelines.engine.local import run
+from rejuice.pipelines.recipe.recipe import load
 
 ROOT = Path(__file__).resolve().parents[3]
 SOLUTIONS = ROOT.parent / "shared" / "data" / "gsm8k"
@@ -258,8 +258,8 @@ def test_a_schedule_needs_what_it_trains_on(trained):
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="GSM8K is not beside this checkout")
 def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl, tmp_path):
     """The rows of gsm8k_solutions.yaml before self_verification_mapper, through both paths."""
-    from rejuice.trainer.loop.answers import Waiting
     from rejuice.trainer.loop.judging import ask
+    from rejuice.trainer.loop.queued_answers import Waiting
 
     recipe = yaml.safe_load((ROOT / "recipes" / "gsm8k_solutions.yaml").read_text())
     recipe["dataset_path"] = str(SOLUTIONS / "model_solutions.jsonl")

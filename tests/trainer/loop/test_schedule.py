@@ -2,7 +2,7 @@
 
 import pytest
 
-from rejuice.pipelines.train_section import Train, Verification
+from rejuice.pipelines.recipe.train import Train, Verification
 from rejuice.trainer.loop.schedule import due
 
 

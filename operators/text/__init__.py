@@ -1,0 +1,1 @@
+"""Texts as arrays: tokens, embeddings, near-duplicate signatures, statistics, equations."""

@@ -1,0 +1,1 @@
+"""Steps applied to a table in memory: frames, decisions, counters."""

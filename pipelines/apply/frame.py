@@ -1,0 +1,118 @@
+"""A table of rollouts as a stack of changes, read column by column when asked.
+
+Steps touch few columns of wide rows. A `Frame` keeps every column where it was last written and
+composes row numbers instead of copying rows, so that a text that nobody reads is copied once: on
+export. The same class carries out changes in memory (training, `dj-process`) and over committed
+files (`rejuice run`), which is why both give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Change
+
+Index = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class _Layer(NamedTuple):
+    """Columns written together, and which of their rows are still here (None: all).
+
+    Row -1 is one that was not there when the columns were written: a null.
+    """
+
+    columns: Mapping[str, pa.ChunkedArray]
+    rows: Index | None
+
+    def take(self, rows: Index) -> _Layer:
+        if self.rows is not None:
+            rows = np.append(self.rows, -1)[rows]  # -1 stays -1, with no rows here too.
+        return _Layer(self.columns, rows)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        column = self.columns[name]
+        if self.rows is None:
+            return column
+        return column.take(pa.array(self.rows, mask=self.rows < 0))
+
+
+class Frame:
+    """Rows after some steps. Immutable: `after` gives the next one."""
+
+    def __init__(self, layers: tuple[_Layer, ...], home: dict[str, int], num_rows: int) -> None:
+        self._layers, self._home, self.num_rows = layers, home, num_rows
+        self._taken: dict[str, pa.ChunkedArray] = {}
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Frame:
+        """The frame of a table, before any step."""
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), table.num_rows)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Columns in the order in which they first appeared."""
+        return list(self._home)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        homes = self._home.items()
+        return pa.schema([(name, self._layers[at].columns[name].type) for name, at in homes])
+
+    @property
+    def source_rows(self) -> Index:
+        """int64[N]: the row of the first table each row descends from; -1 where from none."""
+        rows = self._layers[0].rows
+        return np.arange(self.num_rows) if rows is None else rows
+
+    def select(self, names: Iterable[str]) -> pa.Table:
+        """The current rows of some columns.
+
+        Raises:
+            KeyError: a column is not there.
+        """
+        names = list(dict.fromkeys(names))
+        columns = [self._column(name) for name in names]
+        if not names:
+            # A table without columns still has rows; Arrow keeps their number in one way only.
+            return pa.table({"": pa.nulls(self.num_rows)}).select([])
+        return pa.table(columns, names=names)
+
+    def table(self) -> pa.Table:
+        """All columns of the current rows."""
+        return self.select(self._home)
+
+    def after(self, change: Change) -> Frame:
+        """The frame once `change` is carried out. The change must have passed `checked`."""
+        rows = surviving_rows(change, self.num_rows)
+        layers = self._layers if rows is None else tuple(x.take(rows) for x in self._layers)
+        home = {name: at for name, at in self._home.items() if name not in change.without}
+        if change.columns:
+            columns = {name: _chunked(column) for name, column in change.columns.items()}
+            kept = rows if change.parents is None and change.reasons is not None else None
+            home.update(dict.fromkeys(columns, len(layers)))
+            layers = (*layers, _Layer(columns, kept))
+        return Frame(layers, home, self.num_rows if rows is None else len(rows))
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        if name not in self._taken:
+            self._taken[name] = self._layers[self._home[name]].column(name)
+        return self._taken[name]
+
+
+def surviving_rows(change: Change, n: int) -> Index | None:
+    """For each output row of `change`, the input row it comes from; None: all n, unmoved."""
+    if change.parents is not None:
+        return np.asarray(change.parents, np.int64)
+    if change.reasons is None or change.reasons.null_count == n:
+        return None
+    return np.flatnonzero(np.asarray(change.reasons.is_null()))
+
+
+def _chunked(column: Any) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

@@ -1,0 +1,1 @@
+"""Datasets on disk: read, written, and Arrow files put in place atomically."""

@@ -1,0 +1,293 @@
+"""Read a dataset as chunks of whole groups, kept as Arrow files.
+
+JSON lines, Parquet and Arrow come in, a file or a folder of them. They are copied once into chunks
+that later steps map into memory, under a key made of the content, so an unchanged file is read
+once whatever is done with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from ...operators import DataError, Groups, __version__
+from . import json_lines
+from .arrow_files import FORMAT, read_arrow, write_arrow
+
+SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
+_BLOCK = 16 << 20
+_CHUNK_BYTES = 256 << 20
+"""A chunk of long rows has fewer of them: Arrow gathers at most 2 GB of text at once."""
+_ROWS = b"rows"
+
+
+class Source(NamedTuple):
+    """A dataset on disk, cut into chunks.
+
+    Attributes:
+        folder: where the chunks are.
+        rows: rows of each chunk.
+        schema: one schema for all of them.
+    """
+
+    folder: Path
+    rows: tuple[int, ...]
+    schema: pa.Schema
+
+    def chunk(self, index: int) -> pa.Table:
+        """One chunk, its columns mapped from disk and brought to the common schema."""
+        return conform(read_arrow(self.folder / chunk_name(index)), self.schema)
+
+
+def chunk_name(index: int) -> str:
+    """File name of a chunk in any step's folder."""
+    return f"{index:06d}.arrow"
+
+
+def dataset_files(path: Path) -> list[Path]:
+    """The files of a dataset path.
+
+    Raises:
+        DataError: nothing there, or nothing that can be read.
+    """
+    if not path.exists():
+        raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
+    files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES) if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"{path} holds no dataset file", f"one of {', '.join(SUFFIXES)} is needed")
+    for file in files:
+        if file.suffix not in SUFFIXES:
+            raise DataError(
+                f"{file} is not a dataset file", f"one of {', '.join(SUFFIXES)} is needed"
+            )
+    return files
+
+
+def peek_schema(path: Path) -> pa.Schema:
+    """The schema of a dataset, from its first file's head: enough to check a recipe against."""
+    files = dataset_files(path)
+    for file in files:
+        for table in _batches(file, block=1 << 20, rows=1):
+            return table.schema
+    raise _empty(files)
+
+
+def whole_schema(path: Path) -> pa.Schema:
+    """The schema of all rows of a dataset: a column may first turn up far down."""
+    return _unify([table.schema for table in _all_batches(dataset_files(path))])
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """Content hash of the files: names and places do not matter."""
+    digest = xxhash.xxh3_128()
+    for file in files:
+        digest.update(file.suffix.encode())
+        with file.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]) -> Source:
+    """Chunks of the dataset, from the cache or read now.
+
+    Args:
+        path: a file or a folder of files.
+        cache: where chunks are kept.
+        chunk_rows: rows per chunk, about: a chunk ends where a group ends.
+        group_by: consecutive rows that agree in these columns stay together.
+
+    Raises:
+        DataError: a broken line, mixed schemas, no rows; the message names file and line.
+    """
+    files = dataset_files(path)
+    key = xxhash.xxh3_64_hexdigest(
+        json.dumps([FORMAT, __version__, fingerprint(files), chunk_rows, sorted(group_by)]).encode()
+    )
+    folder = cache / f"source-{key}"
+    manifest = folder / "schema.arrow"
+    if not manifest.exists():
+        _read_into(folder, files, chunk_rows, group_by)
+    schema = read_arrow(manifest).schema
+    rows = json.loads(schema.metadata[_ROWS])
+    return Source(folder, tuple(rows), schema.remove_metadata())
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the columns and types of `schema`; what it lacks is null."""
+    if table.schema.equals(schema):
+        return table
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            # Where one file has whole numbers and another has not, large ones are rounded, as
+            # Arrow does within a file.
+            rounds = pa.types.is_floating(field.type)
+            columns.append(table[field.name].cast(field.type, safe=not rounds))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+    return pa.table(columns, schema=schema)
+
+
+def read_all(path: Path) -> pa.Table:
+    """A dataset in memory.
+
+    Raises:
+        DataError: as `prepare`.
+    """
+    tables = list(_all_batches(dataset_files(path)))
+    schema = _unify([table.schema for table in tables])
+    return pa.concat_tables([conform(table, schema) for table in tables])
+
+
+def _read_into(
+    folder: Path, files: Sequence[Path], chunk_rows: int, group_by: Sequence[str]
+) -> None:
+    rows: list[int] = []
+    schema = pa.schema([])
+    for chunk in _cut(_all_batches(files), chunk_rows, group_by):
+        schema = _unify([schema, chunk.schema])
+        write_arrow(folder / chunk_name(len(rows)), chunk)
+        rows.append(chunk.num_rows)
+    if not rows:
+        raise _empty(files)
+    # The manifest comes last: a folder without one is not finished. A schema can only be kept
+    # exactly as an Arrow file's own, so the manifest is an Arrow file too.
+    manifest = schema.with_metadata({_ROWS: json.dumps(rows)})
+    write_arrow(folder / "schema.arrow", manifest.empty_table())
+
+
+def _all_batches(files: Sequence[Path]) -> Iterator[pa.Table]:
+    schema = pa.schema([])
+    for file in files:
+        for table in _batches(file):
+            try:
+                schema = _unify([schema, table.schema])
+            except pa.ArrowTypeError:
+                raise _mixed(file, schema, table.schema) from None
+            yield table
+
+
+def _empty(files: Sequence[Path]) -> DataError:
+    names = ", ".join(str(file) for file in files)
+    return DataError(f"{names} is empty", "a dataset needs at least one row")
+
+
+def _batches(file: Path, *, block: int = _BLOCK, rows: int = 65_536) -> Iterator[pa.Table]:
+    if file.suffix not in (".parquet", ".arrow"):
+        yield from json_lines.batches(file, block)
+        return
+    try:
+        is_parquet = file.suffix == ".parquet"
+        for table in _parquet_batches(file, rows) if is_parquet else _arrow_batches(file):
+            yield _plain(file, table)
+    except pa.ArrowInvalid as error:
+        found = f"{file} is not {file.suffix[1:].title()}: {error}"
+        raise DataError(" ".join(found.split()), "write it again") from None
+
+
+def _plain(file: Path, table: pa.Table) -> pa.Table:
+    """The table without encodings that are only about storage: all chunks share one file each."""
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in columns:
+            raise DataError(f"{file} has two columns '{name}'", "rename one")
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif pa.types.is_string_view(kind):
+            column = column.cast(pa.string())
+        columns[name] = column
+    return pa.table(columns) if columns else table
+
+
+def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq  # It brings clients of object stores along: not for `check`.
+
+    with pq.ParquetFile(file) as parquet:
+        groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
+        size = sum(group.total_byte_size for group in groups)
+        rows = _rows_within(rows, parquet.metadata.num_rows, size)
+        for batch in parquet.iter_batches(batch_size=rows):
+            yield pa.Table.from_batches([batch])
+
+
+def _arrow_batches(file: Path) -> Iterator[pa.Table]:
+    with pa.memory_map(str(file)) as source:
+        # Hugging Face datasets write the stream format, most others the file format.
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        if is_file:
+            reader = pa.ipc.open_file(source)
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            batches = iter(pa.ipc.open_stream(source))
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+
+
+def _mixed(file: Path, schema: pa.Schema, other: pa.Schema) -> DataError:
+    for field in other:
+        if field.name in schema.names:
+            before = schema.field(field.name).type
+            try:
+                _unify([pa.schema([(field.name, before)]), pa.schema([field])])
+            except pa.ArrowTypeError:
+                return DataError(
+                    f"column '{field.name}' is {field.type}, but {before} in earlier rows",
+                    "give the column one type",
+                    where=str(file),
+                )
+    raise AssertionError("schemas that do not unify differ in a column")
+
+
+def _unify(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    bare = [schema.remove_metadata() for schema in schemas]
+    return pa.unify_schemas(bare, promote_options="permissive")
+
+
+def _cut(
+    batches: Iterator[pa.Table], chunk_rows: int, group_by: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Tables of about `chunk_rows` rows that end where a group ends."""
+    rest: pa.Table | None = None
+    for batch in batches:
+        table = batch
+        if rest is not None:
+            schema = _unify([rest.schema, batch.schema])
+            table = pa.concat_tables([conform(rest, schema), conform(batch, schema)])
+        begin = 0
+        most = _rows_within(chunk_rows, table.num_rows, table.nbytes)
+        for at in _cuts(table, most, group_by):
+            yield table.slice(begin, at - begin)
+            begin = at
+        rest = table.slice(begin)
+    if rest is not None and rest.num_rows:
+        yield rest
+
+
+def _rows_within(most: int, rows: int, size: int) -> int:
+    """At most `most` rows, and about as many as fit into a chunk if `rows` of them have `size`."""
+    return min(most, max(1, rows * _CHUNK_BYTES // max(1, size)))
+
+
+def _cuts(table: pa.Table, chunk_rows: int, group_by: Sequence[str]) -> list[int]:
+    """Rows to cut at: the last group start within each `chunk_rows`, else the first after it."""
+    names = [name for name in group_by if name in table.column_names]
+    starts = np.arange(table.num_rows)
+    if names:
+        starts = np.unique(np.concatenate([Groups.of_column(table[n]).starts_G for n in names]))
+    cuts = [0]
+    # The last group of the table may go on in the next batch, so nothing after its start is cut.
+    while len(starts) and starts[-1] - cuts[-1] >= chunk_rows:
+        within = int(np.searchsorted(starts, cuts[-1] + chunk_rows, side="right")) - 1
+        if starts[within] <= cuts[-1]:
+            within += 1
+        cuts.append(int(starts[within]))
+    return cuts[1:]

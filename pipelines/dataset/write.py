@@ -1,0 +1,110 @@
+"""Write the curated dataset: Parquet, Arrow or JSON lines, chunk by chunk, then one rename."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from ...operators import RecipeError
+from .arrow_files import temporary_of
+
+Write = Callable[[pa.Table], None]
+
+
+def run_folder(export_path: Path) -> Path:
+    """Where the books of an export are: `curated.run` beside `curated.parquet`."""
+    return export_path.with_suffix(".run")
+
+
+def half_done(export_path: Path) -> Path:
+    """Where the books are while they are written."""
+    final = run_folder(export_path)
+    return final.with_name(f".{final.name}")
+
+
+def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
+    """Refuse a format that is not known, and to write over the dataset.
+
+    Raises:
+        RecipeError: one of both.
+    """
+    if export_path.suffix not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise RecipeError(f"export_path {export_path} has no known format", f"end it in {known}")
+    export, dataset = export_path.resolve(), dataset_path.resolve()
+    if export == dataset or dataset in export.parents:
+        raise RecipeError(
+            f"export_path {export_path} would write over the dataset, or into its folder",
+            "give another export_path",
+            where=str(recipe),
+        )
+
+
+def check_export_is_ours(recipe: Path, export_path: Path) -> None:
+    """Refuse to replace what anything but this recipe made.
+
+    Raises:
+        RecipeError: something else is there.
+    """
+    # A run that was killed at its very end may have left its finished books under the first name.
+    folders = (run_folder(export_path), half_done(export_path))
+    if export_path.exists() and not any(_made_by(recipe, folder) for folder in folders):
+        raise RecipeError(
+            f"export_path {export_path} exists", "give another --export_path, or --overwrite"
+        )
+
+
+def _made_by(recipe: Path, folder: Path) -> bool:
+    report = folder / "report.json"
+    if not report.exists():
+        return False
+    made_by = json.loads(report.read_text("utf-8"))["recipe"]
+    return Path(made_by).resolve() == recipe.resolve()
+
+
+@contextmanager
+def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """A function that appends tables to `path`; the file appears when all are written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_of(path)
+    try:
+        with _WRITERS[path.suffix](temporary, schema) as write:
+            yield write
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    import pyarrow.parquet as pq  # It brings clients of object stores along: not for `check`.
+
+    with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+        yield parquet.write_table
+
+
+@contextmanager
+def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as stream:
+        yield stream.write_table
+
+
+@contextmanager
+def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    # orjson writes dates as ISO 8601 and nan as null, which JSON has no word for.
+    with path.open("wb") as stream:
+
+        def write(table: pa.Table) -> None:
+            for batch in table.to_batches(max_chunksize=10_000):
+                rows = batch.to_pylist()
+                stream.writelines(orjson.dumps(r, str, orjson.OPT_APPEND_NEWLINE) for r in rows)
+
+        yield write
+
+
+_WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}

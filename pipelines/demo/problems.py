@@ -1,0 +1,176 @@
+"""Worded arithmetic problems with worked solutions, as many as are wanted, each from its index.
+
+No two splits share a problem, by construction: each has names of its own; a template with given
+numbers belongs to one split, chosen by their hash; and some templates are for the test alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...operators import RejuiceError
+from .numbers import LEVELS, PLANS, SPLITS, Operation, Plan, Split, draw, hashed, pick, seeded
+from .templates import NAMES, WORDS
+
+_MANY = 1_000
+
+
+class Step(NamedTuple):
+    """One operation of a solution.
+
+    Attributes:
+        left: the left operand.
+        operation: what is done.
+        right: the right operand.
+        result: what comes out.
+        uses: for each operand, the place (from 0) of the step it is the result of, or None.
+        compares: whether it follows from a comparison, which can be taken the wrong way round.
+        says: a sentence, with `{step}` where `3 + 4 = 7` goes.
+    """
+
+    left: int
+    operation: Operation
+    right: int
+    result: int
+    uses: tuple[int | None, int | None]
+    compares: bool
+    says: str
+
+    @property
+    def equation(self) -> str:
+        """The operation written out, such as `3 + 4 = 7`."""
+        return f"{self.left} {self.operation} {self.right} = {self.result}"
+
+
+class Problem(NamedTuple):
+    """A problem with its solution.
+
+    Attributes:
+        question: the text.
+        answer: the worked solution; its last line is `#### ` and the reference.
+        level: how many steps it takes, 1 to 4.
+        steps: the same solution as data.
+        template: name of the template it was made from.
+        numbers: the numbers that were put in, in the order of the question.
+    """
+
+    question: str
+    answer: str
+    level: int
+    steps: tuple[Step, ...]
+    template: str
+    numbers: tuple[int, ...]
+
+    @property
+    def reference(self) -> int:
+        """The right answer: a whole number above 1."""
+        return self.steps[-1].result
+
+
+def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> Problem:
+    """Problem `i` of a split, which depends on the arguments and on nothing else.
+
+    Raises:
+        RejuiceError: there is no such split or level.
+
+    Example:
+        >>> problem(0, "train", 1, levels=(1,)).question
+        'Ivy buys 3 eggs. Each one costs 18 dollars. How many dollars does Ivy pay?'
+    """
+    if split not in SPLITS:
+        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
+    if not levels or not set(levels) <= set(LEVELS):
+        raise RejuiceError(f"levels {_listed(levels)}", f"name some of {_listed(LEVELS)}")
+    rng = seeded(seed, split, i)
+    level = pick(rng, levels)
+    plan = pick(rng, PLANS[split, level])
+    return _written(rng, plan, split, draw(rng, plan, split))
+
+
+def problems(
+    seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
+) -> Iterator[Problem]:
+    """The first `n` problems of a split with different questions; a repeated one is left out.
+
+    Kept of a problem: one hash.
+
+    Raises:
+        RejuiceError: there are not so many different problems of these levels.
+    """
+    seen = set[int]()
+    repeats = i = 0
+    while len(seen) < n:
+        found = problem(seed, split, i, levels)
+        key = hashed(found.question)
+        repeats = repeats + 1 if key in seen else 0
+        if repeats == _MANY:
+            raise RejuiceError(
+                f"hardly more than {len(seen)} different problems of levels {_listed(levels)}",
+                "ask for fewer, or for more levels",
+            )
+        if not repeats:
+            seen.add(key)
+            yield found
+        i += 1
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """Levels as written on a command line.
+
+    Raises:
+        RejuiceError: not numbers with commas between them.
+
+    Example:
+        >>> parse_levels("1,3")
+        (1, 3)
+    """
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise RejuiceError(f"levels are '{text}'", "write them like 1,2,3") from None
+
+
+def _written(rng: random.Random, plan: Plan, split: Split, values: list[int]) -> Problem:
+    people = list(NAMES[split])
+    words = {slot: people.pop(int(rng.random() * len(people))) for slot in "ABC"}
+    words.update((slot, pick(rng, choice)) for slot, choice in WORDS.items())
+    numbers = values[: len(plan.letters)]
+    steps = _steps(plan, values, words)
+    sentences = [step.says.format(step=step.equation) for step in steps]
+    return Problem(
+        question=plan.template.question.format(
+            **words, **dict(zip(plan.letters, numbers, strict=True))
+        ),
+        answer="\n".join([*sentences, f"#### {values[-1]}"]),
+        level=len(steps),
+        steps=steps,
+        template=plan.template.name,
+        numbers=tuple(numbers),
+    )
+
+
+def _steps(plan: Plan, values: list[int], words: dict[str, str]) -> tuple[Step, ...]:
+    first = len(plan.letters) + len(plan.constants)
+    return tuple(
+        Step(
+            left=values[left],
+            operation=operation,
+            right=values[right],
+            result=values[first + place],
+            uses=(
+                left - first if left >= first else None,
+                right - first if right >= first else None,
+            ),
+            compares=line.compares,
+            says=line.says.format(step="{step}", **words),
+        )
+        for place, (line, (left, operation, right)) in enumerate(
+            zip(plan.template.lines, plan.operations, strict=True)
+        )
+    )
+
+
+def _listed(levels: Sequence[int]) -> str:
+    return ", ".join(map(str, levels)) or "none"

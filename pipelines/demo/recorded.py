@@ -1,0 +1,81 @@
+"""Write made-up problems and rollouts to a file, as a dataset would hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...operators import RejuiceError
+from ..dataset.write import writer
+from .numbers import Split
+from .problems import Problem, problems
+from .solvers import respond, student_of
+
+_PROMPT = [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]
+_RESPONSE = [(name, pa.string()) for name in ("text", "finish_reason", "student")]
+_FORMATS = (".jsonl", ".parquet", ".arrow")
+_BATCH = 1_000
+
+
+def write_recorded(
+    path: Path,
+    *,
+    seed: int = 0,
+    prompts: int = 200,
+    responses: int = 8,
+    split: Split = "train",
+    levels: Sequence[int] = (1, 2, 3),
+) -> None:
+    """Write one row per problem, with the responses of all students in the list `responses`.
+
+    The columns are `question`, `answer` (as in GSM8K), `level`, and `responses`: a list of
+    structs `text`, `finish_reason`, `student`. The suffix of `path` says the format: `.jsonl`,
+    `.parquet` or `.arrow`. No question appears twice; some responses to a question do.
+
+    Raises:
+        RejuiceError: there is no such format, split or level, or not so many different problems.
+    """
+    schema = pa.schema([*_PROMPT, ("responses", pa.list_(pa.struct(_RESPONSE)))])
+    rows = (
+        {**_prompt(problem), "responses": _responses(problem, seed, responses)}
+        for problem in problems(seed, split, prompts, levels)
+    )
+    _write(path, schema, rows)
+
+
+def write_prompts(
+    path: Path,
+    *,
+    seed: int = 0,
+    prompts: int = 200,
+    split: Split = "train",
+    levels: Sequence[int] = (1, 2, 3),
+) -> None:
+    """Write one row per problem without responses: `question`, `answer`, `level`.
+
+    Raises:
+        RejuiceError: as in `write_recorded`.
+    """
+    _write(path, pa.schema(_PROMPT), map(_prompt, problems(seed, split, prompts, levels)))
+
+
+def _prompt(problem: Problem) -> dict[str, Any]:
+    return {"question": problem.question, "answer": problem.answer, "level": problem.level}
+
+
+def _responses(problem: Problem, seed: int, n: int) -> list[dict[str, str]]:
+    return [
+        dict(respond(problem, student_of(problem, seed, k), seed, k)._asdict()) for k in range(n)
+    ]
+
+
+def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> None:
+    if path.suffix not in _FORMATS:
+        raise RejuiceError(f"{path} has no known format", f"end it in {', '.join(_FORMATS)}")
+    with writer(path, schema) as write:
+        while batch := list(islice(rows, _BATCH)):
+            write(pa.Table.from_pylist(batch, schema))

@@ -1,0 +1,1 @@
+"""Our operators inside Data-Juicer: what `dj-process` runs."""

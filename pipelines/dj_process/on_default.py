@@ -1,0 +1,110 @@
+"""Our operators on an Arrow table, as `dj-process` runs them with its default executor.
+
+Rows are worked on in pieces of whole groups, as in our engine: Arrow gathers at most 2 GB of text
+at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Change, Groups, Operator, Scope, StreamOperator
+from ...operators.groups import Array
+from ...operators.registry import code_version, config_json
+from ..apply.apply import change_of, decide, digest
+from ..apply.frame import Frame
+from ..apply.parts import check_groups, heads, shares
+from ..data_juicer.datasets import plain, rows_of
+from ..engine.finish import Ledger
+from ..recipe.recipe import Step
+
+PIECE_ROWS = 65_536
+STREAM_ROWS = 2_048  # each of which becomes many, with all their tokens
+
+
+class Piece(NamedTuple):
+    """Some rows of a dataset, and how many rows the table behind it has before them."""
+
+    frame: Frame
+    first_row: int
+
+
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
+    """The dataset after one step, and that step's books.
+
+    Args:
+        step: the step.
+        dataset: Data-Juicer's dataset before it.
+        new_groups: no step has looked at groups yet: check that no prompt comes up twice.
+
+    Raises:
+        RejuiceError: what the operator raised.
+    """
+    made = pieces(dataset, STREAM_ROWS if isinstance(step.operator, StreamOperator) else PIECE_ROWS)
+    if new_groups:
+        check_groups([heads(piece.frame, piece.first_row) for piece in made])
+    written: set[str] = set()
+    tables, ledger = [], Ledger()
+    for piece, change in zip(made, _changes(step.operator, made), strict=True):
+        tables.append(piece.frame.after(change).table())
+        ledger.add(step.name, piece.frame, change, piece.first_row)
+        written.update(change.columns)
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return _wrapped(step.operator, dataset, table, written), ledger
+
+
+def pieces(dataset: Any, size: int) -> list[Piece]:
+    """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
+    table, rows = rows_of(dataset)
+    frames = []
+    for start, stop in pairwise(_cuts(table, rows, size)):
+        part = rows[start:stop]
+        low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
+        frame = Frame.of(plain(table.slice(low, high - low)))
+        if len(part) < high - low:
+            frame = frame.after(Change(parents=part - low))
+        frames.append(Piece(frame, low))
+    return frames
+
+
+def _changes(operator: Operator, made: Sequence[Piece]) -> Iterator[Change]:
+    if operator.scope is not Scope.DATASET:
+        return (change_of(operator, piece.frame) for piece in made)
+    digests = [digest(operator, piece.frame) for piece in made]
+    starts = [int(at) for at in np.cumsum([0, *(piece.frame.num_rows for piece in made)])]
+    return shares(decide(operator, pa.concat_tables(digests), starts[-1]), starts)
+
+
+def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
+    starts = np.arange(len(rows))
+    if "prompt_id" in table.column_names:
+        starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
+    at = np.searchsorted(starts, np.arange(size, len(rows), size))
+    cuts = [int(start) for start in np.unique(starts[at[at < len(starts)]])]
+    return [0, *cuts, len(rows)]
+
+
+def _wrapped(operator: Operator, before: Any, table: pa.Table, written: set[str]) -> Any:
+    from data_juicer.core.data import NestedDataset
+    from datasets import Dataset, DatasetInfo, Features
+    from datasets.fingerprint import Hasher
+    from datasets.table import InMemoryTable
+
+    features = Features.from_arrow_schema(table.schema)
+    for name, feature in before.features.items():
+        if name in features and name not in written:
+            features[name] = feature  # An image or a class label is more than its Arrow type.
+    # Made from what was done: Hugging Face would hash all rows, and caches the next steps by it.
+    made_of = [before._fingerprint, config_json(operator), code_version(type(operator))]
+    return NestedDataset(
+        Dataset(
+            InMemoryTable(table.cast(features.arrow_schema)),
+            info=DatasetInfo(features=features),
+            fingerprint=Hasher.hash(made_of),
+        )
+    )

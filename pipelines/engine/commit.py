@@ -1,0 +1,101 @@
+"""Commits: what one step did to one chunk, in one Arrow file, put in place by one rename.
+
+A commit's columns are what the step wrote. Its schema metadata carries the rest of the change:
+which rows it dropped and why, what was taken away, notes, seconds. Nothing else is stored of a
+step, so a chain of commits is as small as what the steps did.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Change
+from ...operators.columns import flat
+from ...operators.groups import Array
+from ..apply.summary import Summary
+from ..dataset.arrow_files import read_arrow, write_arrow
+
+_PARENT = "__parent__"
+_META = b"rejuice"
+
+
+class Commit(NamedTuple):
+    """A change as it was committed, with its books.
+
+    Attributes:
+        change: what was done.
+        rows_in: rows of the chunk before the step.
+        seconds: wall time of the operator on this chunk.
+        summary: figures of each written column, see `summary.py`.
+    """
+
+    change: Change
+    rows_in: int
+    seconds: float
+    summary: Summary
+
+
+def save(path: Path, commit: Commit) -> None:
+    """Write a commit; it is there whole or not at all."""
+    change = commit.change
+    rows, slugs, codes = _dropped(change)
+    meta = {
+        "rows_in": commit.rows_in,
+        "seconds": commit.seconds,
+        "summary": commit.summary,
+        "notes": {name: float(figure) for name, figure in change.notes.items()},
+        "without": change.without,
+        "slugs": slugs,
+    }
+    schema_meta = {
+        _META: json.dumps(meta).encode(),
+        b"dropped_rows": rows.astype("<i4").tobytes(),
+        b"dropped_slugs": codes.astype("<i4").tobytes(),
+    }
+    table = pa.table(packed(change)).replace_schema_metadata(schema_meta)
+    write_arrow(path, table)
+
+
+def load(path: Path, *, mapped: bool = True) -> Commit:
+    """Read a commit; mapped, its columns stay on disk until they are used."""
+    table = read_arrow(path, mapped=mapped)
+    meta = json.loads(table.schema.metadata[_META])
+    rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
+    codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
+    reasons = None
+    if len(rows):
+        at_N = np.full(meta["rows_in"], -1, np.int32)
+        at_N[rows] = codes
+        reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
+    columns, parents = unpacked(table)
+    change = Change(columns, reasons, parents, tuple(meta["without"]), meta["notes"])
+    return Commit(change, meta["rows_in"], meta["seconds"], meta["summary"])
+
+
+def packed(change: Change) -> dict[str, pa.Array]:
+    """What a change writes, and its parents as a column beside it."""
+    columns = {name: flat(column) for name, column in change.columns.items()}
+    if change.parents is not None:
+        columns[_PARENT] = pa.array(change.parents, pa.int32())
+    return columns
+
+
+def unpacked(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
+    """The columns and the parents that `packed` put together."""
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    parents = columns.pop(_PARENT, None)
+    return columns, None if parents is None else np.asarray(parents).astype(np.int64)
+
+
+def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarray[Any, Any]]:
+    if change.reasons is None:
+        return np.zeros(0, np.int32), [], np.zeros(0, np.int32)
+    encoded = flat(change.reasons).dictionary_encode()
+    rows = np.flatnonzero(np.asarray(encoded.is_valid()))
+    codes = np.asarray(encoded.indices.fill_null(-1))[rows]
+    return rows, encoded.dictionary.to_pylist(), codes

@@ -1,0 +1,99 @@
+"""Where chunks are worked on: here, in threads, or in processes.
+
+Arrow and numpy let go of Python's lock, so threads are enough for most operators, and cost
+nothing to start. Operators that work row by row in Python say so (`gil_bound`) and get processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...operators.registry import load_file
+from ..recipe.recipe import Recipe, Step
+
+T = TypeVar("T")
+Submit = Callable[[Callable[[int], T], int], "Future[T]"]
+
+
+class Workers:
+    """`np` workers of the kind that the steps at hand need, started when they are first needed."""
+
+    def __init__(self, recipe: Recipe, chunks: int) -> None:
+        self._count = min(recipe.head.np, chunks)
+        self._files = recipe.head.custom_operator_paths
+        self._threads: ThreadPoolExecutor | None = None
+        self._processes: Any = None
+
+    def map(
+        self, steps: Sequence[Step], work: Callable[[int], T], chunks: int
+    ) -> Iterator[tuple[int, T]]:
+        """Chunks and their results as they are done; few are handed out at a time.
+
+        `steps` are those that are still to be run: they say which kind of workers is needed.
+        """
+        submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
+        todo = iter(range(chunks))
+        running: dict[Future[T], int] = {}
+        while True:
+            for chunk in islice(todo, 2 * self._count - len(running)):
+                running[submit(work, chunk)] = chunk
+            if not running:
+                return
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield running.pop(future), future.result()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._threads:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._processes:
+            self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
+
+    def _submit(self, gil_bound: bool) -> Submit[T]:
+        if self._count == 1:
+            return _at_once
+        if gil_bound:
+            self._processes = self._processes or _start_processes(self._count, self._files)
+            submit: Submit[T] = self._processes.submit
+            return submit
+        self._threads = self._threads or ThreadPoolExecutor(self._count)
+        return self._threads.submit
+
+
+def _at_once(work: Callable[[int], T], chunk: int) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(work(chunk))
+    return future
+
+
+def _start_processes(count: int, files: Sequence[Path]) -> Any:
+    from loky import ProcessPoolExecutor
+
+    # loky, because its workers do not import the user's __main__ once more.
+    return ProcessPoolExecutor(count, initializer=_begin, initargs=(os.getpid(), files))
+
+
+def _begin(parent: int, files: Sequence[Path]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    # Unpickling an operator of a custom file needs the file to be loaded under the same name.
+    for file in files:
+        load_file(file)
+
+
+def _die_with(parent: int) -> None:
+    # A parent that is killed cannot tell its workers, which would wait for work for ever.
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

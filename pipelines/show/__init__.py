@@ -1,0 +1,1 @@
+"""What is shown: the funnel, the explanation of a row, operator docs, the schema."""

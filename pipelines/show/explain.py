@@ -1,0 +1,181 @@
+"""Tell what a recipe will do, and what a finished run did to one row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from pydantic import BaseModel
+
+from ...operators import DataError, Operator
+from ...operators.groups import Array
+from ..apply.frame import Frame, surviving_rows
+from ..apply.report import Report
+from ..dataset.read import prepare
+from ..dataset.write import run_folder
+from ..engine.commit import Commit
+from ..engine.plan import Plan, checked_schema, group_columns
+from ..recipe.recipe import Recipe
+
+_WIDEST = 160
+_MOST = 20
+_IDS = ("response_id", "prompt_id")
+
+
+def explain_recipe(recipe: Recipe) -> str:
+    """Each step with its scope, its fields and the columns it reads and writes."""
+    lines = [f"{recipe.head.dataset_path} -> {recipe.head.export_path}", ""]
+    for step in recipe.steps:
+        operator = step.operator
+        lines += [
+            f"{step.number}. {step.name} ({operator.scope.value})",
+            f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
+            f"   reads   {', '.join(operator.reads()) or '-'}",
+            f"   writes  {', '.join(operator.writes()) or '-'}",
+            *(f"   {name}: {_quoted(text)}" for name, text in operator.explain().items()),
+        ]
+        if operator.reasons:
+            lines.append(f"   drops   {', '.join(operator.reasons)}")
+    return "\n".join(lines) + "\n"
+
+
+def _fields(operator: Operator) -> dict[str, Any]:
+    """All fields; of fields within a field, those that are not as by default."""
+    fields: dict[str, Any] = operator.model_dump(mode="json")
+    for name, value in operator:
+        if isinstance(value, BaseModel):
+            fields[name] = value.model_dump(mode="json", exclude_defaults=True)
+    return {name: value for name, value in fields.items() if value != {}}
+
+
+def explain_row(recipe: Recipe, row: str) -> str:
+    """The story of a row, from the dataset to its end, out of the commits of a run.
+
+    Args:
+        recipe: as it was run.
+        row: an id as in `decisions`: a response_id or prompt_id (or how one begins), or `row N`.
+
+    Raises:
+        DataError: the recipe has not been run, or no row has that id.
+    """
+    plan = _plan_of_run(recipe)
+    for name in (*_IDS, "row"):
+        stories = list(islice(_stories(plan, name, row), _MOST + 1))
+        stories[_MOST:] = ["... and more rows with such an id.\n"] if stories[_MOST:] else []
+        ids = f"{name} {row}"
+        exact = name == "row" or any(ids in s.splitlines()[: len(_IDS)] for s in stories)
+        if len(stories) > 1 and not exact:
+            return "".join(_brief(story) for story in stories)
+        if stories:
+            return "\n".join(stories)
+    raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
+
+
+def _brief(story: str) -> str:
+    lines = story.rstrip().splitlines()
+    return f"{lines[0]}: {lines[-1]}\n" if len(lines) > 1 else story
+
+
+def _plan_of_run(recipe: Recipe) -> Plan:
+    right = f"`rejuice run {recipe.path}` first"
+    if not run_folder(recipe.head.export_path).exists():
+        raise DataError("this recipe has not been run", right)
+    report = Report.read(recipe.head.export_path)
+    if not report.cache:
+        raise DataError("dj-process keeps no commits to explain rows from", right)
+    source = prepare(
+        recipe.head.dataset_path,
+        Path(report.cache),
+        chunk_rows=report.chunk_rows,
+        group_by=group_columns(recipe, checked_schema(recipe)),
+    )
+    plan = Plan.of(recipe, source, Path(report.cache))
+    if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
+        found = "the recipe, its data or its operators are not those of the run"
+        raise DataError(found, f"give the same --STEP.FIELD as there, or {right}")
+    return plan
+
+
+def _stories(plan: Plan, name: str, row: str) -> Iterator[str]:
+    for chunk in range(len(plan.source.rows)):
+        first_row = sum(plan.source.rows[:chunk])
+        before, commits = zip(*plan.replay(chunk, plan.steps), strict=True)
+        frames = (*before, before[-1].after(commits[-1].change))
+        for at, frame in enumerate(frames):
+            ends_N = _matching(frame, name, row, first_row)
+            if at < len(commits):  # A row ends before the export only where a step drops it.
+                reasons = commits[at].change.reasons
+                ends_N &= False if reasons is None else np.asarray(reasons.is_valid())
+            for end in np.flatnonzero(ends_N):
+                yield _story(plan.recipe, frames[: at + 1], commits, int(end), first_row)
+
+
+def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
+    if name == "row":
+        number = int(row[4:]) if row.startswith("row ") and row[4:].isdecimal() else 0
+        return np.array((frame.source_rows >= 0) & (frame.source_rows + first_row + 1 == number))
+    if name not in frame.column_names:
+        return np.zeros(frame.num_rows, bool)
+    return np.array(pc.fill_null(pc.starts_with(frame.select([name])[name], row), False), bool)
+
+
+def _story(
+    recipe: Recipe, frames: Sequence[Frame], commits: Sequence[Commit], end: int, first_row: int
+) -> str:
+    """What became of row `end` of the last frame, which is where it ends."""
+    path = [end]
+    for commit in reversed(commits[: len(frames) - 1]):
+        rows = surviving_rows(commit.change, commit.rows_in)
+        path.insert(0, path[0] if rows is None or path[0] < 0 else int(rows[path[0]]))
+    last = frames[-1]
+    lines = [f"{name} {_value(last, name, end)}" for name in _IDS if name in last.column_names]
+    if path[0] >= 0:
+        lines.append(f"{recipe.head.dataset_path}, row {first_row + path[0] + 1}")
+        lines += _values(frames[0], path[0], frames[0].column_names)
+    for at in range(len(frames) - 1):
+        if path[at + 1] >= 0:
+            lines.append(f"{recipe.steps[at].label}: {'kept' if path[at] >= 0 else 'added'}")
+            names = list(commits[at].change.columns)
+            was = _values(frames[at], path[at], names) if path[at] >= 0 else []
+            new = [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
+            lines += new
+            if new:  # Not where the row passed as it was.
+                lines += _explained(recipe.steps[at].operator, frames[at + 1], path[at + 1])
+    if len(frames) > len(commits):
+        return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
+    step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons
+    slug = "" if reasons is None else reasons[end].as_py()
+    why = step.operator.reasons.get(slug, "not explained")
+    return "\n".join([*lines, f"{step.label}: dropped, {slug} ({why})", ""])
+
+
+def _explained(operator: Operator, frame: Frame, row: int) -> list[str]:
+    names = [name for name in operator.writes() if name in frame.column_names]
+    written = {name: frame.select([name])[name][row].as_py() for name in names}
+    return [f"   {name}: {_quoted(text)}" for name, text in operator.explain(written).items()]
+
+
+def _quoted(text: str) -> str:
+    """On one line, with what a line would hide."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _values(frame: Frame, row: int, names: Iterable[str]) -> list[str]:
+    # A null says nothing: where a reward is missing, the column beside it says why.
+    there = [name for name in names if name in frame.column_names and name not in _IDS]
+    values = [(name, _value(frame, name, row)) for name in there]
+    return [f"   {name} = {value}" for name, value in values if value != "null"]
+
+
+def _value(frame: Frame, name: str, row: int) -> str:
+    value: Any = frame.select([name])[name][row].as_py()
+    if name == "prompt" and isinstance(value, list):
+        value = " / ".join(f"{message['role']}: {message['content']}" for message in value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}… ({len(text):,} characters)"

@@ -1,0 +1,71 @@
+"""The funnel of a run, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..apply.report import Report, StepReport
+from ..dataset.arrow_files import read_arrow
+from ..dataset.write import run_folder
+
+_LOG_WIDTH = 140
+
+
+def show_funnel(report: Report, console: Console) -> None:
+    """Print how many rows came to each step, how many were left, and why the others went."""
+    if not console.is_terminal:
+        console.width = _LOG_WIDTH
+    # Names and values are the user's: in a `Text`, brackets are not rich's markup.
+    table = Table(title=Text(report.project_name), title_justify="left", box=None, pad_edge=False)
+    table.add_column("step", no_wrap=True)
+    for heading in ("rows in", "added", "dropped", "rows out", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("dropped because", overflow="fold")
+    table.add_column("found", overflow="fold")
+    for step in report.steps:
+        table.add_row(
+            Text(step.step),
+            f"{step.rows_in:,}",
+            f"{step.added:,}" if step.added else "",
+            f"{sum(step.dropped.values()):,}" if step.dropped else "",
+            f"{step.rows_out:,}",
+            "cached" if step.cached else f"{step.seconds:.2f}",
+            Text(_listed(step.dropped)),
+            Text(_found(step)),
+        )
+    console.print(table)
+    for line in _closing(report):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _closing(report: Report) -> Iterator[str]:
+    folder = run_folder(Path(report.export_path))
+    if not report.rows_out:
+        last = next(step for step in report.steps if not step.rows_out)
+        yield f"No row is left: {last.step} dropped the last of them."
+    yield f"{report.rows_out:,} rows in {report.export_path}"
+    yield f"decisions and report.json in {folder}"
+    if report.cache and report.dropped:
+        path = next(p for p in sorted(folder.glob("*/decisions.arrow")) if read_arrow(p).num_rows)
+        row = read_arrow(path)["row_id"][0].as_py()
+        yield f"the story of a row: rejuice explain {report.recipe} '{row}'"
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{value} {count:,}" for value, count in counts.items())
+
+
+def _found(step: StepReport) -> str:
+    parts = []
+    for name, figures in step.columns.items():
+        if counts := figures.get("counts"):
+            parts.append(_listed(counts))
+        elif "mean" in figures:
+            parts.append(f"{name} {round(figures['mean'], 3) + 0.0:.3f} ± {figures['std']:.3f}")
+    parts += [f"{note} {value:g}" for note, value in step.notes.items() if value]
+    return ", ".join(parts)

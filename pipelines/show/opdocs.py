@@ -1,0 +1,125 @@
+"""Operator reference, written from the operators themselves."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ...operators import Operator, get, installed
+from ..data_juicer import catalogue
+
+_KINDS = {
+    "mapper": "Mappers add columns or expand rows",
+    "filter": "Filters keep or drop rows",
+    "deduplicator": "Deduplicators drop repeated texts",
+    "selector": "Selectors choose which rows stay",
+}
+
+
+def listing() -> str:
+    """One line for each installed operator, by kind."""
+    lines: list[str] = []
+    for kind, title in _KINDS.items():
+        names = [name for name in installed() if name.endswith(f"_{kind}")]
+        lines += [title, *(f"  {name:<28}{_first_line(get(name))}" for name in names), ""]
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """`docs/operators.md`."""
+    parts = [
+        "# Operators",
+        "",
+        "Written by `rejuice ops --markdown`; the suite fails when this page is stale.",
+        "",
+    ]
+    for kind, title in _KINDS.items():
+        parts += [f"## {title}", ""]
+        parts += [entry(name) for name in installed() if name.endswith(f"_{kind}")]
+    return "\n".join(parts)
+
+
+def entry(name: str) -> str:
+    """One operator in Markdown: what it does, its fields, columns and reasons.
+
+    Raises:
+        RecipeError: no operator has that name.
+    """
+    theirs = None if name in installed() else catalogue.find(name)
+    if theirs is not None:
+        known = ", ".join(f"`{field}`" for field in theirs.known)
+        return f"### {name}\n\nData-Juicer's, of its kind {theirs.kind}. Its fields: {known}.\n"
+    kind = get(name)
+    lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
+    lines += [f"Scope: {kind.scope.value}.{_columns(kind)}", ""]
+    if kind.model_fields:
+        lines += [*table(kind), ""]
+    if kind.reasons:
+        lines += ["| reason | meaning |", "|---|---|"]
+        lines += [f"| `{slug}` | {meaning} |" for slug, meaning in kind.reasons.items()]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def table(model: type[BaseModel]) -> list[str]:
+    """The fields of a model as a table in Markdown, those of its fields included."""
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    schema = model.model_json_schema()
+    required = schema.get("required", ())
+    nested = schema.get("$defs", {})
+    for field, spec in schema["properties"].items():
+        inner = nested.get(str(spec.get("$ref")).rsplit("/", 1)[-1], {}).get("properties")
+        if inner:
+            lines.append(f"| `{field}` | fields | `{{}}` | {_cell(spec)} |")
+            lines += [_line(f"{field}.{name}", each) for name, each in inner.items()]
+        else:
+            lines.append(_line(field, spec, required=field in required))
+    return lines
+
+
+def _line(field: str, spec: dict[str, Any], *, required: bool = False) -> str:
+    default = "required" if required else f"`{_shown(spec.get('default'))}`"
+    return f"| `{field}` | {_type(spec)} | {default} | {_cell(spec)} |"
+
+
+def _columns(kind: type[Operator]) -> str:
+    try:
+        operator = kind()
+    except ValidationError:
+        return ""  # It has no default: what it reads and writes is for its fields to say.
+    listed = []
+    for verb, names in (("Reads", operator.reads()), ("Writes", operator.writes())):
+        if names:
+            listed.append(f" {verb} {', '.join(f'`{name}`' for name in names)}.")
+    return "".join(listed)
+
+
+def _first_line(kind: type[Operator]) -> str:
+    return inspect.cleandoc(kind.__doc__ or "").split("\n")[0]
+
+
+def _cell(spec: dict[str, Any]) -> str:
+    text = " ".join(str(spec.get("description", "")).split())
+    return text.replace("|", "\\|")
+
+
+def _shown(default: Any) -> str:
+    text = default if isinstance(default, str) and default else json.dumps(default)
+    return text.replace("|", "\\|")
+
+
+def _type(spec: dict[str, Any]) -> str:
+    if "enum" in spec:
+        return ", ".join(f"`{value}`" for value in spec["enum"])
+    if "const" in spec:
+        return f"`{spec['const']}`"
+    if "anyOf" in spec:
+        return " or ".join(dict.fromkeys(_type(part) for part in spec["anyOf"]))
+    if spec.get("type") == "array":
+        return f"list of {_type(spec['items'])}" if spec.get("items") else "list"
+    if spec.get("type") == "object" and isinstance(spec.get("additionalProperties"), dict):
+        return f"map to {_type(spec['additionalProperties'])}"
+    return str(spec.get("type") or spec.get("$ref", "any").rsplit("/", 1)[-1])

@@ -1,0 +1,44 @@
+"""JSON Schema of recipes, made from the operators: completion and checks in an editor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...operators import get, installed
+from ..data_juicer import catalogue
+from ..recipe.recipe import DATA_JUICER_ONLY, Head
+
+
+def recipe_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a recipe with every installed operator."""
+    head = Head.model_json_schema()
+    definitions: dict[str, Any] = head.pop("$defs", {})
+    steps: list[dict[str, Any]] = []
+    for name in installed():
+        fields = get(name).model_json_schema(ref_template="#/$defs/{model}")
+        definitions |= fields.pop("$defs", {})
+        definitions[name] = fields
+        steps.append(_step(name, {"$ref": f"#/$defs/{name}"}))
+    steps += [_step(name, {"type": "object"}) for name in catalogue.names()]
+    named = {"enum": [*installed(), *catalogue.names()]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **head,
+        "title": "rejuice recipe",
+        "properties": {
+            **head["properties"],
+            **{key: {"description": "For dj-process only."} for key in DATA_JUICER_ONLY},
+            "process": {"type": "array", "minItems": 1, "items": {"anyOf": [named, *steps]}},
+        },
+        "required": [*head.get("required", ()), "process"],
+        "$defs": definitions,
+    }
+
+
+def _step(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: {"anyOf": [fields, {"type": "null"}]}},
+        "required": [name],
+        "additionalProperties": False,
+    }

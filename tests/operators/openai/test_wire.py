@@ -1,0 +1,245 @@
+import json
+
+import pytest
+
+from rejuice.operators.errors import EngineError
+from rejuice.operators.openai.wire import (
+    Blame,
+    Fault,
+    Response,
+    check_status,
+    endpoint,
+    no_such,
+    one_line,
+)
+from rejuice.operators.sampling.openai_wire import read_group, request_body
+from rejuice.operators.sampling.protocol import Group, Prompt, Sample, Settings
+
+PROMPT = Prompt((("system", "s"), ("user", "u")), 9)
+
+
+@pytest.mark.parametrize(
+    ("api", "url"),
+    [
+        ("completions", "http://h/v1/completions"),
+        ("chat", "http://h/v1/chat/completions"),
+        ("generate", "http://h/inference/v1/generate"),
+    ],
+)
+def test_endpoints(api, url):
+    assert endpoint("http://h/v1", api) == url
+
+
+def test_whatever_bends_the_distribution_is_switched_off():
+    body = request_body("generate", "m", PROMPT, [1, 2], Settings(n=3, max_tokens=5), True)
+    assert body == {
+        "model": "m",
+        "token_ids": [1, 2],
+        "output_mode": "text",
+        "return_token_ids": True,
+        "sampling_params": {
+            "n": 3,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "max_tokens": 5,
+            "seed": 9,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "logprobs": 0,
+        },
+    }
+
+
+def test_text_only_asks_for_nothing_that_some_server_does_not_know():
+    body = request_body("chat", "m", PROMPT, None, Settings(n=1, max_tokens=5), False)
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    known = {"n": 1, "temperature": 1.0, "top_p": 1.0, "max_tokens": 5, "seed": 9}
+    assert body == {"model": "m", "messages": messages, **known}
+
+
+def test_template_is_told_more_where_the_server_applies_it():
+    kwargs, settings = {"enable_thinking": False}, Settings()
+    body = request_body("chat", "m", PROMPT, None, settings, True, kwargs)
+    plain = request_body("chat", "m", PROMPT, None, settings, True)
+    assert body == {**plain, "chat_template_kwargs": kwargs}
+    for api in ("completions", "generate"):
+        bodies = [
+            request_body(api, "m", PROMPT, [1], settings, True, each) for each in (kwargs, {})
+        ]
+        assert bodies[0] == bodies[1]
+
+
+def test_costs():
+    costs = {blame.name: [blame.cost(n) for n in (1, 2, 3, 10)] for blame in Blame}
+    assert costs == {
+        "LOAD": [0, 0, 0, 0],
+        "SERVER": [1, 1, 1, 1],
+        "ANSWER": [1, 1, 1, 4],
+        "PROMPT": [1, 2, 3, 10],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error": {"message": "too\\nlong", "code": 400}}', "too long"),
+        (b'{"error": "no"}', "no"),
+        (b'{"detail": "x"}', '{"detail": "x"}'),
+        (b"<html>\n <b>502</b>", "<html> <b>502</b>"),
+        (b"\xff" * 400, "\ufffd" * 300),
+        (b"", ""),
+    ],
+)
+def test_what_was_said_is_one_short_line(body, said):
+    assert one_line(body) == said
+
+
+@pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504, 529])
+def test_statuses_that_may_pass(status):
+    with pytest.raises(Fault) as fault:
+        check_status(Response(status, b""), "http://h/v1")
+    assert (fault.value.reason, fault.value.blame) == ("server_error", Blame.SERVER)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_statuses_of_a_prompt(status):
+    with pytest.raises(Fault) as fault:
+        check_status(Response(status, b""), "http://h/v1")
+    assert (fault.value.reason, fault.value.blame) == ("request_refused", Blame.PROMPT)
+
+
+@pytest.mark.parametrize("status", [201, 301, 403, 405, 410])
+def test_statuses_that_end_the_run(status):
+    with pytest.raises(EngineError):
+        check_status(Response(status, b""), "http://h/v1")
+
+
+@pytest.mark.parametrize(
+    ("models", "error"),
+    [
+        (b'{"data": [{"id": "a"}, {"id": "b"}]}', "the server has no model 'm'; it has a, b"),
+        (b'{"data": []}', "http://h/x does not exist; is base_url right? it mostly ends in /v1"),
+        (b"<html>", "http://h/x does not exist; is base_url right? it mostly ends in /v1"),
+    ],
+)
+def test_no_such_model(models, error):
+    assert str(no_such("m", "http://h/x", Response(200, models), "choose another api")) == error
+
+
+def answer(**fields):
+    choice = {"index": 0, "text": "a", "finish_reason": "stop", "token_ids": [5, 6]}
+    choice |= {"logprobs": {"token_logprobs": [-1.0, -2.0]}, **fields}
+    return json.dumps({"prompt_token_ids": [1, 2], "choices": [choice]}).encode()
+
+
+def read(body, ids=(1, 2), *, exact=True):
+    ids = None if ids is None else list(ids)
+    return read_group(body, PROMPT, ids, 1, policy="m", version=3, exact=exact)
+
+
+def test_reads_an_answer():
+    sample = Sample("a", (5, 6), (-1.0, -2.0), "stop")
+    assert read(answer()) == read(answer(), None) == Group("m", 3, 9, (1, 2), (sample,))
+
+
+@pytest.mark.parametrize(
+    ("labels", "oldest", "newest"),
+    [
+        ([], 3, 3),
+        (["8", "8"], 8, 8),
+        (["9", "8", "10"], 8, 10),
+        (["default"], 3, 3),
+        (["default", "3"], 3, 3),  # Labelled, not changed.
+        (["default", "4"], 3, 4),
+    ],
+)
+def test_weights_that_changed_meanwhile(labels, oldest, newest):
+    spans = [{"version": label, "start": 0, "end": 1} for label in labels]
+    body = answer(weight_versions=spans)
+    assert read(body, exact=False).version == oldest
+    if oldest == newest:
+        assert read(body).version == oldest
+        return
+    with pytest.raises(Fault) as fault:
+        read(body)
+    said = f"weights changed from {oldest} to {newest} while it was sampled"
+    assert fault.value.args == ("bad_response", said)
+    assert fault.value.blame is Blame.ANSWER
+
+
+def test_weights_that_changed_between_samples_of_a_group():
+    def choice(index, label):
+        spans = [{"version": label, "start": 0, "end": 1}]
+        return {"index": index, "text": "a", "finish_reason": "stop", "weight_versions": spans}
+
+    body = json.dumps({"choices": [choice(0, "7"), choice(1, "6")]}).encode()
+    group = read_group(body, PROMPT, [1], 2, policy="m", version=3, exact=False)
+    assert (group.version, len(group.samples)) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"token_ids": [5]}, "choice 0 has 1 token ids, 2 logprobs"),
+        ({"text": None}, "choice 0 has no text"),
+        ({"finish_reason": None}, "choice 0 finished with None"),
+        ({"index": 1}, "choices [1], not 0 to 0"),
+        (
+            {"logprobs": {"token_logprobs": [-1.0, float("nan")]}},
+            "choices.0.logprobs.token_logprobs.1: Input should be a finite number: b'",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_used(fields, detail):
+    with pytest.raises(Fault) as fault:
+        read(answer(**fields))
+    assert fault.value.reason == "bad_response"
+    assert fault.value.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ids", "error"),
+    [
+        ({}, (1, 3), "the server samples from other prompt token ids than it was sent"),
+        ({"token_ids": None}, (1, 2), "the server gives no token ids, which on-policy"),
+        ({"logprobs": {"content": None}}, (1, 2), "the server gives no log-probabilities, which"),
+    ],
+)
+def test_servers_that_cannot_be_used(fields, ids, error):
+    with pytest.raises(EngineError, match=f"^{error}"):
+        read(answer(**fields), ids)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("", 0), ("7", 7), ("0.5", 0.5), ("-1", 0), ("soon", 0), ("nan", 0), ("inf", 0), ("9" * 400, 0),
+     ("Mon, 01 Jan 2001 00:00:00 GMT", 0)],
+)  # fmt: skip
+def test_retry_after(header, seconds):
+    with pytest.raises(Fault) as fault:
+        check_status(Response(429, b"slow down", header), "http://h/v1")
+    assert (fault.value.after, fault.value.detail) == (seconds, "429: slow down")
+
+
+def test_what_the_server_did_not_say_is_not_known():
+    group = read(answer(token_ids=None, logprobs=None), exact=False)
+    assert group.samples == (Sample("a", None, None, "stop"),)
+    bare = json.dumps({"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}).encode()
+    assert read(bare, None, exact=False).prompt_token_ids is None
+    with pytest.raises(EngineError, match="no prompt token ids and no token ids and no log-prob"):
+        read(bare, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"message": {"refusal": "I cannot"}}, "I cannot"),
+        ({"finish_reason": "content_filter"}, "the server's content filter"),
+    ],
+)
+def test_refusals(fields, said):
+    with pytest.raises(Fault) as fault:
+        read(answer(**fields))
+    assert fault.value.args == ("content_refused", said)
+    assert fault.value.blame is Blame.PROMPT

@@ -1,0 +1,368 @@
+"""Every row of every kind of file arrives once, in order, in chunks of whole groups."""
+
+import json
+from itertools import groupby, pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators import DataError
+from rejuice.pipelines.dataset import read as source
+from rejuice.pipelines.dataset.read import conform, dataset_files, fingerprint, peek_schema, prepare
+
+QUICK = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def lines(*rows):
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def write(path, content):
+    """A file of a table (by suffix; .arrow as a file, .stream.arrow as a stream), text or bytes."""
+    if isinstance(content, str):
+        path.write_text(content, encoding="utf-8", newline="")
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    elif path.suffix == ".parquet":
+        pq.write_table(content, path, row_group_size=3)
+    elif path.suffix == ".jsonl":
+        write(path, lines(*content.to_pylist()))
+    else:
+        new = pa.ipc.new_stream if path.name.endswith(".stream.arrow") else pa.ipc.new_file
+        with new(path, content.schema) as writer:
+            writer.write_table(content, max_chunksize=2)
+    return path
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """A factory of folders with the given files; gives the folder."""
+
+    def make(**files):
+        folder = tmp_path / "in"
+        folder.mkdir(exist_ok=True)
+        for name, content in files.items():
+            stem, suffix = name.split("_", 1)
+            write(folder / f"{stem}.{suffix.replace('_', '.')}", content)
+        return folder
+
+    return make
+
+
+def read(path, tmp_path, chunk_rows=65_536, group_by=()):
+    """All chunks of a dataset as lists of rows."""
+    found = prepare(path, tmp_path / "cache", chunk_rows=chunk_rows, group_by=group_by)
+    chunks = [found.chunk(at) for at in range(len(found.rows))]
+    assert [chunk.num_rows for chunk in chunks] == list(found.rows)
+    assert all(chunk.schema == found.schema for chunk in chunks)
+    return [chunk.to_pylist() for chunk in chunks]
+
+
+def rows(path, tmp_path, **options):
+    return [row for chunk in read(path, tmp_path, **options) for row in chunk]
+
+
+def message(path, tmp_path):
+    with pytest.raises(DataError) as caught:
+        read(path, tmp_path)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line.replace(f"{tmp_path}/", "")
+
+
+# Chunks
+
+
+@QUICK
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=12),
+    st.integers(1, 20),
+    st.sampled_from(["jsonl", "parquet", "arrow", "stream_arrow"]),
+    st.integers(8, 200),
+)
+def test_chunks_end_only_where_groups_end(tmp_path_factory, sizes, chunk_rows, kind, block):
+    tmp_path = tmp_path_factory.mktemp("source")
+    table = pa.Table.from_pylist([{"prompt_id": f"p{g}", "k": k} for g, n in enumerate(sizes) for k in range(n)])  # fmt: skip
+    path = write(tmp_path / f"data.{kind.replace('_', '.')}", table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "_BLOCK", block)
+        patch.setattr(source._batches, "__kwdefaults__", {"block": block, "rows": 3})
+        chunks = read(path, tmp_path, chunk_rows, ("prompt_id",))
+    assert [row for chunk in chunks for row in chunk] == table.to_pylist()
+    heads = [head for chunk in chunks for head, _ in groupby(row["prompt_id"] for row in chunk)]
+    assert heads == [f"p{g}" for g in range(len(sizes))], "no group is in two chunks"
+    for chunk, after in pairwise(chunks):
+        assert len(chunk) <= chunk_rows or len({row["prompt_id"] for row in chunk}) == 1
+        group = sum(row["prompt_id"] == after[0]["prompt_id"] for row in after)
+        assert len(chunk) + group > chunk_rows, "a chunk takes all the groups that fit"
+
+
+def test_several_grouping_columns_a_change_in_any_starts_a_group(dataset, tmp_path):
+    folder = dataset(a_jsonl=lines(*({"q": q, "r": r} for q, r in ["xx", "xx", "xy", "yy"])))
+    chunks = read(folder, tmp_path, 1, ("q", "r", "absent"))
+    assert [len(chunk) for chunk in chunks] == [2, 1, 1]
+
+
+def test_groups_of_messages_and_nulls(dataset, tmp_path):
+    prompts = [None, None, [{"role": "user"}], [{"role": "user"}], []]
+    folder = dataset(a_jsonl=lines(*({"p": p} for p in prompts)))
+    assert [len(chunk) for chunk in read(folder, tmp_path, 1, ("p",))] == [2, 2, 1]
+
+
+def test_a_group_goes_on_in_the_next_file(dataset, tmp_path):
+    folder = dataset(a_jsonl=lines({"p": 1}, {"p": 2}), b_jsonl=lines({"p": 2}, {"p": 3}))
+    assert [len(chunk) for chunk in read(folder, tmp_path, 1, ("p",))] == [1, 2, 1]
+
+
+# Formats
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet", "arrow", "stream_arrow"])
+def test_every_format_gives_the_same_rows(dataset, tmp_path, kind):
+    expected = [
+        {"i": 2**53 + 1, "f": 0.1, "s": "日本 \u2028 🙂", "l": [], "d": {"x": None}},
+        {"i": -(2**63), "f": None, "s": "", "l": [1, None], "d": {"x": "y"}},
+        {"i": None, "f": -0.0, "s": None, "l": None, "d": None},
+    ]
+    content = lines(*expected) if kind.startswith("json") else pa.Table.from_pylist(expected)
+    assert rows(dataset(**{f"a_{kind}": content}), tmp_path) == expected
+
+
+def test_a_folder_is_read_by_name_whatever_the_formats(dataset, tmp_path):
+    folder = dataset(
+        b_jsonl=lines({"a": 2}), c_parquet=pa.table({"a": [3]}), a_arrow=pa.table({"a": [1]})
+    )
+    (folder / "README.md").write_text("not data")
+    assert rows(folder, tmp_path) == [{"a": 1}, {"a": 2}, {"a": 3}]
+    assert [file.name for file in dataset_files(folder)] == ["a.arrow", "b.jsonl", "c.parquet"]
+
+
+def test_a_folder_without_data(tmp_path):
+    (tmp_path / "in").mkdir()
+    assert message(tmp_path / "in", tmp_path) == (
+        "in holds no dataset file; one of .jsonl, .json, .parquet, .arrow is needed"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}\n{"a": 2}\n',
+        '{"a": 1}\n{"a": 2}',
+        '{"a": 1}\r\n\r\n{"a": 2}\r\n',
+        '\n\n  \n{"a": 1}\n\n\n  {"a": 2}  \n\t\n',
+        '\ufeff{"a": 1}\n{"a": 2}\n',
+        '{\n "a": 1\n}\n{"a":\n2}\n',
+    ],
+)
+def test_lines_however_they_are_set(dataset, tmp_path, text):
+    assert rows(dataset(a_jsonl=text), tmp_path) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_huge_line_and_lines_across_blocks(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(source._batches, "__kwdefaults__", {"block": 10, "rows": 1})
+    expected = [{"a": "x" * n} for n in (3, 100_000, 0, 17)]
+    assert rows(dataset(a_jsonl=lines(*expected)), tmp_path) == expected
+
+
+# Types
+
+
+def two_ways(dataset, tmp_path, *parts):
+    """Rows of files of one part each, once in one chunk and once in a chunk per row."""
+    folder = dataset(**{f"{chr(97 + at)}_jsonl": lines(*part) for at, part in enumerate(parts)})
+    one = rows(folder, tmp_path)
+    assert rows(folder, tmp_path, chunk_rows=1) == one
+    return one
+
+
+def test_null_whole_and_broken_numbers_across_files(dataset, tmp_path):
+    parts = [{"a": None}], [{"a": 3}], [{"a": 0.5}], [{"a": 2**60 + 1}]
+    found = [row["a"] for row in two_ways(dataset, tmp_path, *parts)]
+    assert found == [None, 3.0, 0.5, float(2**60)], "as within one file, where Arrow rounds"
+    assert [type(value) for value in found[1:]] == [float] * 3
+
+
+def test_missing_fields_and_fields_that_come_later(dataset, tmp_path):
+    assert two_ways(dataset, tmp_path, [{"a": 1}, {}], [{"b": "x"}], [{"b": "y", "a": 2}]) == [
+        {"a": 1, "b": None},
+        {"a": None, "b": None},
+        {"a": None, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
+
+
+def test_structs_gain_fields(dataset, tmp_path):
+    found = two_ways(
+        dataset,
+        tmp_path,
+        [{"s": {"a": 1}, "l": [{"a": 1}]}],
+        [{"s": {"b": "x"}, "l": []}],
+        [{"s": None, "l": [{"b": ["y"], "a": 0.5}]}],
+        [{"s": {}, "l": None}],
+    )
+    assert found == [
+        {"s": {"a": 1, "b": None}, "l": [{"a": 1.0, "b": None}]},
+        {"s": {"a": None, "b": "x"}, "l": []},
+        {"s": None, "l": [{"a": 0.5, "b": ["y"]}]},
+        {"s": {"a": None, "b": None}, "l": None},
+    ]
+
+
+def test_dates_are_text_wherever_they_stand(dataset, tmp_path):
+    day = "2020-01-01"
+    parts = [{"d": day, "l": [day], "s": {"x": [{"y": day}]}}], [{"d": "?", "l": ["?"], "s": None}]
+    assert two_ways(dataset, tmp_path, *parts) == [*parts[0], *parts[1]]
+
+
+def test_numbers_that_json_does_not_have(dataset, tmp_path):
+    found = rows(dataset(a_jsonl='{"a": NaN}\n{"a": -Infinity}\n'), tmp_path)
+    assert str(found) == "[{'a': nan}, {'a': -inf}]"
+
+
+def test_storage_encodings_become_plain_text(dataset, tmp_path):
+    def words(*values):
+        return pa.table({"a": pa.array(values).dictionary_encode()})
+
+    views = pa.table({"a": pa.array(["v"]).cast(pa.string_view())})
+    folder = dataset(a_parquet=words("x", "y"), b_arrow=words("z", "x"), c_jsonl=lines({"a": "k"}), d_arrow=views)  # fmt: skip
+    assert [row["a"] for row in rows(folder, tmp_path)] == ["x", "y", "z", "x", "k", "v"]
+    assert prepare(folder, tmp_path / "cache", chunk_rows=9, group_by=()).schema.field("a").type == pa.string()  # fmt: skip
+
+
+def test_large_strings_of_other_tools(dataset, tmp_path):
+    large = pa.table({"a": pa.array(["x"], pa.large_string())})
+    assert rows(dataset(a_parquet=large, b_jsonl=lines({"a": "y"})), tmp_path) == [{"a": "x"}, {"a": "y"}]  # fmt: skip
+
+
+def test_conform_fills_orders_and_casts():
+    schema = pa.schema([("b", pa.string()), ("a", pa.float64())])
+    assert conform(pa.table({"a": [1]}), schema).to_pylist() == [{"b": None, "a": 1.0}]
+    assert conform(pa.table({"a": pa.array([], pa.int64())}), schema).schema == schema
+
+
+# What is wrong is said with file and line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not JSON ('utf-8' codec can't decode byte 0xff in position 7: invalid start byte); mend or remove the line"),
+        (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: column(/a) was specified twice; mend or remove the line"),
+        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column(/a/b) changed from number to string; mend or remove the line"),
+        (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: number too big to be stored in double; mend or remove the line"),
+        (b'{"a": "\\ud800"}\n', "in/a.jsonl, line 1: the surrogate pair in string is invalid; mend or remove the line"),
+        (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is a boolean, but a number in line 1; give the column one type"),
+        (b'[{"a": 1}]\n', "in/a.jsonl, line 1: list instead of an object; give one object per line"),
+    ],
+)  # fmt: skip
+def test_lines_that_cannot_be_taken(dataset, tmp_path, text, line):
+    assert message(dataset(a_jsonl=text), tmp_path) == line
+
+
+def test_the_line_is_right_in_a_later_block(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(source._batches, "__kwdefaults__", {"block": 30, "rows": 1})
+    text = '{"a": 1}\n\n' * 20 + '{"a": \n'
+    assert message(dataset(a_jsonl=text), tmp_path).startswith("in/a.jsonl, line 41: not JSON")
+
+
+@pytest.mark.parametrize(("kind", "title"), [("parquet", "Parquet"), ("arrow", "Arrow")])
+def test_files_that_are_broken(dataset, tmp_path, kind, title):
+    folder = dataset(**{f"a_{kind}": b"junk"})
+    assert message(folder, tmp_path).startswith(f"in/a.{kind} is not {title}: ")
+    with pytest.raises(DataError, match=f"is not {title}"):
+        peek_schema(folder)
+
+
+def test_a_parquet_file_cut_short(dataset, tmp_path):
+    folder = dataset(a_parquet=pa.table({"a": list(range(1000))}))
+    whole = (folder / "a.parquet").read_bytes()
+    (folder / "a.parquet").write_bytes(whole[: len(whole) // 2])
+    assert message(folder, tmp_path).startswith("in/a.parquet is not Parquet: ")
+
+
+def test_columns_of_the_same_name(dataset, tmp_path):
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    line = "in/a.parquet has two columns 'a'; rename one"
+    assert message(dataset(a_parquet=twice), tmp_path) == line
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ([1], ["x"], "column 'a' is list<item: string>, but list<item: int64> in earlier rows"),
+        ({"b": 1}, {"b": True}, "column 'a' is struct<b: bool>, but struct<b: int64> in earlier rows"),
+        (1, False, "column 'a' is bool, but int64 in earlier rows"),
+    ],
+)  # fmt: skip
+def test_types_that_do_not_go_together(dataset, tmp_path, one, other, found):
+    folder = dataset(a_jsonl=lines({"a": one}), b_jsonl=lines({"a": other}))
+    assert message(folder, tmp_path) == f"in/b.jsonl: {found}; give the column one type"
+
+
+def test_no_rows(dataset, tmp_path):
+    folder = dataset(a_jsonl="", b_parquet=pa.table({"a": pa.array([], pa.int64())}))
+    line = "in/a.jsonl, in/b.parquet is empty; a dataset needs at least one row"
+    assert message(folder, tmp_path) == line
+
+
+def test_an_empty_file_among_others(dataset, tmp_path):
+    folder = dataset(a_jsonl="\n", b_jsonl=lines({"a": 1}))
+    assert rows(folder, tmp_path) == [{"a": 1}]
+    assert peek_schema(folder) == pa.schema([("a", pa.int64())])
+
+
+# The cache
+
+
+def prepared(path, tmp_path, chunk_rows=2, group_by=()):
+    return prepare(path, tmp_path / "cache", chunk_rows=chunk_rows, group_by=group_by).folder
+
+
+def test_the_key_is_the_content_and_the_cutting(dataset, tmp_path):
+    path = dataset(a_jsonl=lines({"a": 1})) / "a.jsonl"
+    first = prepared(path, tmp_path)
+    renamed = path.rename(path.with_name("z.jsonl"))
+    renamed.touch()
+    assert prepared(renamed, tmp_path) == first
+    assert prepared(renamed.parent, tmp_path) == first
+    assert prepared(renamed, tmp_path, chunk_rows=3) != first
+    assert prepared(renamed, tmp_path, group_by=("a",)) != first
+    renamed.write_text(lines({"a": 2}))
+    assert prepared(renamed, tmp_path) != first
+
+
+def test_the_fingerprint_sees_the_format_and_the_order(tmp_path):
+    paths = [write(tmp_path / name, b"x") for name in ("a.jsonl", "b.parquet")]
+    assert fingerprint(paths) != fingerprint(paths[::-1])
+    assert fingerprint(paths[:1]) != fingerprint(paths[1:])
+
+
+def test_an_unchanged_file_is_read_once(dataset, tmp_path, monkeypatch):
+    folder = dataset(a_jsonl=lines({"a": 1}))
+    prepared(folder, tmp_path)
+    monkeypatch.setattr(source, "_read_into", lambda *_: pytest.fail("read again"))
+    prepared(folder, tmp_path)
+
+
+def test_reading_that_was_stopped_is_done_again(dataset, tmp_path):
+    folder = dataset(a_jsonl=lines({"a": 1}, {"a": 2}, {"a": 3}))
+    at = prepared(folder, tmp_path, chunk_rows=1)
+    (at / "schema.arrow").unlink()
+    (at / "000001.arrow").write_bytes(b"half")
+    assert rows(folder, tmp_path, chunk_rows=1) == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "arrow"])
+def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, kind):
+    table = pa.table({"a": [f"{n:0100d}" for n in range(60)], "group": [n // 3 for n in range(60)]})
+    folder = dataset(**{f"a_{kind}": table})
+    monkeypatch.setattr(source, "_CHUNK_BYTES", 1_000)
+    chunks = read(folder, tmp_path, group_by=("group",))
+    assert max(map(len, chunks)) == 6
+    assert [row for chunk in chunks for row in chunk] == table.to_pylist()

@@ -1,0 +1,477 @@
+"""Our operators inside Data-Juicer; the slow tests run `dj-process` itself."""
+
+import inspect
+import os
+import random
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, Optional
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pydantic import Field
+
+from rejuice.operators import Filter, RecipeError, build, drop, get, installed
+from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.dataset.arrow_files import read_arrow
+from rejuice.pipelines.engine.finish import DECISIONS
+from rejuice.pipelines.recipe import recipe
+
+pytest.importorskip("data_juicer")
+from data_juicer.core.data import NestedDataset
+from data_juicer.core.preflight import (
+    PipelineConfigError,
+    PipelineRuntimeError,
+    post_instantiation_check,
+    pre_instantiation_check,
+)
+from data_juicer.utils.registry import Registry
+from datasets import ClassLabel, Dataset
+
+from rejuice.pipelines.data_juicer import datasets
+from rejuice.pipelines.dj_process import on_default, plugin
+
+OPERATORS: Registry = plugin.OPERATORS
+
+
+OFFLINE = {"RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
+OURS = [
+    {"pass_rate_filter": {"min": 0.01}},
+    {"grpo_advantage_mapper": {}},
+    {"self_verification_mapper": {}},
+    {"label_balance_selector": {"max_per_prompt": 2}},
+    {"exact_deduplicator": {}},
+]
+
+
+def rollouts(groups: int = 60) -> pa.Table:
+    draw = random.Random(5)
+    rows = []
+    for group in range(groups):
+        for index in range(draw.choice([1, 2, 4, 7])):
+            text = draw.choice(
+                ["  so \\boxed{1} ", "<answer>2</answer>", "three", " \u3000x\u00a0y "]
+            )
+            rows.append(
+                {
+                    "text": f"question {group}",
+                    "prompt_id": f"p{group}",
+                    "response_id": f"p{group}-{index}",
+                    "prompt": [{"role": "user", "content": f"question {group}?"}],
+                    "reference": "1",
+                    "response": text,
+                    "answer": draw.choice(["1", "2", None]),
+                    "verdict": draw.choice(["correct", "wrong_answer", "timeout", None]),
+                    "reward": draw.choice([0.1, 1 / 3, 1.0, None]),
+                    "response_token_ids": [draw.randrange(99) for _ in range(draw.randrange(4))],
+                    "response_logprobs": [-draw.random() for _ in range(2)],
+                    "mine": {"a": draw.choice([1, None]), "b": ["x"]},
+                }
+            )
+    table = pa.Table.from_pylist(rows)
+    for name, kind in [("response_token_ids", pa.int32()), ("response_logprobs", pa.float32())]:
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table[name].cast(pa.list_(kind)))
+    return table
+
+
+# Registration
+
+
+def test_every_installed_operator_is_known_to_data_juicer():
+    assert set(installed()) <= set(OPERATORS.modules)
+
+
+def test_discovery_finds_the_plugin_by_its_entry_point():
+    code = "from data_juicer.ops import OPERATORS; print(*OPERATORS.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(installed()) <= set(out.stdout.split())
+    assert "is not available" not in out.stderr
+
+
+def test_a_broken_operator_does_not_take_the_others_with_it(monkeypatch):
+    seen = []
+    monkeypatch.setattr(plugin, "installed", lambda: {"a": 0, "broken": 0, "z": 0})
+    monkeypatch.setattr(plugin, "register", seen.append)
+
+    def load(name):
+        if name == "broken":
+            raise ImportError("no such module")
+        return name
+
+    monkeypatch.setattr(plugin, "get", load)
+    plugin.register_installed()
+    assert seen == ["a", "z"]
+
+
+class ManyTypesFilter(Filter):
+    """A filter."""
+
+    needed: int
+    """How many."""
+    share: float = 0.5
+    flag: bool = True
+    mode: Literal["a", "b"] = "a"
+    maybe: float | None = None
+    weights: dict[str, float] = Field(default_factory=lambda: {"a": 1.0})
+    names: tuple[str, ...] = ("x",)
+
+    def decide(self, table):
+        return drop({})
+
+
+def test_signature_is_made_from_the_fields():
+    juicer = plugin.OPERATORS.modules[ManyTypesFilter.name()]
+    parameters = inspect.signature(juicer.__init__).parameters
+    types = {name: p.annotation for name, p in parameters.items()}
+    assert types["needed"] == Optional[int]  # noqa: UP045
+    assert types["share"] is float
+    assert types["flag"] is bool
+    assert types["mode"] == Literal["a", "b"]
+    assert types["maybe"] == Optional[float]  # noqa: UP045
+    assert types["weights"] is Any
+    assert parameters["names"].default == ["x"]
+    assert ":param needed: How many." in juicer.__init__.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(installed()))
+def test_defaults_of_the_signature_build_the_default_operator(name):
+    kind = get(name)
+    parameters = inspect.signature(OPERATORS.modules[name].__init__).parameters
+    given = {n: p.default for n, p in parameters.items() if n in kind.model_fields}
+
+    def make():
+        return OPERATORS.modules[name](**given, text_key="text", num_proc=2)
+
+    with suppress(RecipeError):
+        expected = build(kind, {})
+        assert make().operator == expected
+        return
+    with pytest.raises(RecipeError) as needs_fields:
+        build(kind, {})
+    assert lines_of(make) == [f"{name}: {needs_fields.value}\n"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"mni": 0.5}, r"Unknown parameter 'mni' \(did you mean: min"),
+        ({"min": "half"}, r"Parameter 'min' expects type 'float', got 'str'"),
+    ],
+)
+def test_preflight_knows_the_fields(fields, message):
+    with pytest.raises(PipelineConfigError, match=message):
+        pre_instantiation_check([{"pass_rate_filter": fields}])
+
+
+def test_preflight_refuses_the_executor_that_tears_groups_apart():
+    operator = OPERATORS.modules["pass_rate_filter"]()
+    post_instantiation_check([operator], None, SimpleNamespace(executor_type="ray"))
+    with pytest.raises(PipelineRuntimeError, match="does not support executor mode"):
+        post_instantiation_check([operator], None, SimpleNamespace(executor_type="ray_partitioned"))
+
+
+def test_preflight_knows_the_names():
+    with pytest.raises(PipelineConfigError, match="did you mean: pass_rate_filter"):
+        pre_instantiation_check([{"pas_rate_filter": {}}])
+
+
+def lines_of(action):
+    lines = []
+    sink = plugin.logger.add(lines.append, format="{message}")
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            action()
+    finally:
+        plugin.logger.remove(sink)
+        plugin.logger.enable("data_juicer")
+    assert stopped.value.code == 1
+    return lines
+
+
+def test_a_bad_value_ends_the_process_with_one_line():
+    lines = lines_of(lambda: OPERATORS.modules["pass_rate_filter"](min=0.9, max=0.1))
+    assert lines == ["pass_rate_filter: min 0.9 is above max 0.1\n"]
+
+
+def test_a_missing_field_is_said():
+    juicer = plugin.OPERATORS.modules[ManyTypesFilter.name()]
+    lines = lines_of(lambda: juicer(needed=None, skip_op_error=True))
+    assert lines == ["many_types_filter: field 'needed' is missing; it has no default\n"]
+
+
+# On a dataset, in this process
+
+
+def dataset(table):
+    return NestedDataset(Dataset(table))
+
+
+def run(name, table, **fields):
+    return OPERATORS.modules[name](skip_op_error=True, **fields).run(table)
+
+
+def test_rows_that_were_filtered_before_stay_away():
+    table = rollouts().drop_columns(["mine"])
+    before = dataset(table).filter(lambda row: row["response"] != "three")
+    assert before._indices is not None
+    kept = table.filter(pa.compute.not_equal(table["response"], "three"))
+    operator = get("pass_rate_filter")(min=0.3, max=0.9)
+    out = run("pass_rate_filter", before, min=0.3, max=0.9)
+    assert out.to_list() == run_in_memory([operator], kept).to_pylist()
+    assert 0 < len(out) < len(before) < table.num_rows
+
+
+@pytest.mark.parametrize("rows_of_a_piece", [1, 7, 50])
+@pytest.mark.parametrize("name", [next(iter(step)) for step in OURS])
+def test_pieces_do_not_show(monkeypatch, name, rows_of_a_piece):
+    monkeypatch.setattr(on_default, "PIECE_ROWS", rows_of_a_piece)
+    table = rollouts()
+    before = dataset(table).filter(lambda row: row["response"] != "three")
+    kept = table.filter(pa.compute.not_equal(table["response"], "three"))
+    frames = [piece.frame for piece in on_default.pieces(before, rows_of_a_piece)]
+    assert sum(frame.num_rows for frame in frames) == kept.num_rows
+    assert len(frames) > kept.num_rows / (rows_of_a_piece + 7)
+    out = run(name, before)
+    assert out.to_list() == run_in_memory([get(name)()], kept).to_pylist()
+
+
+def test_rows_that_were_sorted_before_come_in_that_order():
+    table = rollouts().slice(0, 20)
+    before = dataset(table).select(list(reversed(range(20))))
+    out = run("grpo_advantage_mapper", before)
+    expected = run_in_memory([get("grpo_advantage_mapper")()], table.take(list(range(19, -1, -1))))
+    assert out.to_list() == expected.to_pylist()
+
+
+def test_large_types_come_in_plain_and_go_out_as_they_were():
+    large = pa.table(
+        {
+            "prompt_id": pa.array(["a", "a"], pa.large_string()),
+            "verdict": pa.array(["correct", "wrong_answer"], pa.large_string()),
+            "kept": pa.array([["x"], []], pa.large_list(pa.large_string())),
+        }
+    )
+    assert datasets.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
+    out = run("pass_rate_filter", dataset(large))
+    assert out.features == dataset(large).features
+    assert out.to_list() == large.to_pylist()
+
+
+def test_features_that_arrow_does_not_know_are_kept():
+    table = dataset(rollouts()).add_column("class", [0] * rollouts().num_rows)
+    table = NestedDataset(table.cast_column("class", ClassLabel(names=["a", "b"])))
+    assert run("pass_rate_filter", table).features["class"] == ClassLabel(names=["a", "b"])
+
+
+def test_no_rows_are_no_problem():
+    out = run("grpo_advantage_mapper", dataset(rollouts().slice(0, 0)))
+    assert len(out) == 0
+    assert out.features["advantage"].dtype == "float64"
+
+
+def test_the_fingerprint_tells_configs_apart():
+    table = dataset(rollouts())
+    marks = [run("pass_rate_filter", table, min=x)._fingerprint for x in (0.1, 0.1, 0.2)]
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_a_failure_is_never_skipped():
+    rows = pa.table({"prompt_id": ["a"], "verdict": [1]})
+    lines = lines_of(lambda: run("grpo_advantage_mapper", dataset(rows)))
+    assert lines[0].startswith("step 1 grpo_advantage_mapper: column 'reward' is missing; there")
+
+
+def test_a_prompt_that_comes_up_again_is_an_error():
+    rows = pa.table({"prompt_id": ["a", "b", "a"], "verdict": ["correct"] * 3})
+    lines = lines_of(lambda: run("pass_rate_filter", dataset(rows)))
+    assert lines == [
+        "step 1 pass_rate_filter: rows 1 and 3 have the same prompt but are not next to each "
+        "other; sort the dataset by prompt, see docs/recipes.md\n"
+    ]
+
+
+# dj-process itself
+
+
+def dj_process(folder, process, *overrides, table=None, executor="default", **head):
+    # Under Ray in several files, cut within groups. The default executor reads files in no order.
+    files = 3 if executor == "ray" else 1
+    data = folder / "data"
+    data.mkdir()
+    table = rollouts() if table is None else table
+    cuts = [table.num_rows * i // files for i in range(files + 1)]
+    for i, (start, stop) in enumerate(pairwise(cuts)):
+        pq.write_table(table.slice(start, stop - start), data / f"part-{i}.parquet")
+    document = {
+        "dataset_path": str(data),
+        "export_path": str(folder / "out" / "curated.parquet"),
+        "np": 1,
+        "skip_op_error": True,
+        "executor_type": executor,
+        "ray_address": "local",
+        "ds_cache_dir": str(folder / "cache"),
+        **head,
+        "process": process,
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
+    environment = {**os.environ, **OFFLINE}
+    ran = subprocess.run(
+        [*command, *overrides], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    return ran, path, table
+
+
+def exported(folder):
+    path = folder / "out" / "curated.parquet"
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    table = pa.concat_tables([pq.read_table(file) for file in files])
+    return table.drop_columns([name for name in table.column_names if name.startswith("__dj__")])
+
+
+def books(folder):
+    files = sorted((folder / "out" / "curated.run").glob("*/decisions.arrow"))
+    return {file.parent.name: read_arrow(file) for file in files}
+
+
+def check_same(folder, path, table):
+    expected = run_in_memory([step.operator for step in recipe.load(path).steps], table)
+    found = exported(folder)
+    assert found.column_names == expected.column_names
+    for name in expected.column_names:
+        assert found[name].to_pylist() == expected[name].to_pylist(), name
+    assert 0 < expected.num_rows < table.num_rows * 2
+
+
+@pytest.mark.slow
+def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
+    theirs = [{"whitespace_normalization_mapper": {"text_key": "response"}}]
+    more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]
+    dedup = [{"document_deduplicator": {"text_key": "response_id"}}]
+    process = theirs + OURS[:2] + more + OURS[2:] + OURS[:1] + dedup
+    ran, path, table = dj_process(tmp_path, process)
+    assert ran.returncode == 0, ran.stderr
+    check_same(tmp_path, path, table)
+    decisions = books(tmp_path)
+    assert list(decisions) == [
+        "02_pass_rate_filter",
+        "03_grpo_advantage_mapper",
+        "05_self_verification_mapper",
+        "06_label_balance_selector",
+        "07_exact_deduplicator",
+        "08_pass_rate_filter_2",
+    ]
+    first = decisions["02_pass_rate_filter"]
+    assert first.schema == DECISIONS
+    rates = get("pass_rate_filter")(min=0.01).apply(table)
+    dropped = table.filter(rates.reasons.is_valid())["response_id"].to_pylist()
+    assert first["row_id"].to_pylist() == dropped
+    assert set(first["step"].to_pylist()) == {"pass_rate_filter"}
+
+
+@pytest.mark.slow
+def test_ray_executor_gives_the_rows_of_the_reference(tmp_path):
+    theirs = [{"whitespace_normalization_mapper": {"text_key": "response"}}]
+    more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]
+    ran, path, table = dj_process(tmp_path, theirs + OURS[:2] + more + OURS[2:], executor="ray")
+    assert ran.returncode == 0, ran.stderr
+    check_same(tmp_path, path, table)
+    first = books(tmp_path)["02_pass_rate_filter"]
+    rates = get("pass_rate_filter")(min=0.01).apply(table)
+    assert first["row_id"].to_pylist() == (
+        table.filter(rates.reasons.is_valid())["response_id"].to_pylist()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["default", "ray"])
+def test_a_bad_row_stops_the_run_whatever_skip_op_error_says(tmp_path, executor):
+    questions = [f"question {row}" for row in range(rollouts().num_rows)]
+    questions[17] = ""
+    table = rollouts().append_column("question", pa.array(questions))
+    process = [{"prompt_template_mapper": {"question": "question", "reference": None}}]
+    ran, _, _ = dj_process(tmp_path, process, table=table, executor=executor)
+    assert ran.returncode == 1
+    log = ran.stdout + ran.stderr
+    line = "step 1 prompt_template_mapper: a row has no text in column 'question'"
+    assert log.count(line) == 1
+    # Ray's own workers, which are cut off in their work, say so under their name and number.
+    ours = [text for text in log.splitlines() if "pid=" not in text]
+    assert not [text for text in ours if "Traceback" in text]
+    assert not (tmp_path / "out" / "curated.parquet").exists()
+
+
+@pytest.mark.slow
+def test_ray_goes_on_when_no_row_is_left(tmp_path):
+    process = [
+        {"length_filter": {"min": 10_000}},
+        {"text_length_filter": {"text_key": "response"}},
+        {"grpo_advantage_mapper": {}},
+        {"exact_deduplicator": {}},
+    ]
+    ran, _, table = dj_process(tmp_path, process, executor="ray")
+    assert ran.returncode == 0, ran.stderr
+    assert [part.num_rows for part in books(tmp_path).values()] == [table.num_rows, 0, 0]
+
+
+@pytest.mark.slow
+def test_ray_says_it_too_when_a_prompt_comes_up_again(tmp_path):
+    table = rollouts()
+    torn = pa.concat_tables([table.slice(1), table.slice(0, 1)])
+    assert torn["prompt_id"][-1] == torn["prompt_id"][0]
+    ran, _, _ = dj_process(tmp_path, OURS[:1], table=torn, executor="ray")
+    assert ran.returncode == 1
+    line = f"rows 1 and {table.num_rows} have the same prompt but are not next to each other"
+    assert line in ran.stdout + ran.stderr
+
+
+CUSTOM = """
+import sys
+import pyarrow.compute as pc
+from rejuice.operators import Filter, drop
+
+class ShortAnswerFilter(Filter):
+    most: int
+    def reads(self):
+        return ("response",)
+    def decide(self, table):
+        return drop({"too_long": pc.greater(pc.utf8_length(table["response"]), self.most)})
+
+"""
+
+
+@pytest.mark.slow
+def test_an_operator_on_disk_is_known(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(CUSTOM)
+    process = [{"short_answer_filter": {"most": 5}}]
+    ran, path, table = dj_process(tmp_path, process, custom_operator_paths=[str(file)])
+    assert ran.returncode == 0, ran.stderr
+    check_same(tmp_path, path, table)
+    assert exported(tmp_path).num_rows < table.num_rows
+
+
+@pytest.mark.slow
+def test_fields_can_be_set_on_the_command_line(tmp_path):
+    ran, _, table = dj_process(tmp_path, OURS[:1], "--pass_rate_filter.min", "0.9")
+    assert ran.returncode == 0, ran.stderr
+    expected = run_in_memory([get("pass_rate_filter")(min=0.9)], table)
+    assert exported(tmp_path).to_pylist() == expected.to_pylist()
+    assert 0 < expected.num_rows < table.num_rows
+
+
+def test_a_class_inside_a_function_stays_out_of_the_registry():
+    class InsideFilter(Filter):
+        def decide(self, table):
+            return drop({"never": [False] * table.num_rows})
+
+    assert InsideFilter.name() not in OPERATORS.modules
+    assert ManyTypesFilter.name() in OPERATORS.modules

@@ -1,0 +1,240 @@
+"""The story of a row: from the dataset to its end, whole and readable."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rejuice.operators import DataError
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.show.explain import explain_recipe, explain_row
+
+ROWS = [
+    {
+        "question": "What is 3 + 4?",
+        "answer": "3 + 4 = 7\n#### 7",
+        "responses": ["It is 7.", "It is 8.", "7 " * 200, "Dunno"],
+    },
+    {"question": "What is 1 + 1?", "answer": "#### 2", "responses": ["2", "Two, that is 2."]},
+    {"question": "What is 5?", "answer": "#### 5", "responses": []},
+]
+PROCESS = [
+    {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}},
+    {"recorded_rollout_mapper": {"columns": ["responses"]}},
+    {"math_verify_mapper": {}},
+    {"pass_rate_filter": {"max": 0.9}},
+    {"length_filter": {"max": 100}},
+    {"diversity_reward_mapper": {"gate": "only_correct"}},
+    {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}},
+    {"grpo_advantage_mapper": {}},
+]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A recipe that was run in chunks of one question."""
+    import json
+
+    import yaml
+
+    folder = tmp_path_factory.mktemp("explain")
+    (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    head = {
+        "dataset_path": str(folder / "data.jsonl"),
+        "export_path": str(folder / "curated.parquet"),
+    }
+    process = [step for step in PROCESS if "diversity_reward_mapper" not in step]
+    (folder / "recipe.yaml").write_text(yaml.safe_dump({**head, "process": process}))
+    recipe = load(folder / "recipe.yaml")
+    engine.run(recipe, chunk_rows=1)
+    return recipe
+
+
+def story(recipe, row):
+    folder = f"{recipe.path.parent}/"
+    return explain_row(recipe, row).replace(folder, "")
+
+
+def ids(recipe):
+    """Every response of the run, by how it begins."""
+    folders = sorted((recipe.path.parent / ".rejuice").glob("recorded_rollout_mapper-*/*.arrow"))
+    tables = [pa.ipc.open_file(path).read_all() for path in folders]
+    rows = [row for table in tables for row in table.to_pylist()]
+    return {row["response"][:9]: row["response_id"] for row in rows}
+
+
+def test_the_story_of_a_row_that_was_kept(ran):
+    exported = {row["response"]: row for row in pq.read_table(ran.head.export_path).to_pylist()}
+    row = exported["It is 7."]
+    # Left are right, wrong and no answer: mean 1/3, standard deviation (of a sample) sqrt(1/3).
+    assert row["advantage"] == pytest.approx((2 / 3) / (3**-0.5), abs=1e-4)
+    assert story(ran, row["response_id"]) == (
+        f"response_id {row['response_id']}\n"
+        f"prompt_id {row['prompt_id']}\n"
+        "data.jsonl, row 1\n"
+        "   question = What is 3 + 4?\n"
+        "   answer = 3 + 4 = 7 #### 7\n"
+        '   responses = ["It is 7.", "It is 8.", "' + "7 " * 67 + "… (437 characters)\n"
+        "01_prompt_template_mapper: kept\n"
+        "   prompt = user: What is 3 + 4?\n"
+        "   reference = 7\n"
+        "02_recorded_rollout_mapper: kept\n"
+        "   response = It is 7.\n"
+        "03_math_verify_mapper: kept\n"
+        "   verdict = correct\n"
+        "   answer = 7\n"
+        "   reward_accuracy = 1.0\n"
+        "04_pass_rate_filter: kept\n"
+        "05_length_filter: kept\n"
+        "06_reward_sum_mapper: kept\n"
+        "   reward = 1.0\n"
+        "07_grpo_advantage_mapper: kept\n"
+        f"   advantage = {row['advantage']}\n"
+        "kept: it is in curated.parquet\n"
+    )
+
+
+def test_the_story_of_a_row_that_was_dropped_ends_there(ran):
+    text = story(ran, ids(ran)["7 7 7 7 7"])
+    assert text.endswith(
+        "04_pass_rate_filter: kept\n05_length_filter: dropped, too_long (the text is longer than `max`)\n"
+    )
+    assert "   response = " + "7 " * 79 + "7 … (399 characters)\n" in text
+
+
+def test_the_stories_of_a_prompt_are_one_after_the_other(ran):
+    whole = story(ran, ids(ran)["It is 7."])
+    prompt_id = whole.splitlines()[1].split()[1]
+    stories = story(ran, prompt_id).split("\n\n")
+    assert len(stories) == 4
+    assert {text.splitlines()[0] for text in stories} == {
+        f"response_id {response_id}"
+        for start, response_id in ids(ran).items()
+        if start in ("It is 7.", "It is 8.", "7 7 7 7 7", "Dunno")
+    }
+    assert all(text.splitlines()[1] == f"prompt_id {prompt_id}" for text in stories)
+    assert whole.strip() in [text.strip() for text in stories]
+
+
+def test_a_row_of_the_dataset_by_its_number(ran):
+    second = story(ran, "row 2").split("\n\n")
+    assert len(second) == 2
+    assert all("04_pass_rate_filter: dropped, too_easy" in text for text in second)
+    assert story(ran, "row 3").splitlines() == [
+        story(ran, "row 3").splitlines()[0],
+        "data.jsonl, row 3",
+        "   question = What is 5?",
+        "   answer = #### 5",
+        "   responses = []",
+        "01_prompt_template_mapper: kept",
+        "   prompt = user: What is 5?",
+        "   reference = 5",
+        "02_recorded_rollout_mapper: dropped, no_responses (the list of responses is null or empty)",
+    ]
+
+
+def test_how_an_id_begins_is_enough(ran):
+    whole = ids(ran)["It is 8."]
+    others = [other for other in ids(ran).values() if other != whole]
+    length = next(n for n in range(1, 33) if not any(x.startswith(whole[:n]) for x in others))
+    assert story(ran, whole[:length]) == story(ran, whole)
+
+
+@pytest.mark.parametrize("row", ["no-such-id", "row 4", "row 0", "row", "row x"])
+def test_a_row_that_is_not_there(ran, row):
+    with pytest.raises(DataError) as caught:
+        story(ran, row)
+    assert str(caught.value) == f"no row has an id that begins with '{row}'; see the export's ids"
+
+
+def test_a_recipe_that_was_not_run(recipe_file):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
+    with pytest.raises(DataError, match=r"^this recipe has not been run; `rejuice run .*` first$"):
+        story(load(path), "row 1")
+
+
+def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_were_made(
+    recipe_file, tmp_path
+):
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np, pyarrow as pa\n"
+        "from rejuice.operators import Change, Mapper, Operator\n"
+        "class GradeMapper(Mapper):\n"
+        "    def writes(self): return ('reward_a', 'reward_a_missing')\n"
+        "    def reads(self): return ('response_id',)\n"
+        "    def map(self, table):\n"
+        "        n = table.num_rows\n"
+        "        absent = pa.array(['judge_failed'] + [None] * (n - 1), pa.string())\n"
+        "        return {'reward_a': pa.array([None] + [0.5] * (n - 1), pa.float64()), 'reward_a_missing': absent}\n"
+        "class AddMapper(Operator):\n"
+        "    def reads(self): return ('response_id',)\n"
+        "    def writes(self): return ('response_id',)\n"
+        "    def apply(self, table):\n"
+        "        ids = [*table['response_id'].to_pylist(), 'new']\n"
+        "        return Change({'response_id': pa.array(ids)}, parents=np.array([*range(table.num_rows), -1]))\n"
+    )
+    rows = [{"response_id": "a", "x": 1}, {"response_id": "b", "x": 2}]
+    process = ["grade_mapper", "add_mapper", "grade_mapper"]
+    path = recipe_file(process, rows, custom_operator_paths=[str(tmp_path / "mine.py")])
+    engine.run(load(path), chunk_rows=10)
+    told = {name: explain_row(load(path), name) for name in ("a", "new")}
+    assert told["a"].splitlines()[1:] == [
+        f"{tmp_path}/data.jsonl, row 1",
+        "   x = 1",
+        "01_grade_mapper: kept",
+        "   reward_a_missing = judge_failed",
+        "02_add_mapper: kept",
+        "03_grade_mapper_2: kept",
+        f"kept: it is in {tmp_path}/out/curated.parquet",
+    ]
+    assert told["new"].splitlines() == [
+        "response_id new",
+        "02_add_mapper: added",
+        "03_grade_mapper_2: kept",
+        "   reward_a = 0.5",
+        f"kept: it is in {tmp_path}/out/curated.parquet",
+    ]
+
+
+def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
+    engine.run(load(path), chunk_rows=5)
+    lines = explain_row(load(path), "a").splitlines()
+    export = load(path).head.export_path
+    told = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
+    assert lines == [*told, "... and more rows with such an id."]
+
+
+def test_what_a_recipe_does(recipe_file, tmp_path):
+    path = recipe_file([{"length_filter": {"min": 1}}, "grpo_advantage_mapper"])
+    text = explain_recipe(load(path)).replace(f"{tmp_path}/", "")
+    assert text.startswith(
+        "data.jsonl -> out/curated.parquet\n"
+        "\n"
+        "1. length_filter (row)\n"
+        '   fields  {"column": "response", "unit": "characters", "min": 1, "max": null}\n'
+        "   reads   response\n"
+        "   writes  -\n"
+        "   drops   no_text, too_short, too_long\n"
+        "2. grpo_advantage_mapper (group)\n"
+    )
+
+
+TELLING = """
+import pyarrow as pa
+from rejuice.operators import Mapper
+
+class TellingMapper(Mapper):
+    def writes(self): return ("told",)
+    def map(self, table): return {"told": pa.array([f"row {i}" for i in range(table.num_rows)])}
+    def explain(self, row=None): return {"in words": f"line\\n{row and row['told']}"}
+"""
+
+
+def test_an_operator_adds_lines_of_its_own(recipe_file, tmp_path):
+    (tmp_path / "telling.py").write_text(TELLING)
+    files = [str(tmp_path / "telling.py")]
+    recipe = load(recipe_file(["telling_mapper"], [{"a": 1}] * 3, custom_operator_paths=files))
+    assert '   in words: "line\\nNone"' in explain_recipe(recipe).splitlines()
+    engine.run(recipe)
+    assert '   in words: "line\\nrow 1"' in explain_row(recipe, "row 2").splitlines()

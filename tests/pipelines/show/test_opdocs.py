@@ -1,0 +1,68 @@
+"""The operator reference is whole, and the pages in docs/ are the ones that would be written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rejuice.operators import RecipeError, get, installed
+from rejuice.pipelines.show import opdocs
+from rejuice.pipelines.show.schema import recipe_schema
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_every_operator_is_listed_once_with_what_it_does():
+    listed = [line.split()[0] for line in opdocs.listing().splitlines() if line.startswith("  ")]
+    assert sorted(listed) == list(installed())
+    for line in opdocs.listing().splitlines():
+        if line.startswith("  "):
+            assert len(line.split(maxsplit=1)) == 2, f"{line} says nothing"
+            assert line.endswith((".", "?")), f"the first line of a docstring is a sentence: {line}"
+
+
+@pytest.mark.parametrize("name", list(installed()))
+def test_an_entry_names_every_field_and_reason(name):
+    kind, text = get(name), opdocs.entry(name)
+    assert text.startswith(f"### {name}\n")
+    for field, info in kind.model_fields.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
+        cells = row.replace("\\|", "").split("|")
+        assert len(cells) == 6, f"a pipe breaks the table: {row}"
+        assert cells[4].strip(), f"{field} has no docstring"
+        assert (cells[3].strip() == "required") == info.is_required()
+    for slug, meaning in kind.reasons.items():
+        assert f"| `{slug}` | {meaning} |" in text
+
+
+def test_an_entry_by_hand():
+    text = opdocs.entry("length_filter")
+    assert "| `unit` | `characters`, `words`, `tokens` | `characters` | What to count. |" in text
+    assert (
+        "| `min` | integer or null | `null` | Shortest length to keep; none by default. |" in text
+    )
+    assert "\nScope: row.\n" in text
+
+
+def test_an_operator_that_is_not_there():
+    with pytest.raises(RecipeError, match="did you mean 'length_filter'"):
+        opdocs.entry("lenght_filter")
+
+
+def test_the_page_holds_every_entry():
+    page = opdocs.page()
+    assert page.startswith("# Operators\n")
+    assert all(opdocs.entry(name) in page for name in installed())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("operators.md", opdocs.page),
+        ("recipe.schema.json", lambda: json.dumps(recipe_schema(), indent=2) + "\n"),
+    ],
+)
+def test_the_docs_are_fresh(name, text):
+    path = DOCS / name
+    assert path.exists(), "run `make docs`"
+    assert path.read_text("utf-8") == text(), "run `make docs`"

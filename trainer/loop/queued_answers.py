@@ -1,0 +1,116 @@
+"""Answers that wait to be judged.
+
+They lie in the folders of the steps that sampled them: what waits, and how old it is, is the same
+for a run that was killed and goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from ...operators.groups import hash_each
+from ..run import TrainingRun
+from ..split import SAMPLES
+from .curation import together
+
+SAMPLED_AT = "sampled_at_step"
+"""Column of the training step that sampled an answer."""
+
+
+class Waiting(NamedTuple):
+    """Answers to be judged.
+
+    Attributes:
+        table: rows of a prompt lie together, those of the newest step first.
+        stale: how many answers were flushed because they are too old.
+        repeated: how many, because the prompt got the same one at a later step.
+        over: how many, because there are too many.
+        lacking: how many steps have kept none, as those before a resume by another schedule.
+    """
+
+    table: pa.Table
+    stale: int = 0
+    repeated: int = 0
+    over: int = 0
+    lacking: int = 0
+
+
+class Answers:
+    """The answers of a run that wait to be judged."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
+
+    def keep(self, step: int, table: pa.Table) -> None:
+        """Keep the graded answers of a step; what a step kept before a resume is replaced."""
+        path = self._path(step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = table.drop_columns([name for name in table.column_names if name in SAMPLES])
+        at = pa.repeat(pa.scalar(step, pa.int64()), table.num_rows)
+        feather.write_feather(kept.append_column(SAMPLED_AT, at), path)
+
+    def take(self, since: int, step: int) -> Waiting:
+        """The answers of steps `since` to `step`, less what is too old or too much.
+
+        The newest ones stay; of the step that does not fit whole, whole prompts are drawn by lot.
+        An answer that a prompt got at two steps is there once, as of the later step.
+        """
+        limits = self._run.config.verification
+        steps = range(step, since - 1, -1)
+        there = {at: self._read(at) for at in steps if self._path(at).exists()}
+        oldest = since if limits.max_age is None else step - limits.max_age
+        fresh = [table for at, table in there.items() if at >= oldest]
+        stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
+        table = pa.concat_tables(fresh, promote_options="permissive")
+        once = _once(table)
+        kept = _newest(once, limits.capacity)
+        return Waiting(
+            together(kept),
+            stale,
+            repeated=len(table) - len(once),
+            over=len(once) - len(kept),
+            lacking=len(steps) - len(there),
+        )
+
+    def forget(self, step: int) -> None:
+        """Remove the answers of a step that is judged at once: a resume begins it anew."""
+        self._path(step).unlink(missing_ok=True)
+
+    def _read(self, step: int) -> pa.Table:
+        return feather.read_table(self._path(step))
+
+    def _path(self, step: int) -> Path:
+        return self._run.step_folder(step) / "answers.arrow"
+
+
+def _once(table: pa.Table) -> pa.Table:
+    """Less rows whose id was there before."""
+    first = dict[str, int]()
+    for row, name in enumerate(table["response_id"].to_pylist()):
+        first.setdefault(name, row)
+    return table.take(pa.array(first.values(), pa.int64()))
+
+
+def _newest(table: pa.Table, capacity: int) -> pa.Table:
+    """At most `capacity` rows of a table in which the newest step stands first.
+
+    Nothing older than the step that does not fit whole. Of that one, prompts drawn by lot: were
+    the last rows cut off, the same late prompts would go each time, and one of them in half.
+    """
+    if table.num_rows <= capacity:
+        return table
+    steps_N = table[SAMPLED_AT].to_numpy()
+    step = int(steps_N[capacity])
+    first = int(np.flatnonzero(steps_N == step)[0])
+    part = table.slice(first, int((steps_N == step).sum()))
+    prompts = part["prompt_id"].combine_chunks().dictionary_encode()
+    codes_N = prompts.indices.to_numpy()
+    drawn_G = np.argsort(hash_each(prompts.dictionary, seed=step))
+    fits_G = np.cumsum(np.bincount(codes_N)[drawn_G]) <= capacity - first
+    kept_N = np.isin(codes_N, drawn_G[fits_G])
+    return pa.concat_tables([table.slice(0, first), part.filter(pa.array(kept_N))])

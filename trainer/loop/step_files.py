@@ -1,0 +1,120 @@
+"""What is kept of a training step, and what is told of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...operators.groups import Groups
+from ...pipelines.recipe.recipe import Step
+from ..run import TrainingRun
+from .curation import Curated
+
+
+class Clock:
+    """Processor seconds of this thread, by what they were spent on."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, on: str) -> Iterator[None]:
+        """Count what is spent inside."""
+        start = time.thread_time()
+        yield
+        self._spent[on] = self._spent.get(on, 0.0) + time.thread_time() - start
+
+    def read(self) -> dict[str, float]:
+        """What was spent since the last reading."""
+        spent, self._spent = self._spent, {}
+        return spent
+
+
+class StepBooks:
+    """Rollouts, decisions and rewards of each step, as files.
+
+    They are written while the policy is updated.
+
+    Args:
+        run: whose they are; it may keep none.
+    """
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-books")
+        self._written: Future[None] | None = None
+
+    def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
+        """Write a step's folder; a step that is done again after a resume replaces it.
+
+        Args:
+            step: of training.
+            part: the folder in it, for what is not the answers.
+            tables: by the names of their files.
+            recipe: that makes of the rollouts what training made of them.
+
+        Raises:
+            OSError: what was written before could not be.
+        """
+        if not self._run.config.keep_rollouts:
+            return
+        self.wait()
+        folder = self._run.step_folder(step) / part
+        self._written = self._writer.submit(_write, folder, tables, recipe)
+
+    def wait(self) -> None:
+        """Wait until the last step is written.
+
+        Raises:
+            OSError: it could not be.
+        """
+        if self._written:
+            self._written.result()
+
+    def validate(self, step: int, table: pa.Table) -> None:
+        """Write the responses of a validation."""
+        folder = self._run.folder / "validations"
+        folder.mkdir(exist_ok=True)
+        pq.write_table(table, folder / f"{step:06d}.parquet")
+
+
+def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    (folder / "recipe.yaml").write_text(recipe, "utf-8")
+
+
+def figures(curated: Curated, rollouts: pa.Table, steps: Sequence[Step]) -> dict[str, float]:
+    """What responses are known by, for the loggers."""
+    table, found = curated.table, dict[str, float]()
+    written = {name for step in steps for name in step.operator.writes()}
+    for name in sorted(written & set(table.column_names)):
+        if name == "reward" or (name.startswith("reward_") and not name.endswith("_missing")):
+            mean = pc.mean(table[name]).as_py()
+            if mean is not None:
+                found[name] = mean
+    if curated.verdicts:
+        verified = sum(curated.verdicts.values())
+        found["pass_rate"] = curated.verdicts.get("correct", 0) / verified
+    if curated.verdicts and table.num_rows:
+        right_N = np.asarray(pc.equal(table["verdict"], "correct").fill_null(False))
+        groups = Groups.of(table)
+        share_G = groups.sum(right_N) / groups.sizes_G
+        found["mixed_groups"] = float(((share_G > 0) & (share_G < 1)).mean())
+    lengths = pc.list_value_length(rollouts["response_token_ids"])
+    found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
+    found["rows_sampled"] = rollouts.num_rows
+    found["rows_trained"] = table.num_rows
+    for count in curated.decisions["reason"].value_counts().to_pylist():
+        found[f"dropped/{count['values']}"] = count["counts"]
+    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+    return found

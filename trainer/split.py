@@ -1,0 +1,261 @@
+"""A recipe, cut at the step that samples.
+
+before ──> prompts of the trainer      (run once, offline)
+rollout    verl's rollouts take its place
+after  ──> runs on each training step's complete groups, before the update
+
+Where the policy judges its own answers, more follows in the same training step:
+
+judging.ask     ──> verification prompts, made of the answers that are left
+judging.rollout     verl's rollouts take its place too
+judging.after   ──> runs on the judgements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..operators.errors import RecipeError
+from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+from ..operators.mapper.reward_sum_mapper import RewardSumMapper
+from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
+from ..operators.operator import Mapper, Operator, Scope
+from ..pipelines.recipe.recipe import Recipe, Step
+from ..pipelines.recipe.train import Train
+
+SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
+"""Columns that are large, and of no use where an answer is judged."""
+ACCURACY = "reward_accuracy"
+"""The column by which validation grades."""
+_GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
+
+
+class Judging(NamedTuple):
+    """What stands behind the answers of a recipe in which the policy judges them.
+
+    Attributes:
+        ask: makes verification prompts, and chooses among them.
+        rollout: samples judgements.
+        after: rewards them.
+    """
+
+    ask: tuple[Step, ...]
+    rollout: PolicyRolloutMapper
+    after: tuple[Step, ...]
+
+
+class Cut(NamedTuple):
+    """The parts of a recipe.
+
+    Attributes:
+        source: its project's name, by which verl reports.
+        before: makes prompts.
+        rollout: samples.
+        after: rewards and filters.
+        judging: what follows where the policy judges its answers.
+    """
+
+    source: str
+    before: tuple[Step, ...]
+    rollout: PolicyRolloutMapper
+    after: tuple[Step, ...]
+    judging: Judging | None = None
+
+    @property
+    def behind(self) -> tuple[Step, ...]:
+        """Steps that answers or judgements go through."""
+        return self.after + (self.judging.after if self.judging else ())
+
+
+def cut(recipe: Recipe) -> Cut:
+    """Cut a recipe at its `policy_rollout_mapper`, and at its second one where it has two.
+
+    Raises:
+        RecipeError: it is no recipe that can train.
+    """
+    found = _parts(recipe.steps, recipe.head.project_name, str(recipe.path))
+    if not gives_reward(found.judging.after if found.judging else found.after):
+        raise RecipeError(
+            "no step behind policy_rollout_mapper writes the column reward",
+            f"add a {RewardSumMapper.name()}",
+            where=str(recipe.path),
+        )
+    _check_order(found.after, str(recipe.path))
+    if found.judging:
+        _check_order(found.judging.after, str(recipe.path))
+        _check_advantages(found.after, found.judging.after, str(recipe.path))
+    return found
+
+
+def check_schedule(found: Cut, config: Train, where: str) -> None:
+    """See that a recipe has what its schedule trains on.
+
+    Raises:
+        RecipeError: it has not.
+    """
+    schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
+    if schedule != "generate" and capacity < n:
+        raise RecipeError(
+            f"verification.capacity is {capacity}, and one prompt has {n} answers",
+            "whole prompts wait: take n or more",
+            where=where,
+        )
+    if schedule != "generate" and found.judging is None:
+        raise RecipeError(
+            f"schedule {schedule} trains on judgements, of which the recipe has none",
+            f"add {SelfVerificationMapper.name()}, policy_rollout_mapper: {{task: verify}} and "
+            "their reward, or choose schedule generate",
+            where=where,
+        )
+    if not gives_reward(found.after):
+        raise RecipeError(
+            f"no step before {SelfVerificationMapper.name()} writes the reward of responses",
+            f"add a {RewardSumMapper.name()} there; schedule self_verify makes no use of it",
+            where=where,
+        )
+
+
+def gives_reward(steps: Sequence[Step]) -> bool:
+    """Whether steps write the column `reward`."""
+    return any("reward" in step.operator.writes() for step in steps)
+
+
+def _parts(steps: Sequence[Step], source: str, where: str) -> Cut:
+    samples = [
+        at for at, step in enumerate(steps) if isinstance(step.operator, PolicyRolloutMapper)
+    ]
+    asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
+    if not 1 <= len(samples) <= 2:
+        found = f"{len(samples)} steps sample responses" if samples else "no step samples responses"
+        raise RecipeError(
+            found,
+            "training needs one policy_rollout_mapper, and a second where the policy judges",
+            where=where,
+        )
+    first, last = samples[0], samples[-1]
+    before, rollout = tuple(steps[:first]), _rollout(steps[first])
+    if first == last:
+        for at in asks:
+            raise RecipeError(
+                f"nobody answers the prompts of {steps[at].name}",
+                "put policy_rollout_mapper: {task: verify} behind it, or leave the step out",
+                where=f"{where}, step {steps[at].number}",
+            )
+        return Cut(source, before, rollout, tuple(steps[first + 1 :]))
+    if len(asks) != 1 or not first < asks[0] < last:
+        raise RecipeError(
+            "two steps sample responses",
+            f"the second answers the prompts of one {SelfVerificationMapper.name()} before it",
+            where=f"{where}, step {steps[last].number}",
+        )
+    ask = asks[0]
+    judging = Judging(tuple(steps[ask:last]), _rollout(steps[last]), tuple(steps[last + 1 :]))
+    _check_judging(judging, rollout, f"{where}, step {steps[last].number}", where)
+    return Cut(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
+
+
+def _rollout(step: Step) -> PolicyRolloutMapper:
+    assert isinstance(step.operator, PolicyRolloutMapper)
+    return step.operator
+
+
+def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, where: str) -> None:
+    """One policy answers and judges, by one temperature; judgements are looked at alone."""
+    if judging.rollout.task != "verify":
+        raise RecipeError(
+            "the second policy_rollout_mapper samples all rows", "give it task: verify", where=here
+        )
+    for name in ("engine", "model", "temperature", "top_p", "chat_template_kwargs"):
+        if getattr(judging.rollout, name) != getattr(answers, name):
+            raise RecipeError(
+                f"the two policy_rollout_mappers differ in {name}",
+                "training has one policy, which answers and judges",
+                where=here,
+            )
+    if judging.rollout.n == 1:
+        raise RecipeError(
+            "one judgement has none to be compared with", "give it n: 2 or more", where=here
+        )
+    for step in judging.ask:
+        if isinstance(step.operator, SelfVerificationMapper) and step.operator.ungraded == "ask":
+            raise RecipeError(
+                f"{step.name} asks about answers without a verdict, of which nothing can be learnt",
+                "leave ungraded: ask out",
+                where=f"{where}, step {step.number}",
+            )
+        lost = SAMPLES & set(step.operator.reads())
+        if lost:
+            raise RecipeError(
+                f"{step.name} reads {min(lost)}, which answers that wait to be judged do not have",
+                f"put it before {SelfVerificationMapper.name()}",
+                where=f"{where}, step {step.number}",
+            )
+    if judging.rollout.max_tokens > answers.max_tokens:
+        raise RecipeError(
+            f"judgements may have {judging.rollout.max_tokens} tokens, "
+            f"and responses {answers.max_tokens}",
+            "verl has one longest response: raise max_tokens of the first policy_rollout_mapper",
+            where=here,
+        )
+    for step in judging.after:
+        if step.operator.scope is Scope.DATASET:
+            raise RecipeError(
+                f"{step.name} sees answers and judgements together, which training does not",
+                f"leave it out, or put it before {SelfVerificationMapper.name()}",
+                where=f"{where}, step {step.number}",
+            )
+
+
+def _check_order(steps: Sequence[Step], where: str) -> None:
+    compared = False
+    for step in steps:
+        if compared and _drops(step.operator):
+            raise RecipeError(
+                f"{step.name} drops rows that were compared with their group already",
+                f"put it before {GrpoAdvantageMapper.name()}",
+                where=f"{where}, step {step.number}",
+            )
+        compared = compared or isinstance(step.operator, GrpoAdvantageMapper)
+
+
+def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], where: str) -> None:
+    """verl has one estimator of advantages for all rows of a batch."""
+    lasts = [
+        [step for step in steps if isinstance(step.operator, GrpoAdvantageMapper)][-1:]
+        for steps in (answers, judgements)
+    ]
+    if all(lasts) and lasts[0][0].operator != lasts[1][0].operator:
+        raise RecipeError(
+            f"{lasts[1][0].name} differs from {lasts[0][0].name}",
+            "training has one advantage, of answers and of judgements: give both the same fields",
+            where=f"{where}, step {lasts[1][0].number}",
+        )
+
+
+def _drops(operator: Operator) -> bool:
+    """Whether it may drop rows; Data-Juicer's operators say so by their names only."""
+    if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
+        return False
+    return bool(operator.reasons) or not operator.name().endswith("_mapper")
+
+
+def grading(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps that grade a response, for validation: nothing is dropped there.
+
+    Raises:
+        RecipeError: none does, or one needs to see more than a response.
+    """
+    wanted, kept = {ACCURACY}, list[Step]()
+    for step in reversed(steps):
+        operator = step.operator
+        if wanted.isdisjoint(operator.writes()):
+            continue
+        if not isinstance(operator, Mapper) or operator.scope is not Scope.ROW:
+            raise RecipeError(f"{step.name} does not grade responses one by one", _GRADE)
+        wanted.update(operator.reads())
+        kept.append(step)
+    if not kept:
+        raise RecipeError(f"no step writes {ACCURACY}, by which validation grades", _GRADE)
+    return tuple(reversed(kept))

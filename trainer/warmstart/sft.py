@@ -1,0 +1,175 @@
+"""Warm start: a fresh model learns to imitate the teacher, in minutes on two CPU cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...operators.groups import Array
+from .data_parallel import Link, partner
+from .demonstrations import Batch, Lessons, batches
+from .model import SIZE, Size, build_model
+from .tokenizer import build_tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+    from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
+
+
+class Schedule(NamedTuple):
+    """How fast the model learns.
+
+    Attributes:
+        matrices: learning rate of the layers' matrices.
+        others: learning rate of embedding, norms and biases.
+        warmup: steps until these are reached; after that they fall along a cosine.
+        weight_decay: of the matrices.
+    """
+
+    matrices: float = 3e-3
+    others: float = 9e-3
+    warmup: int = 20
+    weight_decay: float = 0.1
+
+
+LESSONS, SCHEDULE = Lessons(), Schedule()
+"""What is used where nothing else is said; the shipped weights are made by them."""
+
+
+def _to_nobody(shown: int) -> None: ...
+
+
+def warm_start(
+    seed: int,
+    *,
+    size: Size = SIZE,
+    lessons: Lessons = LESSONS,
+    schedule: Schedule = SCHEDULE,
+    advance: Callable[[int], None] = _to_nobody,
+) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
+    """The embedded policy in float32, and its tokenizer.
+
+    Two processes learn, this one and another, with half of every batch and one thread each. The
+    same arguments give the same weights on the same kind of machine with the same libraries, and
+    everywhere a policy that behaves the same.
+
+    Args:
+        seed: of the first weights and of the demonstrations.
+        size: of the model.
+        lessons: what is shown.
+        schedule: how fast the model learns.
+        advance: told how many demonstrations more have been shown.
+
+    Raises:
+        RejuiceError: the other process died.
+    """
+    with partner(_learn, 1, seed, size, lessons, schedule, _to_nobody) as link:
+        return _learn(link, 0, seed, size, lessons, schedule, advance)
+
+
+def _learn(
+    link: Link,
+    learner: int,
+    seed: int,
+    size: Size,
+    lessons: Lessons,
+    schedule: Schedule,
+    advance: Callable[[int], None],
+) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
+    import torch
+
+    tokenizer = build_tokenizer()
+    model = build_model(tokenizer, seed, size)
+    shown = batches(tokenizer, seed, lessons, learner)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in train(model, shown, lessons.steps, schedule, link.average):
+            advance(lessons.batch)
+    finally:
+        torch.set_num_threads(threads)
+    return model, tokenizer
+
+
+def train(
+    model: Qwen2ForCausalLM,
+    data: Iterable[Batch],
+    steps: int,
+    schedule: Schedule,
+    average: Callable[[Array], None],
+) -> Iterator[float]:
+    """Minimise the cross-entropy of the responses; the loss of each step.
+
+    Args:
+        model: it learns.
+        data: a batch for each step.
+        steps: how many.
+        schedule: how fast.
+        average: replaces all gradients, as one vector, by their mean over the learners.
+    """
+    import torch
+    from torch.optim.lr_scheduler import LambdaLR
+
+    optimizers = _optimizers(model, schedule)
+    rates = [LambdaLR(each, lambda step: _rate(step, steps, schedule)) for each in optimizers]
+    gradient = _gradient(model)
+    model.train()
+    for batch in islice(data, steps):
+        loss = _loss(model, batch)
+        loss.backward()
+        average(gradient.numpy())
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for each in (*optimizers, *rates):
+            each.step()
+        gradient.zero_()
+        yield loss.item()
+    model.eval()
+
+
+def _gradient(model: Qwen2ForCausalLM) -> Tensor:
+    """All gradients as one vector: every parameter's is a part of it, and is added to in place."""
+    import torch
+
+    parameters = list(model.parameters())
+    gradient = torch.zeros(sum(each.numel() for each in parameters))
+    parts = gradient.split([each.numel() for each in parameters])
+    for each, part in zip(parameters, parts, strict=True):
+        each.grad = part.view_as(each)
+    return gradient
+
+
+def _optimizers(model: Qwen2ForCausalLM, schedule: Schedule) -> list[Optimizer]:
+    """Muon for the matrices, which halves the steps they need, and Adam for the rest."""
+    import torch
+
+    inside = dict(model.model.layers.named_parameters())
+    matrices = [each for each in inside.values() if each.ndim == 2]
+    others = [each for each in inside.values() if each.ndim != 2]
+    others += [model.model.embed_tokens.weight, model.model.norm.weight]
+    return [
+        torch.optim.Muon(
+            matrices, lr=schedule.matrices, weight_decay=schedule.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        ),
+        torch.optim.Adam(others, lr=schedule.others, betas=(0.9, 0.98)),
+    ]  # fmt: skip
+
+
+def _loss(model: Qwen2ForCausalLM, batch: Batch) -> Tensor:
+    import torch
+
+    hidden = model.model(
+        batch.ids, attention_mask=batch.sees, position_ids=batch.places, use_cache=False
+    ).last_hidden_state
+    logits = model.lm_head(hidden.flatten(0, 1)[batch.inputs])
+    return torch.nn.functional.cross_entropy(logits, batch.targets)
+
+
+def _rate(step: int, steps: int, schedule: Schedule) -> float:
+    """Up in a straight line, then down along a cosine."""
+    if step < schedule.warmup:
+        return (step + 1) / schedule.warmup
+    return 0.5 + 0.5 * math.cos(math.pi * (step - schedule.warmup) / (steps - schedule.warmup))

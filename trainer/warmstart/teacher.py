@@ -1,0 +1,180 @@
+r"""An imperfect teacher: what the embedded policy imitates in its warm start.
+
+It solves problems in several styles, from careful to guessing, and judges answers with and without
+work. The policy learns to mix the styles; which of them pay is left to reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ...pipelines.demo.numbers import pick
+from ...pipelines.demo.problems import Problem, Step
+from ...pipelines.demo.solvers import worked
+
+JUDGE_TEMPLATE = "{question} A student answers {answer}. Is that right?"
+r"""The verification prompt that the policy knows: `template` of `self_verification_mapper`.
+
+Its response ends in `\boxed{Yes}` or `\boxed{No}`."""
+
+DRILL = "Calculate."
+"""The prompt of an exercise in bare arithmetic."""
+
+UNTIDY = 0.05
+"""Share of responses that are not in the form asked for."""
+
+CHECKED = 0.4
+"""Share of judgements that come from solving the problem."""
+
+INTUITION = 0.7
+"""Share of the other judgements that are right."""
+
+_TIDY = "<think>{}</think><answer>{}</answer>"
+_FORMS = (
+    "<think>{}</think> The answer is {}.",
+    "<think>{}<answer>{}</answer>",
+    "{} The answer is {}.",
+)
+_GLANCE = "At a glance."
+_GUESSES = ("I guess it is {}.", "Maybe {}.")
+
+
+class Demonstration(NamedTuple):
+    """What is asked, and what the teacher responds, time and again."""
+
+    prompt: str
+    responses: list[str]
+
+
+class Style(NamedTuple):
+    """A way to solve a problem.
+
+    Attributes:
+        share: how many of the responses have it.
+        careful: how many of those with care.
+        slips: the chance that a step goes wrong, unless care is taken.
+        write: thought and answer, given the problem and the steps as done.
+    """
+
+    share: float
+    careful: float
+    slips: float
+    write: Callable[[Problem, list[Step], random.Random], tuple[str, int]]
+
+
+def demonstrate(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demonstration:
+    """The teacher solves a problem `n` times: with care, always by right steps and in form."""
+    return Demonstration(problem.question, [_respond(problem, rng, care) for _ in range(n)])
+
+
+def judge(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demonstration:
+    """The teacher judges an answer `n` times; it is right in half of the cases."""
+    right = rng.random() < 0.5
+    answer = problem.reference if right else wrong_answer(problem, rng)
+    prompt = JUDGE_TEMPLATE.format(question=problem.question, answer=answer)
+    return Demonstration(prompt, [_judge(problem, answer, rng, care) for _ in range(n)])
+
+
+def drill(problems: Iterable[Problem]) -> Demonstration:
+    """The steps of some problems as bare equations: much arithmetic in few tokens."""
+    steps = [step for problem in problems for step in problem.steps]
+    return Demonstration(DRILL, [_equations(steps)])
+
+
+def wrong_answer(problem: Problem, rng: random.Random) -> int:
+    """A wrong answer of the kind that the teacher gives."""
+    while True:
+        answer = _solve(problem, pick(rng, ("ordered", "hasty", "guess")), rng)[1]
+        if answer != problem.reference:
+            return answer
+
+
+def _respond(problem: Problem, rng: random.Random, care: bool) -> str:
+    share = {name: style.careful if care else style.share for name, style in STYLES.items()}
+    think, answer = _solve(problem, _draw(rng, share), rng, care)
+    untidy = not care and rng.random() < UNTIDY
+    return (pick(rng, _FORMS) if untidy else _TIDY).format(think, answer)
+
+
+def _judge(problem: Problem, answer: int, rng: random.Random, care: bool) -> str:
+    if care or rng.random() < CHECKED:
+        think, own = _solve(problem, "brief", rng, care)
+        # Compared by subtraction, which a small model knows from its sums.
+        most, least = max(own, answer), min(own, answer)
+        return _judgement(f"{think} {most} - {least} = {most - least}.", own == answer)
+    right = answer == problem.reference
+    return _judgement(_GLANCE, right if rng.random() < INTUITION else not right)
+
+
+def _judgement(think: str, right: bool) -> str:
+    return f"<think>{think}</think>\\boxed{{{'Yes' if right else 'No'}}}"
+
+
+def _solve(problem: Problem, name: str, rng: random.Random, care: bool = False) -> tuple[str, int]:
+    style = STYLES[name]
+    steps = worked(problem, rng, slips=0 if care else style.slips)
+    return style.write(problem, steps, rng)
+
+
+def _worked(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+    """Every step in words."""
+    return " ".join(step.says.format(step=step.equation) for step in steps), steps[-1].result
+
+
+def _ordered(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+    """One equation after the other."""
+    words = ("First", *("Then",) * len(steps))
+    told = (f"{word} {step.equation}." for word, step in zip(words, steps, strict=False))
+    return " ".join(told), steps[-1].result
+
+
+def _brief(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+    """Bare equations."""
+    return _equations(steps), steps[-1].result
+
+
+def _hasty(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+    """In the head, and often one step too few."""
+    last = steps[0 if rng.random() < 0.5 else -1]
+    return f"That is easy: {last.result}.", last.result
+
+
+def _guess(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+    """A number that looks likely."""
+    near = max(problem.reference + pick(rng, (-10, -2, -1, 0, 0, 1, 2, 10)), 0)
+    answer = pick(rng, (sum(problem.numbers), max(problem.numbers), near))
+    return pick(rng, _GUESSES).format(answer), answer
+
+
+def _equations(steps: Iterable[Step]) -> str:
+    return ", ".join(step.equation for step in steps) + "."
+
+
+def _draw(rng: random.Random, shares: dict[str, float]) -> str:
+    place = rng.random() * sum(shares.values())
+    for name, share in shares.items():
+        place -= share
+        if place < 0:
+            return name
+    return next(reversed(shares))
+
+
+STYLES: dict[str, Style] = {
+    "worked": Style(0.13, 0.25, 0.03, _worked),
+    "ordered": Style(0.13, 0.25, 0.10, _ordered),
+    "brief": Style(0.13, 0.50, 0.06, _brief),
+    "hasty": Style(0.33, 0.0, 0.05, _hasty),
+    "guess": Style(0.28, 0.0, 0.0, _guess),
+}
+"""The styles; the first three show their work."""
+
+PHRASES = (
+    DRILL, _GLANCE, JUDGE_TEMPLATE.format(question="", answer=0),
+    "\\boxed{Yes}", "\\boxed{No}",
+    *(guess.format(0) for guess in _GUESSES), "That is easy: 0.",
+    "First 0. Then 0. The answer is 0.", "3 + 4, 4 - 2, 2 * 5, 6 / 3 = 2.",
+    "system\nuser\nassistant\n",
+)  # fmt: skip
+"""Words of the teacher's own, for the vocabulary."""
