@@ -8,10 +8,11 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 """
 
 from ._version import __version__
+from .change import Change, Columns
 from .columns import component, component_columns
 from .errors import DataError, EngineError, OperatorError, RecipeError, RejuiceError
 from .groups import Groups, uniform_N
-from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, StreamOperator, drop
+from .operator import ALL, Filter, Mapper, Operator, Scope, StreamOperator, drop
 from .registry import build, get, installed
 from .verifier import Verdict, extract_answer, verify, verify_batch
 

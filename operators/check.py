@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from .change import Change, concatenate, split
 from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .groups import Groups
-from .operator import ALL, Change, Operator, Scope, StreamOperator
+from .operator import ALL, Operator, Scope, StreamOperator
 from .registry import build
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
@@ -131,7 +132,8 @@ def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -
     halves = [_attempt(operator, half, after) for half in tables]
     for half in halves:
         _same_types(operator, change, half, after)
-    return _equal(operator, change, _joined(halves, tables), after)
+    joined = concatenate(halves, [half.num_rows for half in tables])
+    return _equal(operator, change, joined, after)
 
 
 def _check_stream(
@@ -145,7 +147,7 @@ def _check_stream(
                 again = "a second time" if row in rows else "which it was not asked for"
                 _broken(operator, f"finishes row {row}, {again}: see stream()")
             left.remove(row)
-            share = _share(change, row)
+            (share,) = split(change, [row, row + 1])
             _equal(operator, share, checked(operator, own, 1), f"streaming row {row} alone")
     except RejuiceError:
         raise
@@ -154,20 +156,6 @@ def _check_stream(
         raise _breach(operator, said) from error
     if left:
         _broken(operator, f"leaves out row {min(left)} of {len(rows)} that it was to stream")
-
-
-def _share(change: Change, row: int) -> Change:
-    """The part of a change that is about one row."""
-    start, stop, parents = row, row + 1, None
-    if change.parents is not None:
-        # A row without a parent goes with the row before it.
-        behind = np.maximum.accumulate(np.append(0, change.parents))[1:]
-        start, stop = (int(at) for at in np.searchsorted(behind, [row, row + 1]))
-        own = np.asarray(change.parents)[start:stop]
-        parents = np.where(own < 0, -1, own - row)
-    columns = {name: column.slice(start, stop - start) for name, column in change.columns.items()}
-    reasons = None if change.reasons is None else change.reasons.slice(row, 1)
-    return Change(columns, reasons, parents)
 
 
 def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:
@@ -225,26 +213,8 @@ def _one_row_groups(table: pa.Table) -> pa.Table:
     return table.take(Groups.of(table).starts_G)
 
 
-def _joined(halves: list[Change], tables: list[pa.Table]) -> Change:
-    columns = {
-        name: pa.concat_arrays([flat(half.columns[name]) for half in halves])
-        for name in halves[0].columns
-    }
-    pairs = list(zip(halves, tables, strict=True))
-    reasons = pa.concat_arrays([_reasons(half, table.num_rows) for half, table in pairs])
-    if all(half.parents is None for half in halves):
-        return Change(columns, reasons)
-    first, second = (_parents(half, table.num_rows) for half, table in pairs)
-    moved = np.where(second < 0, -1, second + tables[0].num_rows)
-    return Change(columns, reasons, np.concatenate([first, moved]))
-
-
 def _reasons(change: Change, n: int) -> pa.Array:
     return pa.nulls(n, pa.string()) if change.reasons is None else flat(change.reasons)
-
-
-def _parents(change: Change, n: int) -> Any:
-    return np.arange(n) if change.parents is None else np.asarray(change.parents)
 
 
 def _rows_in(one: Change, other: Change) -> int:

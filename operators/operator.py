@@ -13,14 +13,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-Columns = tuple[str, ...]
+from .change import Change as Change
+from .change import Columns as Columns
 
 ALL: Columns = ("*",)
 """What an operator `reads` whose needs are not known, such as one of Data-Juicer's."""
@@ -35,27 +35,6 @@ class Scope(str, Enum):
     """Whole groups: all rows of a `prompt_id`, which are contiguous."""
     DATASET = "dataset"
     """All rows, but only of what `digest` keeps of them."""
-
-
-class Change(NamedTuple):
-    """What an operator wants done to a table of N rows.
-
-    Attributes:
-        columns: new or replaced columns, each as long as the output: N, or len(parents).
-        reasons: string[N]; null keeps the row, a slug drops it. None keeps all.
-        parents: int64[M]: the input row each output row comes from, for operators that expand
-            rows. None means one output row per input row. Columns that are not written are
-            copied from the parent. -1 is a new row without a parent: there they are null.
-            Parents ascend, -1 aside. An input row without a child needs a reason.
-        without: columns of the input that the output no longer has.
-        notes: figures for the run report (a shortfall, a count); summed over chunks.
-    """
-
-    columns: Mapping[str, pa.Array] = {}
-    reasons: pa.Array | None = None
-    parents: np.ndarray[Any, np.dtype[np.int64]] | None = None
-    without: Columns = ()
-    notes: Mapping[str, float] = {}
 
 
 class Operator(BaseModel, ABC):

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ...operators import Change
+from ...operators.change import surviving_rows
 
-Index = np.ndarray[Any, np.dtype[np.int64]]
+Index = NDArray[np.int64]
 
 
 class _Layer(NamedTuple):
@@ -103,15 +105,6 @@ class Frame:
         if name not in self._taken:
             self._taken[name] = self._layers[self._home[name]].column(name)
         return self._taken[name]
-
-
-def surviving_rows(change: Change, n: int) -> Index | None:
-    """For each output row of `change`, the input row it comes from; None: all n, unmoved."""
-    if change.parents is not None:
-        return np.asarray(change.parents, np.int64)
-    if change.reasons is None or change.reasons.null_count == n:
-        return None
-    return np.flatnonzero(np.asarray(change.reasons.is_null()))
 
 
 def _chunked(column: Any) -> pa.ChunkedArray:

@@ -7,7 +7,7 @@ at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,12 @@ import pyarrow as pa
 from ...operators import Change, Groups, Operator, Scope, StreamOperator
 from ...operators.groups import Array
 from ...operators.registry import code_version, config_json
-from ..apply.apply import change_of, decide, digest
+from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
-from ..apply.parts import check_groups, heads, shares
+from ..apply.group_starts import GroupStarts, check_contiguous
+from ..apply.operator_call import decide_from_digests, digest
+from ..apply.steps import RunStep, apply_steps, known_change, naming, run_step
 from ..data_juicer.datasets import plain, rows_of
-from ..engine.finish import Ledger
 from ..recipe.recipe import Step
 
 PIECE_ROWS = 65_536
@@ -34,8 +35,8 @@ class Piece(NamedTuple):
     first_row: int
 
 
-def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
-    """The dataset after one step, and that step's books.
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
+    """The dataset after one step, and the audit log of that step.
 
     Args:
         step: the step.
@@ -47,15 +48,15 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     """
     made = pieces(dataset, STREAM_ROWS if isinstance(step.operator, StreamOperator) else PIECE_ROWS)
     if new_groups:
-        check_groups([heads(piece.frame, piece.first_row) for piece in made])
-    written: set[str] = set()
-    tables, ledger = [], Ledger()
-    for piece, change in zip(made, _changes(step.operator, made), strict=True):
-        tables.append(piece.frame.after(change).table())
-        ledger.add(step.name, piece.frame, change, piece.first_row)
-        written.update(change.columns)
+        with naming(step):
+            check_contiguous([GroupStarts.of(piece.frame, piece.first_row) for piece in made])
+    log = AuditLog()
+    tables = [
+        apply_steps([step], piece.frame, run=run, log=log, first_row=piece.first_row).table()
+        for piece, run in zip(made, _runs(step, made), strict=True)
+    ]
     table = pa.concat_tables(tables, promote_options="permissive")
-    return _wrapped(step.operator, dataset, table, written), ledger
+    return _wrapped(step.operator, dataset, table, log.step(step.name).written), log
 
 
 def pieces(dataset: Any, size: int) -> list[Piece]:
@@ -72,12 +73,14 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
     return frames
 
 
-def _changes(operator: Operator, made: Sequence[Piece]) -> Iterator[Change]:
-    if operator.scope is not Scope.DATASET:
-        return (change_of(operator, piece.frame) for piece in made)
-    digests = [digest(operator, piece.frame) for piece in made]
-    starts = [int(at) for at in np.cumsum([0, *(piece.frame.num_rows for piece in made)])]
-    return shares(decide(operator, pa.concat_tables(digests), starts[-1]), starts)
+def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
+    """How the step is run on each piece."""
+    if step.operator.scope is not Scope.DATASET:
+        return repeat(run_step, len(made))
+    with naming(step):
+        digests = [digest(step.operator, piece.frame) for piece in made]
+        changes = decide_from_digests(step.operator, digests)
+    return (known_change(change) for change in changes)
 
 
 def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:

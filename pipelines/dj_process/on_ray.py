@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from ...operators import Change, Groups, Operator, RejuiceError, Scope, StreamOperator
-from ..apply.apply import change_of, decide, digest
+from ...operators import Change, Groups, RejuiceError, Scope, StreamOperator
+from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
-from ..apply.parts import Heads, check_groups, heads, shares
+from ..apply.group_starts import GroupStarts, check_contiguous
+from ..apply.operator_call import decide, decide_from_digests, digest
+from ..apply.steps import apply_steps, known_change, naming, run_step
 from ..data_juicer.datasets import plain
-from ..engine.finish import Ledger
 from ..recipe.recipe import Step
 
 _GROUP = "prompt_id"
@@ -48,8 +49,8 @@ class Slice(NamedTuple):
     stop: int
 
 
-def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
-    """The dataset after one step, and that step's books.
+def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
+    """The dataset after one step, and the audit log of that step.
 
     Args:
         step: the step.
@@ -68,16 +69,17 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, Ledger]:
     # A block without rows may have lost its columns too, on the way through Data-Juicer's steps.
     full = [(block, end) for block, end in pairs if end.rows]
     if not full:
-        return dataset, Ledger()
+        return dataset, AuditLog()
     blocks, ends = [block for block, _ in full], [end for _, end in full]
     if step.operator.scope is not Scope.ROW:
         blocks, ends = _aligned(blocks, ends)
     starts = [int(start) for start in np.cumsum([0, *(end.rows for end in ends)])]
     if new_groups:
-        begin = ray.remote(_heads)
+        begin = ray.remote(_group_starts)
         found = [begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]
-        check_groups(_get(found))
-    return _applied(step, blocks, starts)
+        with naming(step):
+            check_contiguous(_get(found))
+    return _apply(step, blocks, starts)
 
 
 def cuts(ends: Sequence[Ends]) -> list[list[Slice]]:
@@ -118,34 +120,32 @@ def _aligned(blocks: list[Any], ends: list[Ends]) -> tuple[list[Any], list[Ends]
     return [block for block, _ in out], [end for _, end in out]
 
 
-def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Ledger]:
+def _apply(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, AuditLog]:
     operator = step.operator
     changes: list[Any] = [None] * len(blocks)
     if operator.scope is Scope.DATASET:
-        digests = _digests(operator, blocks)
-        whole = decide(
-            operator, pa.concat_tables(digests, promote_options="permissive"), starts[-1]
-        )
-        changes = list(shares(whole, starts))
+        with naming(step):
+            changes = list(decide_from_digests(operator, _digests(step, blocks)))
     elif isinstance(operator, StreamOperator):
         # Here, block by block: it has workers of its own, and a task would open another engine.
         for at, block in enumerate(blocks):
-            (digest,) = _digests(operator, [block])
-            changes[at] = ray.put(decide(operator, digest, digest.num_rows))
-    after = ray.remote(num_returns=2)(_change)
+            (view,) = _digests(step, [block])
+            with naming(step):
+                changes[at] = ray.put(decide(operator, view, view.num_rows))
+    task = ray.remote(num_returns=2)(_apply_to_block)
     pairs = [
-        after.remote(operator, step.name, block, start, change)
+        task.remote(step, block, start, change)
         for block, start, change in zip(blocks, starts, changes, strict=False)
     ]
-    ledger = Ledger()
-    for part in _get([books for _, books in pairs]):
-        ledger.merge(part)
-    return ray.data.from_arrow_refs([block for block, _ in pairs]), ledger
+    log = AuditLog()
+    for part in _get([part for _, part in pairs]):
+        log.merge(part)
+    return ray.data.from_arrow_refs([block for block, _ in pairs]), log
 
 
-def _digests(operator: Operator, blocks: list[Any]) -> list[pa.Table]:
+def _digests(step: Step, blocks: list[Any]) -> list[pa.Table]:
     reduce = ray.remote(_digest)
-    return _get([reduce.remote(operator, block) for block in blocks])
+    return _get([reduce.remote(step, block) for block in blocks])
 
 
 def _get(refs: list[Any]) -> list[Any]:
@@ -170,26 +170,26 @@ def _join(slices: list[tuple[int, int]], *blocks: pa.Table) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
 
-def _heads(block: pa.Table, first_row: int) -> Heads:
-    return heads(Frame.of(plain(block)), first_row)
+def _group_starts(block: pa.Table, first_row: int) -> GroupStarts:
+    return GroupStarts.of(Frame.of(plain(block)), first_row)
 
 
-# A task gives its error as its result: raised in a worker, Ray would print a trace per block.
-def _digest(operator: Operator, block: pa.Table) -> pa.Table | RejuiceError:
+# A task returns its error: raised in a worker, Ray would print a trace per block.
+def _digest(step: Step, block: pa.Table) -> pa.Table | RejuiceError:
     try:
-        return digest(operator, Frame.of(plain(block)))
+        with naming(step):
+            return digest(step.operator, Frame.of(plain(block)))
     except RejuiceError as error:
         return error
 
 
-def _change(
-    operator: Operator, step: str, block: pa.Table, first_row: int, change: Change | None
-) -> tuple[pa.Table | None, Ledger | RejuiceError]:
-    frame = Frame.of(plain(block))
+def _apply_to_block(
+    step: Step, block: pa.Table, first_row: int, change: Change | None
+) -> tuple[pa.Table | None, AuditLog | RejuiceError]:
+    log = AuditLog()
+    run = run_step if change is None else known_change(change)
     try:
-        change = change_of(operator, frame) if change is None else change
+        frame = apply_steps([step], Frame.of(plain(block)), run=run, log=log, first_row=first_row)
     except RejuiceError as error:
         return None, error
-    ledger = Ledger()
-    ledger.add(step, frame, change, first_row)
-    return frame.after(change).table(), ledger
+    return frame.table(), log

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
 
-import pyarrow as pa
 from data_juicer.ops.base_op import OPERATORS, Pipeline
 from data_juicer.utils.ray_utils import is_ray_mode
 from loguru import logger
@@ -24,10 +23,10 @@ from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, Scope, StreamOperator, build, get, installed
 from ...operators.operator import on_definition
+from ..apply.audit_log import StepLog
 from ..apply.report import Report, StepReport
 from ..dataset.arrow_files import write_arrow
 from ..dataset.write import run_folder
-from ..engine.finish import Ledger
 from ..recipe.recipe import Step, step_names
 
 
@@ -99,11 +98,12 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         else:
             from .on_default import run
         start = time.perf_counter()
-        out, ledger = run(place.step, dataset, place.is_first_with_groups)
-        ledger.tally.seconds = time.perf_counter() - start
-        place.keep(ledger)
+        out, log = run(place.step, dataset, place.is_first_with_groups)
+        entry = log.step(place.step.name)
+        entry.seconds = time.perf_counter() - start
+        place.keep(entry)
     except RejuiceError as error:
-        _stop(error.at(f"step {place.step.number} {place.step.name}"))
+        _stop(error)
     finally:
         if isinstance(place.step.operator, StreamOperator):
             place.step.operator.close()
@@ -153,7 +153,7 @@ class _Place:
         }
         return cls(step, kinds[:at] if at else [], resumed, path, head)
 
-    def keep(self, ledger: Ledger) -> None:
+    def keep(self, log: StepLog) -> None:
         if self.export_path is None or "://" in self.export_path:
             return  # Run from Python without an export, or into a store: no folder is beside it.
         export_path = Path(self.export_path)
@@ -161,10 +161,8 @@ class _Place:
         if self.is_first:
             # What is there tells of the rows that are about to be replaced.
             shutil.rmtree(folder, ignore_errors=True)
-        write_arrow(
-            folder / self.step.label / "decisions.arrow", pa.concat_tables(ledger.decisions)
-        )
-        line = ledger.tally.report(self.step.name)
+        write_arrow(folder / self.step.label / "decisions.arrow", log.take_decisions())
+        line = log.report()
         done = () if self.is_first else Report.read(export_path).steps
         Report.of(
             [*done, *_between(done, line), line], key="dj-process", chunk_rows=0, **self.head
@@ -178,7 +176,17 @@ def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepRepor
         dropped = {"data_juicer": -change} if change < 0 else {}
         before = done[-1].rows_out
         added = max(change, 0)
-        yield StepReport("data_juicer", before, line.rows_in, added, dropped, 0.0, False, {}, {})
+        yield StepReport(
+            step="data_juicer",
+            rows_in=before,
+            rows_out=line.rows_in,
+            added=added,
+            dropped=dropped,
+            seconds=0.0,
+            cached=False,
+            notes={},
+            columns={},
+        )
 
 
 def _stop(error: RejuiceError) -> NoReturn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,30 +17,14 @@ import pyarrow as pa
 from ...operators import Change
 from ...operators.columns import flat
 from ...operators.groups import Array
-from ..apply.summary import Summary
+from ..apply.steps import StepResult
 from ..dataset.arrow_files import read_arrow, write_arrow
 
 _PARENT = "__parent__"
 _META = b"rejuice"
 
 
-class Commit(NamedTuple):
-    """A change as it was committed, with its books.
-
-    Attributes:
-        change: what was done.
-        rows_in: rows of the chunk before the step.
-        seconds: wall time of the operator on this chunk.
-        summary: figures of each written column, see `summary.py`.
-    """
-
-    change: Change
-    rows_in: int
-    seconds: float
-    summary: Summary
-
-
-def save(path: Path, commit: Commit) -> None:
+def save(path: Path, commit: StepResult) -> None:
     """Write a commit; it is there whole or not at all."""
     change = commit.change
     rows, slugs, codes = _dropped(change)
@@ -61,7 +45,7 @@ def save(path: Path, commit: Commit) -> None:
     write_arrow(path, table)
 
 
-def load(path: Path, *, mapped: bool = True) -> Commit:
+def load(path: Path, *, mapped: bool = True) -> StepResult:
     """Read a commit; mapped, its columns stay on disk until they are used."""
     table = read_arrow(path, mapped=mapped)
     meta = json.loads(table.schema.metadata[_META])
@@ -74,7 +58,7 @@ def load(path: Path, *, mapped: bool = True) -> Commit:
         reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
     columns, parents = unpacked(table)
     change = Change(columns, reasons, parents, tuple(meta["without"]), meta["notes"])
-    return Commit(change, meta["rows_in"], meta["seconds"], meta["summary"])
+    return StepResult(change, meta["rows_in"], meta["seconds"], meta["summary"])
 
 
 def packed(change: Change) -> dict[str, pa.Array]:

@@ -16,21 +16,20 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, StreamOperator
-from ..apply.apply import decide, digest, view
 from ..apply.frame import Frame
-from ..apply.parts import NO_HEADS, Heads, check_groups, heads, shares
+from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
+from ..apply.operator_call import decide_from_digests, digest
 from ..apply.report import Report
-from ..apply.summary import summarise
+from ..apply.steps import StepResult, apply_steps, naming, run_step
 from ..dataset.arrow_files import read_arrow, write_arrow
 from ..dataset.read import prepare
 from ..dataset.write import check_export_is_ours
 from ..recipe.recipe import Recipe, Step
-from .commit import Commit, load, save
-from .finish import write_books
+from .commit import load, save
+from .finish import write_export
 from .plan import Plan, Stage, checked_schema, group_columns, kept_folder
 from .progress import Progress
 from .streaming import reopen, stream
@@ -87,13 +86,13 @@ def run(
         with sole_writer(head.export_path), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
                 if stage.stream:
-                    done = _run_stream(plan, stage.steps[0], stage.stream, progress)
+                    done = _run_resumable(plan, stage.steps[0], stage.stream, progress)
                     cached[stage.steps[0].name] |= done == 0
                 else:
                     _run_stage(plan, stage, workers, progress)
-            return write_books(plan, cached, chunk_rows, progress)
+            return write_export(plan, cached, chunk_rows, progress)
     except OSError as error:
-        raise _plain(error, cache) from error
+        raise _disk_error(error, cache) from error
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
@@ -101,68 +100,81 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
     steps = [step for step in (*stage.steps, stage.barrier) if step]
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    found: dict[int, Heads] = {}
+    found: dict[int, GroupStarts] = {}
     with progress.task(title, sum(plan.source.rows)) as advance:
         todo = [step for step in steps if not plan.is_done(step)]
         for chunk, result in workers.map(todo, work, len(plan.source.rows)):
             found[chunk] = result
             advance(plan.source.rows[chunk])
-    _check_groups(plan, [found[chunk] for chunk in sorted(found)])
+    _check_contiguous(plan, [found[chunk] for chunk in sorted(found)])
     if stage.barrier and not plan.is_done(stage.barrier):
-        _cross(plan, stage.barrier)
+        _run_dataset_step(plan, stage.barrier)
 
 
-def _check_groups(plan: Plan, parts: Sequence[Heads]) -> None:
+def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
     try:
-        check_groups(parts)
+        check_contiguous(parts)
     except DataError as error:
         raise error.at(str(plan.recipe.head.dataset_path)) from None
 
 
-def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> int:
-    """Run a stream on all chunks, here: it has workers of its own.
+def _run_resumable(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> int:
+    """Run a resumable operator on all chunks, in this process: it has workers of its own.
 
     Returns:
-        How many rows had to be done.
+        How many rows had to be computed.
     """
     done = 0
-    rows, found = 0, list[Heads]()
+    rows, found = 0, list[GroupStarts]()
     for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
         frame = plan.frame_before(chunk, step)
         rows += frame.num_rows
-        found.append(heads(frame, offset) if step.number == 1 else NO_HEADS)
-    _check_groups(plan, found)  # Before anything is paid for.
+        found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
+    _check_contiguous(plan, found)  # Before anything is paid for.
     with progress.task(step.name, rows) as advance, closing(operator):
         for chunk in range(len(plan.source.rows)):
             frame, path = plan.frame_before(chunk, step), plan.path(step, chunk)
             if path.exists():
                 advance(frame.num_rows)
                 continue
-            with _at(plan.recipe, step):
+            with _naming_file(plan.recipe), naming(step):
                 done += stream(operator, frame, kept_folder(plan.cache, operator), path, advance)
     return done
 
 
-def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> Heads:
-    """Run the steps of a stage on one chunk, and digest it for the step behind them.
+def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> GroupStarts:
+    """Run the steps of a stage on one chunk, and digest it for the dataset step after them.
 
     Returns:
-        The groups of the chunk, in the stage in which they come to be.
+        The groups of the chunk, in the stage that makes them.
     """
     last = stage.barrier or stage.steps[-1]
     first = stage.steps[0] if stage.steps else last
     frame = plan.frame_before(chunk, first)
     offset = sum(plan.source.rows[:chunk])
-    groups = NO_HEADS
-    if first.number == 1:  # Groups of a later stage's frame were looked at in the stage before.
-        groups = heads(frame, offset)
-    for step in stage.steps:
-        frame = _commit(plan, step, frame, chunk)
-        if "prompt_id" in step.operator.writes():
-            groups = heads(frame, offset)
+    run = partial(_load_or_run, plan, chunk)
+    makes_groups = ["prompt_id" in step.operator.writes() for step in stage.steps]
+    until = len(makes_groups) - makes_groups[::-1].index(True) if any(makes_groups) else 0
+    groups = NO_GROUP_STARTS
+    frame = apply_steps(stage.steps[:until], frame, run=run)
+    # Groups that an earlier stage has made were checked there, before any row was dropped.
+    if until or first.number == 1:
+        groups = GroupStarts.of(frame, offset)
+    frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and not plan.path(stage.barrier, chunk).exists():
         _digest(plan, stage.barrier, frame, chunk)
     return groups
+
+
+def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult:
+    """What a step does to a chunk: found in its commit, or computed and committed."""
+    path = plan.path(step, chunk)
+    if path.exists():
+        return load(path)
+    with _naming_file(plan.recipe):
+        result = run_step(step, frame)
+    save(path, result)
+    return result
 
 
 def _digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
@@ -170,25 +182,13 @@ def _digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     if path.exists():
         return
     start = time.perf_counter()
-    with _at(plan.recipe, step):
+    with _naming_file(plan.recipe), naming(step):
         table = digest(step.operator, frame)
     seconds = f"{time.perf_counter() - start}".encode()
     write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
 
 
-def _commit(plan: Plan, step: Step, frame: Frame, chunk: int) -> Frame:
-    path = plan.path(step, chunk)
-    if path.exists():
-        return frame.after(load(path).change)
-    start = time.perf_counter()
-    with _at(plan.recipe, step):
-        change = decide(step.operator, view(step.operator, frame), frame.num_rows)
-    seconds = time.perf_counter() - start
-    save(path, Commit(change, frame.num_rows, seconds, summarise(change.columns)))
-    return frame.after(change)
-
-
-def _cross(plan: Plan, step: Step) -> None:
+def _run_dataset_step(plan: Plan, step: Step) -> None:
     """Decide a step of dataset scope from all digests, and commit each chunk's part."""
     chunks = range(len(plan.source.rows))
     start = time.perf_counter()
@@ -198,16 +198,13 @@ def _cross(plan: Plan, step: Step) -> None:
         if plan.is_done(step):
             return  # Another run on this cache was faster, and has cleared its digests away.
         raise
-    sizes = [table.num_rows for table in digests]
-    with _at(plan.recipe, step):
-        table = pa.concat_tables(digests, promote_options="permissive")
-        whole = decide(step.operator, table, sum(sizes))
+    with _naming_file(plan.recipe), naming(step):
+        changes = decide_from_digests(step.operator, digests)
     seconds = time.perf_counter() - start
     seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    parts = shares(whole, [0, *accumulate(sizes)])
-    for chunk, size, part in zip(chunks, sizes, parts, strict=True):
-        commit = Commit(part, size, seconds if chunk == 0 else 0.0, summarise(part.columns))
-        save(plan.path(step, chunk), commit)
+    for chunk, table, change in zip(chunks, digests, changes, strict=True):
+        result = StepResult.of(change, table.num_rows, seconds if chunk == 0 else 0.0)
+        save(plan.path(step, chunk), result)
     for chunk in chunks:
         plan.digest_path(step, chunk).unlink(missing_ok=True)
 
@@ -225,23 +222,18 @@ def sole_writer(export_path: Path) -> Iterator[None]:
         ) from None
 
 
-class _at:  # noqa: N801 (used as a function)
-    """Put the file and the step in front of an error."""
-
-    def __init__(self, recipe: Recipe, step: Step) -> None:
-        self._recipe, self._step = recipe, step
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RejuiceError):
-            in_data = isinstance(error, DataError)
-            file = self._recipe.head.dataset_path if in_data else self._recipe.path
-            where = f"{file}, step {self._step.number} {self._step.name}"
-            raise error.at(where) from error.__cause__
+@contextmanager
+def _naming_file(recipe: Recipe) -> Iterator[None]:
+    """Put the file in front of an error: the dataset for a fault of the data, else the recipe."""
+    try:
+        yield
+    except RejuiceError as error:
+        in_data = isinstance(error, DataError)
+        file = recipe.head.dataset_path if in_data else recipe.path
+        raise error.at(str(file)) from error.__cause__
 
 
-def _plain(error: OSError, cache: Path) -> RejuiceError:
+def _disk_error(error: OSError, cache: Path) -> RejuiceError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RejuiceError(
             f"no space left for {cache}", "free some and run again: finished chunks are kept"

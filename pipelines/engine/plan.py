@@ -20,11 +20,12 @@ from ...operators import ALL, DataError, Operator, RecipeError, Scope, StreamOpe
 from ...operators.errors import suggest
 from ...operators.registry import code_version, config_json, get
 from ..apply.frame import Frame
+from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
 from ..dataset.read import Source, chunk_name, peek_schema, whole_schema
 from ..dataset.write import check_export_path
 from ..recipe.recipe import Recipe, Step
-from .commit import Commit, load
+from .commit import load
 from .streaming import generation
 
 
@@ -74,20 +75,20 @@ class Plan(NamedTuple):
 
     def stages(self) -> Iterator[Stage]:
         """The steps, cut behind each one of dataset scope, and on both sides of a stream."""
-        held: list[Step] = []
+        waiting: list[Step] = []
         for step in self.steps:
             if isinstance(step.operator, StreamOperator):
-                if held:
-                    yield Stage(tuple(held), None)
+                if waiting:
+                    yield Stage(tuple(waiting), None)
                 yield Stage((step,), None)
-                held = []
+                waiting = []
             elif step.operator.scope is Scope.DATASET:
-                yield Stage(tuple(held), step)
-                held = []
+                yield Stage(tuple(waiting), step)
+                waiting = []
             else:
-                held.append(step)
-        if held:
-            yield Stage(tuple(held), None)
+                waiting.append(step)
+        if waiting:
+            yield Stage(tuple(waiting), None)
 
     def path(self, step: Step, chunk: int) -> Path:
         """Where the commit of a step on a chunk is, or will be."""
@@ -105,21 +106,18 @@ class Plan(NamedTuple):
         """Whether every chunk of a step is committed."""
         return all(path.exists() for path in self.paths(step))
 
-    def replay(self, chunk: int, steps: tuple[Step, ...]) -> Iterator[tuple[Frame, Commit]]:
-        """For each of the first steps, the frame before it and what it did."""
-        frame = Frame.of(self.source.chunk(chunk))
-        for step in steps:
-            commit = load(self.path(step, chunk))
-            yield frame, commit
-            frame = frame.after(commit.change)
+    def source_frame(self, chunk: int) -> Frame:
+        """A chunk before the first step."""
+        return Frame.of(self.source.chunk(chunk))
+
+    def committed(self, chunk: int) -> RunStep:
+        """For `apply_steps`: what a step did to a chunk, as it was committed."""
+        return lambda step, _: load(self.path(step, chunk))
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""
         done = self.steps if step is None else self.steps[: step.number - 1]
-        frame = Frame.of(self.source.chunk(chunk))
-        for before, commit in self.replay(chunk, done):
-            frame = before.after(commit.change)
-        return frame
+        return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 
 def kept_folder(cache: Path, operator: StreamOperator) -> Path:

@@ -28,18 +28,18 @@ import xxhash
 from filelock import FileLock, Timeout
 
 from ...operators import Change, OperatorError, StreamOperator
+from ...operators.change import concatenate, split
 from ...operators.check import checked
-from ..apply.apply import decide, own_faults, plain, view
 from ..apply.frame import Frame
-from ..apply.parts import joined, shares
-from ..apply.summary import summarise
+from ..apply.operator_call import attribute_operator_errors, decide, view, without_dictionaries
+from ..apply.steps import StepResult
 from ..dataset.arrow_files import temporary_of
-from .commit import Commit, load, save
+from .commit import load, save
 from .journal import Entry, Journal, entries, journals
 
 _log = logging.getLogger(__name__)
 _GENERATION = "generation"
-_LOOKED_AT = 16
+_CHECKED_ROWS = 16
 
 
 def stream(
@@ -107,8 +107,8 @@ def _kept(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
     """What was done to these rows of a chunk, as far as they were not dropped."""
     if whole.exists():
         commit = load(whole, mapped=False)
-        each = enumerate(shares(commit.change, range(commit.rows_in + 1)))
-        yield from [(row, c) for row, c in each if row in places and not _drops(c)]
+        each = enumerate(split(commit.change, range(commit.rows_in + 1)))
+        yield from [(row, c) for row, c in each if row in places and not c.drops_all()]
     else:
         yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
 
@@ -144,8 +144,8 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
     for whole, commit in with_drops.items():
         seconds = commit.seconds / commit.rows_in
         with Journal(whole) as journal:
-            for row, change in enumerate(shares(commit.change, range(commit.rows_in + 1))):
-                if not _drops(change):
+            for row, change in enumerate(split(commit.change, range(commit.rows_in + 1))):
+                if not change.drops_all():
                     journal.add(Entry(row, change, seconds))
         whole.unlink()
 
@@ -156,10 +156,10 @@ def _finished(
     path: Path,
     done: dict[int, Entry],
     advance: Callable[[int], None],
-) -> Commit:
+) -> StepResult:
     """Do the rows that are not done; all rows together."""
     if table.num_rows == 0:
-        return Commit(decide(operator, table, 0), 0, 0.0, {})
+        return StepResult(decide(operator, table, 0), 0, 0.0, {})
     left = set(range(table.num_rows)) - set(done)
     since = time.perf_counter()
     with Journal(path) as journal:
@@ -170,35 +170,32 @@ def _finished(
             seconds, since = time.perf_counter() - since, time.perf_counter()
             done[row] = Entry(row, change, seconds)
             # What was dropped may fare better in the next run, should this one be stopped.
-            if not _drops(change):
+            if not change.drops_all():
                 journal.add(done[row])
             advance(1)
     if left:
         raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
     changes = [done[row].change for row in range(table.num_rows)]
-    change = checked(operator, joined(changes, [1] * len(changes)), table.num_rows)
+    change = checked(operator, concatenate(changes, [1] * len(changes)), table.num_rows)
     seconds = sum(entry.seconds for entry in done.values())
-    return Commit(change, table.num_rows, seconds, summarise(change.columns))
-
-
-def _drops(change: Change) -> bool:
-    return change.reasons is not None and not change.reasons.null_count
+    return StepResult.of(change, table.num_rows, seconds)
 
 
 def _changes(
     operator: StreamOperator, table: pa.Table, rows: Sequence[int]
 ) -> Iterator[tuple[int, Change]]:
     """What the operator finishes; its own faults are said to be its own."""
-    with own_faults(operator):
+    with attribute_operator_errors(operator):
         stream = operator.stream(table, rows)
     for number in count():
-        with own_faults(operator):
+        with attribute_operator_errors(operator):
             found = next(stream, None)
         if found is None:
             return
         row, change = found
-        # A fault of the code shows in the first rows; all are looked at together in the end.
-        yield row, plain(checked(operator, change, 1) if number < _LOOKED_AT else change)
+        if number < _CHECKED_ROWS:  # A bug shows in the first rows; all are checked at the end.
+            change = checked(operator, change, 1)
+        yield row, without_dictionaries(change)
 
 
 @contextmanager

@@ -211,6 +211,13 @@ def step_names(kinds: list[str]) -> list[str]:
     ]
 
 
+def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
+    """Operators as the steps of a recipe."""
+    names = step_names([operator.name() for operator in operators])
+    pairs = zip(names, operators, strict=True)
+    return tuple(Step(number, name, each) for number, (name, each) in enumerate(pairs, 1))
+
+
 def _override(
     document: dict[str, Any], fields: Mapping[str, dict[str, Any]], overrides: Mapping[str, str]
 ) -> None:

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from ...operators import DataError, Operator
+from ...operators.change import surviving_rows
 from ...operators.groups import Array
-from ..apply.frame import Frame, surviving_rows
+from ..apply.frame import Frame
 from ..apply.report import Report
+from ..apply.steps import StepResult, iterate_steps
 from ..dataset.read import prepare
 from ..dataset.write import run_folder
-from ..engine.commit import Commit
 from ..engine.plan import Plan, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 
@@ -104,15 +105,17 @@ def _plan_of_run(recipe: Recipe) -> Plan:
 def _stories(plan: Plan, name: str, row: str) -> Iterator[str]:
     for chunk in range(len(plan.source.rows)):
         first_row = sum(plan.source.rows[:chunk])
-        before, commits = zip(*plan.replay(chunk, plan.steps), strict=True)
-        frames = (*before, before[-1].after(commits[-1].change))
+        source = plan.source_frame(chunk)
+        applied = list(iterate_steps(plan.steps, source, plan.committed(chunk)))
+        results = [each.result for each in applied]
+        frames = [source, *(each.after for each in applied)]
         for at, frame in enumerate(frames):
             ends_N = _matching(frame, name, row, first_row)
-            if at < len(commits):  # A row ends before the export only where a step drops it.
-                reasons = commits[at].change.reasons
+            if at < len(results):  # A row ends before the export only where a step drops it.
+                reasons = results[at].change.reasons
                 ends_N &= False if reasons is None else np.asarray(reasons.is_valid())
             for end in np.flatnonzero(ends_N):
-                yield _story(plan.recipe, frames[: at + 1], commits, int(end), first_row)
+                yield _story(plan.recipe, frames[: at + 1], results, int(end), first_row)
 
 
 def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
@@ -125,12 +128,12 @@ def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
 
 
 def _story(
-    recipe: Recipe, frames: Sequence[Frame], commits: Sequence[Commit], end: int, first_row: int
+    recipe: Recipe, frames: Sequence[Frame], results: Sequence[StepResult], end: int, first_row: int
 ) -> str:
     """What became of row `end` of the last frame, which is where it ends."""
     path = [end]
-    for commit in reversed(commits[: len(frames) - 1]):
-        rows = surviving_rows(commit.change, commit.rows_in)
+    for result in reversed(results[: len(frames) - 1]):
+        rows = surviving_rows(result.change, result.rows_in)
         path.insert(0, path[0] if rows is None or path[0] < 0 else int(rows[path[0]]))
     last = frames[-1]
     lines = [f"{name} {_value(last, name, end)}" for name in _IDS if name in last.column_names]
@@ -140,15 +143,15 @@ def _story(
     for at in range(len(frames) - 1):
         if path[at + 1] >= 0:
             lines.append(f"{recipe.steps[at].label}: {'kept' if path[at] >= 0 else 'added'}")
-            names = list(commits[at].change.columns)
+            names = list(results[at].change.columns)
             was = _values(frames[at], path[at], names) if path[at] >= 0 else []
             new = [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
             lines += new
             if new:  # Not where the row passed as it was.
                 lines += _explained(recipe.steps[at].operator, frames[at + 1], path[at + 1])
-    if len(frames) > len(commits):
+    if len(frames) > len(results):
         return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
-    step, reasons = recipe.steps[len(frames) - 1], commits[len(frames) - 1].change.reasons
+    step, reasons = recipe.steps[len(frames) - 1], results[len(frames) - 1].change.reasons
     slug = "" if reasons is None else reasons[end].as_py()
     why = step.operator.reasons.get(slug, "not explained")
     return "\n".join([*lines, f"{step.label}: dropped, {slug} ({why})", ""])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, OperatorError, RecipeError
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.policies import Policy

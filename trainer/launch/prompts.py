@@ -16,10 +16,10 @@ from ...operators.columns import numbers
 from ...operators.errors import DataError, RecipeError
 from ...operators.groups import Array, Groups
 from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
-from ...pipelines.engine.finish import DECISIONS
 from ...pipelines.recipe.recipe import Step
-from ..loop.curation import Curated, curate, that_fit, together, without
+from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 from ..policies import located
 from ..run import TrainingRun, is_prepared
 from ..split import grading
@@ -106,7 +106,7 @@ def make_prompts(
     Raises:
         RejuiceError: a step fails, or too few prompts are left.
     """
-    curated = that_fit(_asked_once(curate(steps, read_all(dataset))), encode, longest)
+    curated = drop_overlong_prompts(_asked_once(curate(steps, read_all(dataset))), encode, longest)
     table = curated.table
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
@@ -154,9 +154,9 @@ def make_replay(
             f"{dataset} has no column '{lacking[0]}'",
             "replay needs what policy_rollout_mapper and reward_sum_mapper write",
         )
-    curated = Curated(together(table), DECISIONS.empty_table(), {}, {}, {})
+    curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
     for reason, drops in _REPLAY_DROPS.items():
-        curated = without(curated, drops(curated.table, longest), reason)
+        curated = drop_rows(curated, drops(curated.table, longest), reason)
     table, groups = curated.table, Groups.of(curated.table)
     if not table.num_rows:
         raise DataError(f"{dataset} gives no group to train on", "it needs two responses or more")
@@ -230,7 +230,7 @@ def _asked_once(curated: Curated) -> Curated:
     names = curated.table["prompt_id"].to_pylist()
     first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
     repeated_N = np.array([first[name] != row for row, name in enumerate(names)])
-    return without(curated, repeated_N, "repeated_prompt")
+    return drop_rows(curated, repeated_N, "repeated_prompt")
 
 
 def _for_verl(table: pa.Table, source: str, split: str) -> pa.Table:

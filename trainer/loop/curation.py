@@ -1,4 +1,4 @@
-"""The steps behind sampling, run on the groups of a training step.
+"""The steps after sampling, run on the groups of a training step.
 
     begin ──> add(groups that are finished) ... ──> close ──> Curated
 
@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators import Change, Operator, RejuiceError, Scope
+from ...operators import Change, Operator, Scope
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
 from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
-from ...pipelines.apply.apply import change_of
+from ...pipelines.apply.audit_log import AuditLog, decisions
 from ...pipelines.apply.frame import Frame
-from ...pipelines.engine.finish import DECISIONS, decisions
+from ...pipelines.apply.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.recipe import Step
 
 _AT_ONCE = 4  # pieces in work; a step that waits for a server leaves the others to go on
@@ -49,14 +49,6 @@ class Curated(NamedTuple):
     seconds: Mapping[str, float]
 
 
-class _Part(NamedTuple):
-    frame: Frame
-    decisions: list[pa.Table]
-    notes: Counter[str]
-    verdicts: Counter[str]
-    seconds: dict[str, float]
-
-
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
     """The steps as they are at `progress` in [0, 1] of training: weights follow their schedules."""
     return tuple(step._replace(operator=_at(step.operator, progress)) for step in steps)
@@ -69,26 +61,26 @@ def _at(operator: Operator, progress: float) -> Operator:
 
 
 class Curation:
-    """Runs steps on groups as they come.
+    """Runs steps on groups as they finish.
 
     Args:
-        steps: the steps behind sampling, in order.
+        steps: the steps after sampling, in order.
         pool: threads to run them in.
     """
 
     def __init__(self, steps: Sequence[Step], pool: ThreadPoolExecutor) -> None:
         barriers = [at for at, s in enumerate(steps) if s.operator.scope is Scope.DATASET]
         at = barriers[0] if barriers else len(steps)
-        self._apart, self._together = steps[:at], steps[at:]
+        self._before_barrier, self._from_barrier = steps[:at], steps[at:]
         self._pool = pool
         self._parts: list[Future[_Part]] = []
 
     def add(self, rollouts: pa.Table) -> None:
-        """Begin on whole groups, which no other piece has."""
-        self._parts.append(self._pool.submit(_run, self._apart, rollouts))
+        """Begin on whole groups, none of which was added before."""
+        self._parts.append(self._pool.submit(_Part.of, self._before_barrier, rollouts))
 
     def check(self) -> None:
-        """See whether all is well so far, rather than wait for the last group to hear of it.
+        """Raise now what a step has raised so far, instead of when the last group is finished.
 
         Raises:
             RejuiceError: what a step raised, with its name.
@@ -107,31 +99,49 @@ class Curation:
             RejuiceError: what a step raised, with its name.
         """
         parts = [future.result() for future in self._parts]
-        tables = [part.frame.table() for part in parts]
-        table = pa.concat_tables(tables, promote_options="permissive")
-        parts.append(_run(self._together, _ordered(table, order)))
-        return _closed(parts)
+        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+        last = _Part.of(self._from_barrier, _ordered(table, order))
+        return _curated([*parts, last])
 
 
 def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
     """Run steps on rows that are all there."""
-    return _closed([_run(steps, rollouts)])
+    return _curated([_Part.of(steps, rollouts)])
 
 
-def _closed(parts: Sequence[_Part]) -> Curated:
-    """The books of all parts; the rows are those of the last."""
-    found = [each for part in parts for each in part.decisions]
-    notes, verdicts = Counter[str](), Counter[str]()
-    for part in parts:  # A sum of counters would leave out what is 0.
-        notes.update(part.notes)
-        verdicts.update(part.verdicts)
-    seconds: dict[str, float] = {}
+class _Part(NamedTuple):
+    """What steps made of some groups."""
+
+    table: pa.Table
+    log: AuditLog
+    verdicts: Counter[str]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], rollouts: pa.Table) -> _Part:
+        log, verdicts = AuditLog(), Counter[str]()
+
+        def run(step: Step, frame: Frame) -> StepResult:
+            # Processor time: a thread that waits for a judge costs the training step nothing.
+            result = run_step(step, frame, clock=time.thread_time)
+            if "verdict" in result.change.columns:
+                verdicts.update(result.change.columns["verdict"].to_pylist())
+            return result
+
+        frame = apply_steps(steps, Frame.of(rollouts), run=run, log=log)
+        return cls(frame.table(), log, verdicts)
+
+
+def _curated(parts: Sequence[_Part]) -> Curated:
+    """The outcome of all parts; the rows are those of the last."""
+    log, verdicts = AuditLog(), Counter[str]()
     for part in parts:
-        for name, spent in part.seconds.items():
-            seconds[name] = seconds.get(name, 0.0) + spent
-    books = pa.concat_tables([DECISIONS.empty_table(), *found])
-    table = parts[-1].frame.table()
-    return Curated(table, books, dict(notes), dict(verdicts), seconds)
+        log.merge(part.log)
+        verdicts.update(part.verdicts)
+    notes = {
+        f"{name}/{note}": n for name, step in log.steps.items() for note, n in step.notes.items()
+    }
+    seconds = {name: step.seconds for name, step in log.steps.items()}
+    return Curated(parts[-1].table, log.take_decisions(), notes, dict(verdicts), seconds)
 
 
 def threads() -> ThreadPoolExecutor:
@@ -146,57 +156,42 @@ def _ordered(table: pa.Table, order: pa.Array) -> pa.Table:
     return table if (rows_N == np.arange(len(rows_N))).all() else table.take(rows_N)
 
 
-def _run(steps: Sequence[Step], rollouts: pa.Table) -> _Part:
-    part = _Part(Frame.of(rollouts), [], Counter(), Counter(), {})
-    frame = part.frame
-    for step in steps:
-        start = time.thread_time()
-        try:
-            change = change_of(step.operator, frame)
-        except RejuiceError as error:
-            raise error.at(f"step {step.number} {step.name}") from error.__cause__
-        part.decisions.append(decisions(frame, change, step.name))
-        frame = frame.after(change)
-        part.notes.update({f"{step.name}/{note}": value for note, value in change.notes.items()})
-        if "verdict" in change.columns:
-            part.verdicts.update(change.columns["verdict"].to_pylist())
-        part.seconds[step.name] = time.thread_time() - start
-    return part._replace(frame=frame)
-
-
-def without(curated: Curated, drop_N: Array, reason: str) -> Curated:
-    """The outcome less some rows, which the trainer itself drops for a reason."""
+def drop_rows(curated: Curated, drop_N: Array, reason: str) -> Curated:
+    """The outcome without some rows, which the trainer itself drops for a reason."""
     if not drop_N.any():
         return curated
     reasons = drop({reason: drop_N})
     frame, change = Frame.of(curated.table), Change(reasons=reasons)
-    books = pa.concat_tables([curated.decisions, decisions(frame, change, "training")])
-    return curated._replace(table=frame.after(change).table(), decisions=books)
+    dropped = decisions(frame, change, "training")
+    return curated._replace(
+        table=frame.after(change).table(),
+        decisions=pa.concat_tables([curated.decisions, dropped]),
+    )
 
 
-def together(table: pa.Table) -> pa.Table:
-    """Rows of a prompt next to each other, prompts in the order in which they first appear."""
+def group_rows_by_prompt(table: pa.Table) -> pa.Table:
+    """Make the rows of each prompt contiguous; prompts stay in the order of their first rows."""
     places = table["prompt_id"].combine_chunks().dictionary_encode().indices
     return table.take(pa.array(np.argsort(places.to_numpy(), kind="stable")))
 
 
-def that_fit(
+def drop_overlong_prompts(
     curated: Curated, encode: Encode, longest: int, *, among_N: Array | None = None
 ) -> Curated:
-    """Less prompts that the chat template refuses, or that have more tokens than `longest`.
+    """Drop prompts that the chat template refuses, or that have more tokens than `longest`.
 
     Args:
         curated: a prompt in each row.
         encode: token ids of a chat.
         longest: in tokens.
-        among_N: which rows are looked at; None: all.
+        among_N: rows to check; None: all.
     """
     length_N = np.zeros(curated.table.num_rows, np.int64)
     rows = np.arange(len(length_N)) if among_N is None else np.flatnonzero(among_N)
     length_N[rows] = _lengths(curated.table["prompt"].take(pa.array(rows)), encode)
     refused_N = length_N == _REFUSED
-    curated = without(curated, refused_N, "template_refused")
-    return without(curated, length_N[~refused_N] > longest, "prompt_too_long")
+    curated = drop_rows(curated, refused_N, "template_refused")
+    return drop_rows(curated, length_N[~refused_N] > longest, "prompt_too_long")
 
 
 _REFUSED = -1

@@ -19,7 +19,7 @@ from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe.recipe import Step
 from . import step_files as books
-from .curation import Curated, curate, that_fit
+from .curation import Curated, curate, drop_overlong_prompts
 from .queued_answers import SAMPLED_AT, Waiting
 from .trajectories import RESPONSES
 
@@ -52,7 +52,7 @@ def ask(steps: Sequence[Step], waiting: Waiting, step: int, encode: Encode, long
     """
     made = curate(steps[:1], waiting.table)
     # Before anything is balanced: long answers are wrong ones more often than not.
-    fit = that_fit(made, encode, longest, among_N=of_task(made.table, "verify"))
+    fit = drop_overlong_prompts(made, encode, longest, among_N=of_task(made.table, "verify"))
     chosen = curate(steps[1:], fit.table)
     table = chosen.table.filter(pa.array(of_task(chosen.table, "verify")))
     prompts = _of_answers(table, waiting.table)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ...operators.errors import DataError
 from ...operators.groups import Groups, hash_each
-from .curation import Curated, Curation, curate, without
+from .curation import Curated, Curation, curate, drop_rows
 from .failures import NO_PROMPT_LEFT
 from .rollouts import Rollouts
 
@@ -93,11 +93,11 @@ def trainable(curated: Curated) -> Curated:
     if not curated.table.num_rows:
         return curated
     no_tokens_N = np.asarray(pc.equal(pc.list_value_length(curated.table[TOKENS]), 0))
-    curated = without(curated, no_tokens_N, "no_tokens")
+    curated = drop_rows(curated, no_tokens_N, "no_tokens")
     reward_N = curated.table["reward"].to_numpy(zero_copy_only=False).astype(float)
-    curated = without(curated, ~np.isfinite(reward_N), "no_reward")
+    curated = drop_rows(curated, ~np.isfinite(reward_N), "no_reward")
     groups = Groups.of(curated.table)
-    return without(curated, (groups.sizes_G == 1)[groups.codes_N], "group_of_one")
+    return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], "group_of_one")
 
 
 def surplus(curated: Curated, wanted: int, step: int) -> Curated:
@@ -109,7 +109,7 @@ def surplus(curated: Curated, wanted: int, step: int) -> Curated:
     lot_G = hash_each(prompt_ids_G, seed=step)
     last_G = np.zeros(len(prompt_ids_G), bool)
     last_G[np.argsort(lot_G)[wanted:]] = True
-    return without(curated, last_G[groups.codes_N], "surplus_group")
+    return drop_rows(curated, last_G[groups.codes_N], "surplus_group")
 
 
 def why(curated: Curated) -> str:

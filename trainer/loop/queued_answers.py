@@ -16,7 +16,7 @@ import pyarrow.feather as feather
 from ...operators.groups import hash_each
 from ..run import TrainingRun
 from ..split import SAMPLES
-from .curation import together
+from .curation import group_rows_by_prompt
 
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
@@ -70,7 +70,7 @@ class Answers:
         once = _once(table)
         kept = _newest(once, limits.capacity)
         return Waiting(
-            together(kept),
+            group_rows_by_prompt(kept),
             stale,
             repeated=len(table) - len(once),
             over=len(once) - len(kept),

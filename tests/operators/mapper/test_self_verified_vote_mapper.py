@@ -16,7 +16,7 @@ from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
 from rejuice.operators.registry import build
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.recipe import load
 

@@ -17,7 +17,7 @@ from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapp
 from rejuice.operators.mapper.verdict_recheck_mapper import VerdictRecheckMapper
 from rejuice.operators.registry import build
 from rejuice.operators.verifier.pool import Outcome
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 
 NOTES = ("rechecked", "agree", "disagree", "right_to_wrong", "wrong_to_right", "recheck_failed")
 

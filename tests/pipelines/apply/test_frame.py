@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.pipelines.apply.frame import Frame, surviving_rows
+from rejuice.operators.change import surviving_rows
+from rejuice.pipelines.apply.frame import Frame
 
 VALUES = {
     pa.int64(): st.none() | st.integers(-5, 5),

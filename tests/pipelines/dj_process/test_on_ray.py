@@ -13,7 +13,7 @@ from rejuice.pipelines.apply.frame import Frame
 
 pytest.importorskip("ray")
 pytest.importorskip("data_juicer")
-from rejuice.pipelines.apply.parts import shares
+from rejuice.operators.change import split
 from rejuice.pipelines.dj_process import on_ray
 
 ends_of = on_ray._ends
@@ -66,7 +66,7 @@ def test_shares_of_a_change_are_the_change(expands):
     else:
         change = Change({"new": pa.array(range(6))}, drop, without=("a",))
     starts = [0, 2, 2, 5, 6]
-    parts = shares(change, starts)
+    parts = split(change, starts)
     out = [
         Frame.of(rows.slice(start, stop - start)).after(share).table()
         for share, start, stop in zip(parts, starts, starts[1:], strict=False)
@@ -79,7 +79,7 @@ def test_shares_of_rows_without_parents_and_of_notes():
     parents = np.array([-1, 0, 1, -1, -1, 2, 3, -1])
     change = Change({"new": pa.array(range(8))}, parents=parents, notes={"found": 3.0})
     starts = [0, 0, 2, 2, 4]
-    parts = list(shares(change, starts))
+    parts = list(split(change, starts))
     out = [
         Frame.of(rows.slice(start, stop - start)).after(share).table()
         for share, start, stop in zip(parts, starts, starts[1:], strict=False)

@@ -18,9 +18,9 @@ import yaml
 from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, build, drop, get, installed
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.audit_log import DECISIONS
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.dataset.arrow_files import read_arrow
-from rejuice.pipelines.engine.finish import DECISIONS
 from rejuice.pipelines.recipe import recipe
 
 pytest.importorskip("data_juicer")

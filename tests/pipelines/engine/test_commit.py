@@ -7,14 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
+from rejuice.pipelines.apply.steps import StepResult
 from rejuice.pipelines.dataset.arrow_files import read_arrow, write_arrow
-from rejuice.pipelines.engine.commit import Commit, load, save
+from rejuice.pipelines.engine.commit import load, save
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
 
 def round_trip(path, change, rows_in, seconds=0.5, summary=None):
-    save(path, Commit(change, rows_in, seconds, summary or {}))
+    save(path, StepResult(change, rows_in, seconds, summary or {}))
     return load(path)
 
 
@@ -101,10 +102,10 @@ def test_notes_may_be_numbers_of_numpy(tmp_path):
 
 def test_a_commit_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "c.arrow"
-    save(path, Commit(Change({"a": pa.array([1])}), 1, 0.0, {}))
+    save(path, StepResult(Change({"a": pa.array([1])}), 1, 0.0, {}))
     before = path.read_bytes()
     with pytest.raises(TypeError):
-        save(path, Commit(Change(notes={"n": None}), 1, 0.0, {}))
+        save(path, StepResult(Change(notes={"n": None}), 1, 0.0, {}))
     unwritable = pa.table({"a": pa.chunked_array([pa.array(["x"]).dictionary_encode(), pa.array(["y"]).dictionary_encode()])})  # fmt: skip
     with pytest.raises(pa.ArrowInvalid):
         write_arrow(path, unwritable)
@@ -115,7 +116,7 @@ def test_a_commit_that_fails_leaves_what_was_there(tmp_path):
 def test_the_same_commit_is_the_same_bytes(tmp_path):
     change = Change({"a": pa.array([1, None])}, pa.array([None, "x"]), notes={"n": 1})
     for name in "xy":
-        save(tmp_path / name, Commit(change, 2, 0.0, {}))
+        save(tmp_path / name, StepResult(change, 2, 0.0, {}))
     assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
 
 
@@ -130,7 +131,7 @@ def test_memory_read_outlives_the_file(tmp_path):
 @pytest.mark.parametrize("left", [0, 100, -10])
 def test_a_damaged_file_is_named(tmp_path, left):
     path = tmp_path / "c.arrow"
-    save(path, Commit(Change({"a": pa.array([1])}), 1, 0.0, {}))
+    save(path, StepResult(Change({"a": pa.array([1])}), 1, 0.0, {}))
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DataError) as caught:
         load(path)

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from rejuice.operators import Change, DataError
+from rejuice.pipelines.apply.audit_log import DECISIONS, decisions
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.engine.finish import DECISIONS, decisions
 from rejuice.pipelines.recipe.recipe import load
 
 REASONS = pa.array(["too_long", None, "no_text"])

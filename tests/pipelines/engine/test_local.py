@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import OperatorError, build, get
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -87,7 +87,7 @@ def test_every_row_is_accounted_for_in_every_step_and_in_total(recipe_path, roll
 def test_the_report_file_says_the_same_as_the_run(recipe_path, tmp_path):
     report, _ = run(recipe_path)
     assert json.loads((tmp_path / "out/curated.run/report.json").read_text())["steps"] == [
-        step._asdict() for step in report.steps
+        step.model_dump() for step in report.steps
     ]
 
 

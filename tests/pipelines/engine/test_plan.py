@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.pipelines.apply.steps import iterate_steps
 from rejuice.pipelines.dataset.read import prepare
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.plan import Plan, check_columns, group_columns
@@ -235,7 +236,7 @@ def test_stages_end_with_steps_that_see_everything(path, recipe_file):
     assert barriers[-1] == (barriers[-1][0], 5)
 
 
-def test_replay_goes_through_the_commits_of_a_chunk(path):
+def test_commits_are_applied_again_to_the_commits_of_a_chunk(path):
     recipe = load(path)
     engine.run(recipe, chunk_rows=16)
     cache = recipe.head.export_path.parent / ".rejuice"
@@ -244,7 +245,7 @@ def test_replay_goes_through_the_commits_of_a_chunk(path):
     assert all(plan.is_done(step) for step in plan.steps)
     tables = [plan.frame_before(chunk, None).table() for chunk in range(len(source.rows))]
     assert pa.concat_tables(tables).equals(pq.read_table(recipe.head.export_path))
-    for frame, commit in plan.replay(0, plan.steps):
-        assert frame.num_rows == commit.rows_in
+    for applied in iterate_steps(plan.steps, plan.source_frame(0), plan.committed(0)):
+        assert applied.before.num_rows == applied.result.rows_in
     plan.path(plan.steps[2], 1).unlink()
     assert [plan.is_done(step) for step in plan.steps] == [True, True, False, True]

@@ -16,7 +16,7 @@ from fake_server import FakeServer, Trouble
 
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.commit import load as load_commit

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import OperatorError
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -147,7 +147,7 @@ def test_dropped_rows_are_tried_again_where_asked(recipe_path, rollouts, log):
     assert len(asked) == first.steps[1].dropped["gone"] > 5
     assert all(i.endswith("-1") for i in asked)
     assert again.steps == tuple(
-        step._replace(seconds=again.steps[at].seconds, cached=at < 1)
+        step.model_copy(update={"seconds": again.steps[at].seconds, "cached": at < 1})
         for at, step in enumerate(first.steps)
     )
     check_whole(recipe_path, rollouts)

@@ -9,19 +9,45 @@ from rejuice.pipelines.show.funnel import show_funnel
 
 STEPS = (
     StepReport(
-        "recorded_rollout_mapper", 1000, 4000, 3000, {}, 1.234, False, {"shortfall": 2.0},
-        {"reward": {"n": 3, "null": 0, "mean": 0.5, "std": 0.25, "min": 0, "max": 1}},
+        step="recorded_rollout_mapper",
+        rows_in=1000,
+        rows_out=4000,
+        added=3000,
+        dropped={},
+        seconds=1.234,
+        cached=False,
+        notes={"shortfall": 2.0},
+        columns={"reward": {"n": 3, "null": 0, "mean": 0.5, "std": 0.25, "min": 0, "max": 1}},
     ),
     StepReport(
-        "pass_rate_filter", 4000, 3998, 0, {"too_hard": 1, "too_easy": 1}, 9.0, True, {},
-        {"policy": {"counts": {"[/INST]": 2}}, "empty": {"n": 0, "null": 4}},
+        step="pass_rate_filter",
+        rows_in=4000,
+        rows_out=3998,
+        added=0,
+        dropped={"too_hard": 1, "too_easy": 1},
+        seconds=9.0,
+        cached=True,
+        notes={},
+        columns={"policy": {"counts": {"[/INST]": 2}}, "empty": {"n": 0, "null": 4}},
     ),
-)  # fmt: skip
+)
 
 
 def shown(project="try", export="out/[x]/curated.parquet"):
     report = Report(
-        project, "r.yaml", "d.jsonl", export, "key", "", 0, 1000, 3998, 3000, 2, 1.2, STEPS
+        project_name=project,
+        recipe="r.yaml",
+        dataset_path="d.jsonl",
+        export_path=export,
+        key="key",
+        cache="",
+        chunk_rows=0,
+        rows_in=1000,
+        rows_out=3998,
+        added=3000,
+        dropped=2,
+        seconds=1.2,
+        steps=STEPS,
     )
     console = Console(file=io.StringIO())
     show_funnel(report, console)

@@ -10,7 +10,7 @@ import pytest
 from training_stage import PLAIN, SUM, summed
 
 from rejuice.operators.errors import DataError
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow  # Imports verl.

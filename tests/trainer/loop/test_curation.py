@@ -20,9 +20,9 @@ from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
-from rejuice.pipelines.apply.apply import run_in_memory
+from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import Step, step_names
-from rejuice.trainer.loop.curation import Curation, at_progress, curate, threads, without
+from rejuice.trainer.loop.curation import Curation, at_progress, curate, drop_rows, threads
 
 
 class LengthMapper(Mapper):
@@ -226,8 +226,8 @@ def test_pieces_are_begun_before_all_are_there():
 
 def test_what_training_leaves_out_is_booked_as_its_own():
     whole = curate(steps_of([LengthMapper()]), table_of([["a", "b"], ["c"]]))
-    assert without(whole, np.zeros(3, bool), "no_reward") is whole
-    left = without(whole, np.array([False, True, False]), "no_reward")
+    assert drop_rows(whole, np.zeros(3, bool), "no_reward") is whole
+    left = drop_rows(whole, np.array([False, True, False]), "no_reward")
     assert left.table["response_id"].to_pylist() == ["r00-0", "r01-0"]
     assert left.decisions.to_pylist() == [
         {"row_id": "r00-1", "step": "training", "reason": "no_reward"}

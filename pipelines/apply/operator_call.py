@@ -1,4 +1,4 @@
-"""Apply one operator to rows in memory. Everything that runs operators goes through here."""
+"""One operator on one table: what it reads, what it does, and whose fault an exception is."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ...operators import (
-    ALL,
-    Change,
-    DataError,
-    Operator,
-    OperatorError,
-    RejuiceError,
-    Scope,
-    StreamOperator,
-)
+from ...operators import ALL, Change, DataError, Operator, OperatorError, RejuiceError, Scope
+from ...operators.change import split
 from ...operators.check import checked
 from .frame import Frame
 
@@ -30,7 +23,7 @@ def view(operator: Operator, frame: Frame) -> pa.Table:
     """The columns an operator reads.
 
     Raises:
-        DataError: a column is not there.
+        DataError: a column is missing.
     """
     reads = operator.reads()
     if reads == ALL:
@@ -50,7 +43,7 @@ def digest(operator: Operator, frame: Frame) -> pa.Table:
         RejuiceError: as `decide` does; also where the digest has not one row for each row.
     """
     table = view(operator, frame)
-    with own_faults(operator):
+    with attribute_operator_errors(operator):
         kept = operator.digest(table)
         if kept.num_rows != frame.num_rows:
             raise OperatorError(
@@ -66,29 +59,46 @@ def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
     Raises:
         RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
     """
-    with own_faults(operator):
+    with attribute_operator_errors(operator):
         change = checked(operator, operator.apply(table), num_rows)
-    return plain(change)
+    return without_dictionaries(change)
 
 
-def plain(change: Change) -> Change:
-    """A change without dictionaries, which are a way of storing; each chunk would have its own."""
-    columns = {name: _plain(column) for name, column in change.columns.items()}
+def decide_from_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:
+    """The change to each part of a dataset, decided from the digests of all parts together.
+
+    Raises:
+        RejuiceError: as `decide` does.
+    """
+    starts = [0, *accumulate(table.num_rows for table in digests)]
+    table = pa.concat_tables(digests, promote_options="permissive")
+    return list(split(decide(operator, table, starts[-1]), starts))
+
+
+def change_of(operator: Operator, frame: Frame) -> Change:
+    """The change an operator makes to a whole frame, whatever its scope."""
+    reduce = digest if operator.scope is Scope.DATASET else view
+    return decide(operator, reduce(operator, frame), frame.num_rows)
+
+
+def without_dictionaries(change: Change) -> Change:
+    """A change whose columns are plain: each chunk would have a dictionary of its own."""
+    columns = {name: _decoded(column) for name, column in change.columns.items()}
     return change._replace(columns=columns)
 
 
 @contextmanager
-def own_faults(operator: Operator) -> Iterator[None]:
-    """Say of an exception that it is a bug of the operator, and where in its code."""
+def attribute_operator_errors(operator: Operator) -> Iterator[None]:
+    """Report an exception as a bug of the operator, with the line of its code."""
     try:
         yield
     except (RejuiceError, OSError, MemoryError):
         raise
     except Exception as error:
-        raise _own_fault(operator, error) from error
+        raise _operator_error(operator, error) from error
 
 
-def _own_fault(operator: Operator, error: Exception) -> OperatorError:
+def _operator_error(operator: Operator, error: Exception) -> OperatorError:
     column = re.search(r'Field "(.+)" does not exist in schema', str(error))
     if isinstance(error, KeyError) and column:
         return OperatorError(f"uses column '{column[1]}'", "name it in reads()")
@@ -102,26 +112,6 @@ def _file(operator: Operator) -> str:
     return str(getattr(sys.modules.get(type(operator).__module__), "__file__", ""))
 
 
-def _plain(column: Any) -> Any:
+def _decoded(column: Any) -> Any:
     kind = column.type
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
-
-
-def change_of(operator: Operator, frame: Frame) -> Change:
-    """The change an operator makes to a whole frame, whatever its scope."""
-    reduce = digest if operator.scope is Scope.DATASET else view
-    return decide(operator, reduce(operator, frame), frame.num_rows)
-
-
-def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
-    """The rows that are left of `table` after some operators: the reference for every engine."""
-    frame = Frame.of(table)
-    for operator in operators:
-        try:
-            frame = frame.after(change_of(operator, frame))
-        except RejuiceError as error:
-            raise error.at(operator.name()) from error.__cause__
-        finally:
-            if isinstance(operator, StreamOperator):
-                operator.close()
-    return frame.table()

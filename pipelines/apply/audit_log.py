@@ -1,0 +1,145 @@
+"""The audit log of a run: how many rows each step got, made and dropped, and why it dropped each.
+
+One log is filled for each part of a dataset (a chunk, a block, the groups of a training step);
+the logs of all parts are merged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ...operators import Change
+from ...operators.change import surviving_rows
+from .frame import Frame
+from .report import StepReport
+from .summary import Summary, merge
+
+DECISIONS = pa.schema([("row_id", pa.string()), ("step", pa.string()), ("reason", pa.string())])
+
+
+class StepLog:
+    """Totals and decisions of one step, added up over the parts of a dataset.
+
+    Attributes:
+        rows_in, rows_out, added: rows.
+        dropped: rows by the reason for which they were dropped.
+        notes: figures of the operator, summed.
+        written: columns.
+        seconds: that the operator took.
+    """
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+        self.rows_in = self.rows_out = self.added = 0
+        self.dropped: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.written: set[str] = set()
+        self.seconds = 0.0
+        self._summaries: list[Summary] = []
+        self._decisions: list[pa.Table] = []
+
+    def count(self, rows_in: int, change: Change, seconds: float, summary: Summary) -> None:
+        """Add what was done to `rows_in` rows."""
+        rows = surviving_rows(change, rows_in)
+        rows_out = rows_in if rows is None else len(rows)
+        dropped: dict[str, int] = {}
+        if change.reasons is not None:
+            counts = change.reasons.drop_null().value_counts().to_pylist()
+            dropped = {count["values"]: count["counts"] for count in counts}
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.added += rows_out + sum(dropped.values()) - rows_in
+        self.dropped.update(dropped)
+        self.notes.update(change.notes)
+        self.written.update(change.columns)
+        self.seconds += seconds
+        self._summaries.append(summary)
+
+    def record_decisions(self, before: Frame, change: Change, first_row: int = 0) -> None:
+        """Record which rows were dropped, and why; see `decisions`."""
+        self._decisions.append(decisions(before, change, self._step, first_row))
+
+    def merge(self, other: StepLog) -> None:
+        """Add the log of another part."""
+        self.rows_in += other.rows_in
+        self.rows_out += other.rows_out
+        self.added += other.added
+        self.dropped.update(other.dropped)
+        self.notes.update(other.notes)
+        self.written |= other.written
+        self.seconds += other.seconds
+        self._summaries += other._summaries
+        self._decisions += other._decisions
+
+    def take_decisions(self) -> pa.Table:
+        """The decisions so far, which leave the log; see `DECISIONS`."""
+        found, self._decisions = self._decisions, []
+        return pa.concat_tables([DECISIONS.empty_table(), *found])
+
+    def report(self, *, cached: bool = False) -> StepReport:
+        """The step's line of the funnel."""
+        return StepReport(
+            step=self._step,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            added=self.added,
+            dropped=dict(self.dropped.most_common()),
+            seconds=round(self.seconds, 3),
+            cached=cached,
+            notes=dict(self.notes),
+            columns=merge(self._summaries),
+        )
+
+
+class AuditLog:
+    """The logs of some steps, by name."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, StepLog] = {}
+
+    def step(self, name: str) -> StepLog:
+        """The log of a step; empty if there is none yet."""
+        return self.steps.setdefault(name, StepLog(name))
+
+    def merge(self, other: AuditLog) -> None:
+        """Add the log of another part."""
+        for name, log in other.steps.items():
+            self.step(name).merge(log)
+
+    def take_decisions(self) -> pa.Table:
+        """The decisions of all steps so far, which leave the log."""
+        tables = [log.take_decisions() for log in self.steps.values()]
+        return pa.concat_tables([DECISIONS.empty_table(), *tables])
+
+
+def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:
+    """A row for each row of `frame` that `change` drops: row_id, step, reason.
+
+    The id is the response's, else the prompt's, else `row N` of the dataset, counted from 1
+    (`a new row` where an operator made it);
+    `first_row` rows of it come before the frame's source.
+    """
+    if change.reasons is None or change.reasons.null_count == len(change.reasons):
+        return DECISIONS.empty_table()
+    rows = np.flatnonzero(np.asarray(change.reasons.is_valid()))
+    dropped = frame.after(Change(parents=rows))
+    ids = [
+        dropped.select([name])[name].combine_chunks()
+        for name in ("response_id", "prompt_id")
+        if name in frame.column_names
+    ]
+    if not ids or ids[-1].null_count:
+        ids.append(_row_numbers(dropped.source_rows, first_row))
+    steps = pa.repeat(pa.scalar(step), len(rows))
+    reasons = change.reasons.drop_null()
+    return pa.table([pc.coalesce(*ids), steps, reasons], schema=DECISIONS)
+
+
+def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
+    rows = pa.array(source_rows + first_row + 1, mask=source_rows < 0).cast(pa.string())
+    return pc.coalesce(pc.binary_join_element_wise("row", rows, " "), "a new row")
