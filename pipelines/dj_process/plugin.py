@@ -1,17 +1,15 @@
 """Our operators inside Data-Juicer: `dj-process` finds this module by its entry point.
 
 Each installed operator is registered under its own name as an operator of Data-Juicer's kind
-`Pipeline`, the one kind that is handed all rows at once, and that both executors know. It works
-on the Arrow table behind Data-Juicer's dataset; no row becomes a Python object.
+`Pipeline`, the only kind that gets all rows at once and that both executors support. It works
+on the Arrow table of Data-Juicer's dataset; no row becomes a Python object.
 """
 
 from __future__ import annotations
 
 import inspect
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
 
@@ -21,21 +19,17 @@ from loguru import logger
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from ...operators import Operator, RejuiceError, Scope, StreamOperator, build, get, installed
+from ...operators import Operator, RejuiceError, StreamOperator, build, get, installed
 from ...operators.operator import on_definition
-from ..apply.audit_log import StepLog
-from ..apply.report import Report, StepReport
-from ..dataset.arrow_files import write_arrow
-from ..dataset.write import run_folder
-from ..recipe.recipe import Step, step_names
+from .step_in_run import StepInRun
 
 
 def register(kind: type[Operator]) -> type[Any]:
-    """Make an operator known to Data-Juicer, under its own name.
+    """Register an operator with Data-Juicer, under its own name.
 
     Returns:
-        The class that Data-Juicer will build, with a signature made from the operator's fields,
-        so that its checks, suggestions and command-line overrides work.
+        The class that Data-Juicer instantiates, with a signature made from the operator's
+        fields, so that its checks, suggestions and command-line overrides work.
     """
 
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -47,7 +41,7 @@ def register(kind: type[Operator]) -> type[Any]:
     members = {
         "__init__": construct,
         "run": _run,
-        # Their third executor cuts the rows into partitions without regard to groups.
+        # The third executor partitions rows without regard to groups.
         "_supported_exec_modes": ("default", "ray"),
         "__doc__": kind.__doc__,
         "__module__": __name__,
@@ -57,7 +51,7 @@ def register(kind: type[Operator]) -> type[Any]:
     return juicer
 
 
-def _learn(kind: type[Operator]) -> None:
+def _register_on_definition(kind: type[Operator]) -> None:
     known = kind.name() in OPERATORS.modules or kind.__module__.startswith("rejuice.")
     # Data-Juicer pickles its operators, which a class inside a function does not allow.
     if not known and "<locals>" not in kind.__qualname__:
@@ -70,7 +64,7 @@ def register_installed() -> None:
         try:
             register(get(name))
         except Exception as error:
-            # Anybody's package. Data-Juicer would drop all of ours for the sake of one.
+            # A third-party package is broken. Raised, it would make Data-Juicer drop all of ours.
             logger.warning(f"operator '{name}' is not available: {type(error).__name__}: {error}")
 
 
@@ -90,103 +84,24 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
 
 
 def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
-    """Apply the operator to all rows, and keep its decisions beside the export."""
-    place = _Place.of(self, exporter)
+    """Apply the operator to all rows, and write its audit log beside the export."""
+    step_in_run = StepInRun.of(self, exporter)
     try:
         if is_ray_mode():
             from .on_ray import run
         else:
             from .on_default import run
         start = time.perf_counter()
-        out, log = run(place.step, dataset, place.is_first_with_groups)
-        entry = log.step(place.step.name)
+        out, log = run(step_in_run.step, dataset, step_in_run.is_first_with_groups)
+        entry = log.step(step_in_run.step.name)
         entry.seconds = time.perf_counter() - start
-        place.keep(entry)
+        step_in_run.write(entry)
     except RejuiceError as error:
         _stop(error)
     finally:
-        if isinstance(place.step.operator, StreamOperator):
-            place.step.operator.close()
+        if isinstance(step_in_run.step.operator, StreamOperator):
+            step_in_run.step.operator.close()
     return out
-
-
-class _Place:
-    """Where in the recipe a step is, and where its books are kept."""
-
-    def __init__(
-        self,
-        step: Step,
-        before: Sequence[str],
-        resumed: bool,
-        export_path: str | None,
-        head: dict[str, str],
-    ) -> None:
-        self.step, self.export_path, self.head = step, export_path, head
-        ours = [get(name) for name in before if name in installed()]
-        self.is_first = not ours and not resumed
-        grouped = step.operator.scope is not Scope.ROW
-        self.is_first_with_groups = grouped and all(kind.scope is Scope.ROW for kind in ours)
-
-    @classmethod
-    def of(cls, juicer: Any, exporter: Any) -> _Place:
-        from data_juicer.config import config
-
-        # The executor for Ray hands over no exporter; the configuration is a global of theirs.
-        settings = getattr(config, "global_cfg", None) or {}
-        process = settings.get("process") or []
-        kinds = [next(iter(entry)) for entry in process]
-        # They keep the very entry of `process` in the operator that was built from it.
-        entry = getattr(juicer, "_op_cfg", None)
-        at = next((at for at, other in enumerate(process) if other is entry), None)
-        name = juicer.operator.name()
-        step = Step(1, name, juicer.operator)
-        if at is not None:
-            step = Step(at + 1, step_names(kinds)[at], juicer.operator)
-        path = getattr(exporter, "export_path", None) or settings.get("export_path")
-        # A run that goes on from a checkpoint is told the steps that are left, and no more.
-        resumed = bool(settings.get("use_checkpoint"))
-        head = {
-            "project_name": str(settings.get("project_name")),
-            "recipe": ", ".join(map(str, settings.get("config") or [])),
-            "dataset_path": str(settings.get("dataset_path")),
-            "export_path": str(path),
-        }
-        return cls(step, kinds[:at] if at else [], resumed, path, head)
-
-    def keep(self, log: StepLog) -> None:
-        if self.export_path is None or "://" in self.export_path:
-            return  # Run from Python without an export, or into a store: no folder is beside it.
-        export_path = Path(self.export_path)
-        folder = run_folder(export_path)
-        if self.is_first:
-            # What is there tells of the rows that are about to be replaced.
-            shutil.rmtree(folder, ignore_errors=True)
-        write_arrow(folder / self.step.label / "decisions.arrow", log.take_decisions())
-        line = log.report()
-        done = () if self.is_first else Report.read(export_path).steps
-        Report.of(
-            [*done, *_between(done, line), line], key="dj-process", chunk_rows=0, **self.head
-        ).write(folder)
-
-
-def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:
-    """What Data-Juicer's own operators did since our last step, as one line of the funnel."""
-    change = line.rows_in - done[-1].rows_out if done else 0
-    if change:
-        dropped = {"data_juicer": -change} if change < 0 else {}
-        before = done[-1].rows_out
-        added = max(change, 0)
-        yield StepReport(
-            step="data_juicer",
-            rows_in=before,
-            rows_out=line.rows_in,
-            added=added,
-            dropped=dropped,
-            seconds=0.0,
-            cached=False,
-            notes={},
-            columns={},
-        )
 
 
 def _stop(error: RejuiceError) -> NoReturn:
@@ -208,7 +123,7 @@ def _signature(kind: type[Operator]) -> inspect.Signature:
         default = None if field.is_required() else _default(field)
         annotation = _annotation(field.annotation)
         if default is None:
-            annotation = Optional[annotation]  # noqa: UP045 (they know no `X | None`)
+            annotation = Optional[annotation]  # noqa: UP045 (they do not support `X | None`)
         parameters.append(parameter(name, keyword, default=default, annotation=annotation))
     # Named so, Data-Juicer's own fields (`text_key`, `num_proc`) are taken by the base class.
     parameters.append(parameter("args", parameter.VAR_POSITIONAL))
@@ -221,9 +136,9 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _annotation(kind: Any) -> Any:
-    """A type as both Data-Juicer and jsonargparse take it; what they do not know is `Any`.
+    """A type that both Data-Juicer and jsonargparse understand; `Any` for the others.
 
-    pydantic checks the value in any case, where the operator is built.
+    pydantic validates the value in any case, where the operator is built.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if kind in (int, float, bool, str, type(None)) or origin is Literal:
@@ -239,10 +154,10 @@ def _docstring(kind: type[Operator]) -> str:
     return "\n".join(["Initialization method.", "", *lines])
 
 
-def take_train_section() -> None:
+def accept_train_section() -> None:
     """Let Data-Juicer's parser accept `train:` in a recipe, which only `rejuice train` reads.
 
-    It refuses keys that it does not know, and has no other way to be told of one.
+    It refuses unknown keys, and has no other way to add one.
     """
     from data_juicer.config import config  # Which may be importing us: its imports are done.
 
@@ -256,5 +171,5 @@ def take_train_section() -> None:
 
 register_installed()
 # Operators on disk are defined when Data-Juicer imports its `custom_operator_paths`.
-on_definition.append(_learn)
-take_train_section()
+on_definition.append(_register_on_definition)
+accept_train_section()

@@ -1,9 +1,9 @@
 """Run a recipe over chunks: stage by stage, each step of each chunk committed once.
 
     source chunks ──> [row and group steps, in workers] ──> barrier: all digests, one decision
-                  ──> [row and group steps, in workers] ──> ... ──> export and books
+                  ──> [row and group steps, in workers] ──> ... ──> export, audit log
 
-A killed run leaves whole commits behind; the next run computes what is not there yet.
+A killed run leaves whole commits; the next run computes what is missing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .commit import load, save
 from .finish import write_export
 from .plan import Plan, Stage, checked_schema, group_columns, kept_folder
 from .progress import Progress
-from .streaming import reopen, stream
+from .resumable import reopen, run_resumable
 from .workers import Workers
 
 CHUNK_ROWS = 65_536
-STREAM_CHUNK_ROWS = 2_048
-"""Where a step samples: one row becomes many, with all their tokens."""
+SAMPLING_CHUNK_ROWS = 2_048
+"""For recipes that sample: one row becomes many, with all their tokens."""
 _SECONDS = b"seconds"
 
 
@@ -57,7 +57,7 @@ def run(
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: `CHUNK_ROWS`, or
-            `STREAM_CHUNK_ROWS` where a step samples.
+            `SAMPLING_CHUNK_ROWS` if a step samples.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
 
@@ -69,7 +69,7 @@ def run(
     cache = cache or head.export_path.parent / ".rejuice"
     if chunk_rows is None:
         samples = any(isinstance(step.operator, StreamOperator) for step in recipe.steps)
-        chunk_rows = STREAM_CHUNK_ROWS if samples else CHUNK_ROWS
+        chunk_rows = SAMPLING_CHUNK_ROWS if samples else CHUNK_ROWS
     schema = checked_schema(recipe)
     if not overwrite:
         check_export_is_ours(recipe.path, head.export_path)
@@ -81,12 +81,12 @@ def run(
         for step in recipe.steps if retry_dropped else ():
             if isinstance(step.operator, StreamOperator):
                 reopen(kept_folder(cache, step.operator), plan.paths(step))
-                plan = Plan.of(recipe, source, cache)  # What follows has other keys now.
+                plan = Plan.of(recipe, source, cache)  # Later steps have other keys now.
         cached = {step.name: plan.is_done(step) for step in plan.steps}
         with sole_writer(head.export_path), Workers(recipe, len(source.rows)) as workers:
             for stage in plan.stages():
-                if stage.stream:
-                    done = _run_resumable(plan, stage.steps[0], stage.stream, progress)
+                if stage.resumable:
+                    done = _run_resumable(plan, stage.steps[0], stage.resumable, progress)
                     cached[stage.steps[0].name] |= done == 0
                 else:
                     _run_stage(plan, stage, workers, progress)
@@ -124,7 +124,7 @@ def _run_resumable(plan: Plan, step: Step, operator: StreamOperator, progress: P
     Returns:
         How many rows had to be computed.
     """
-    done = 0
+    kept, computed = kept_folder(plan.cache, operator), 0
     rows, found = 0, list[GroupStarts]()
     for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
         frame = plan.frame_before(chunk, step)
@@ -138,8 +138,8 @@ def _run_resumable(plan: Plan, step: Step, operator: StreamOperator, progress: P
                 advance(frame.num_rows)
                 continue
             with _naming_file(plan.recipe), naming(step):
-                done += stream(operator, frame, kept_folder(plan.cache, operator), path, advance)
-    return done
+                computed += run_resumable(operator, frame, kept, path, advance)
+    return computed
 
 
 def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> GroupStarts:

@@ -1,10 +1,10 @@
 """What will be run, and under which keys its results are kept.
 
     key of a step = hash(key of the step before it, operator config, operator code)
-    key of what a stream keeps = hash(its config, its code), and the content of the chunk
+    key of a resumable operator = hash(operator config, operator code), and the rows of the chunk
     key of the source = hash(content, chunking)
 
-So a result is found again if and only if everything that led to it is unchanged.
+A result is found again if and only if everything that led to it is unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..dataset.read import Source, chunk_name, peek_schema, whole_schema
 from ..dataset.write import check_export_path
 from ..recipe.recipe import Recipe, Step
 from .commit import load
-from .streaming import generation
+from .resumable import generation
 
 
 class Stage(NamedTuple):
@@ -36,8 +36,8 @@ class Stage(NamedTuple):
     barrier: Step | None
 
     @property
-    def stream(self) -> StreamOperator | None:
-        """The operator, where it is one whose rows are committed one by one."""
+    def resumable(self) -> StreamOperator | None:
+        """The operator of the stage, if it is one whose rows are persisted one by one."""
         operator = self.steps[0].operator if self.steps else None
         return operator if isinstance(operator, StreamOperator) else None
 
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
         return cls(recipe, source, cache, tuple(keys))
 
     def stages(self) -> Iterator[Stage]:
-        """The steps, cut behind each one of dataset scope, and on both sides of a stream."""
+        """The steps, split after each one of dataset scope, and around each resumable operator."""
         waiting: list[Step] = []
         for step in self.steps:
             if isinstance(step.operator, StreamOperator):
@@ -121,7 +121,7 @@ class Plan(NamedTuple):
 
 
 def kept_folder(cache: Path, operator: StreamOperator) -> Path:
-    """Where the results of a stream are kept, whatever came before it."""
+    """Where the results of a resumable operator are kept, whatever steps led to its rows."""
     return cache / f"kept-{operator.name()}-{_digest('', operator)}"
 
 

@@ -1,7 +1,7 @@
-"""Where chunks are worked on: here, in threads, or in processes.
+"""Workers for chunks: this thread, a pool of threads, or a pool of processes.
 
-Arrow and numpy let go of Python's lock, so threads are enough for most operators, and cost
-nothing to start. Operators that work row by row in Python say so (`gil_bound`) and get processes.
+Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
+start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Submit = Callable[[Callable[[int], T], int], "Future[T]"]
 
 
 class Workers:
-    """`np` workers of the kind that the steps at hand need, started when they are first needed."""
+    """`np` workers of the kind that a stage needs, started when they are first needed."""
 
     def __init__(self, recipe: Recipe, chunks: int) -> None:
         self._count = min(recipe.head.np, chunks)
@@ -35,9 +35,12 @@ class Workers:
     def map(
         self, steps: Sequence[Step], work: Callable[[int], T], chunks: int
     ) -> Iterator[tuple[int, T]]:
-        """Chunks and their results as they are done; few are handed out at a time.
+        """Chunks and their results as they finish; few are submitted at a time.
 
-        `steps` are those that are still to be run: they say which kind of workers is needed.
+        Args:
+            steps: those that are still to be run, which decide between threads and processes.
+            work: called with the number of each chunk.
+            chunks: how many there are.
         """
         submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
         todo = iter(range(chunks))
@@ -62,7 +65,7 @@ class Workers:
 
     def _submit(self, gil_bound: bool) -> Submit[T]:
         if self._count == 1:
-            return _at_once
+            return _run_here
         if gil_bound:
             self._processes = self._processes or _start_processes(self._count, self._files)
             submit: Submit[T] = self._processes.submit
@@ -71,7 +74,7 @@ class Workers:
         return self._threads.submit
 
 
-def _at_once(work: Callable[[int], T], chunk: int) -> Future[T]:
+def _run_here(work: Callable[[int], T], chunk: int) -> Future[T]:
     future: Future[T] = Future()
     future.set_result(work(chunk))
     return future
@@ -81,18 +84,18 @@ def _start_processes(count: int, files: Sequence[Path]) -> Any:
     from loky import ProcessPoolExecutor
 
     # loky, because its workers do not import the user's __main__ once more.
-    return ProcessPoolExecutor(count, initializer=_begin, initargs=(os.getpid(), files))
+    return ProcessPoolExecutor(count, initializer=_start_worker, initargs=(os.getpid(), files))
 
 
-def _begin(parent: int, files: Sequence[Path]) -> None:
+def _start_worker(parent: int, files: Sequence[Path]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
     # Unpickling an operator of a custom file needs the file to be loaded under the same name.
     for file in files:
         load_file(file)
 
 
-def _die_with(parent: int) -> None:
+def _exit_with(parent: int) -> None:
     # A parent that is killed cannot tell its workers, which would wait for work for ever.
     while os.getppid() == parent:
         time.sleep(0.5)

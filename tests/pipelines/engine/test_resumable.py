@@ -245,7 +245,7 @@ def test_another_run_of_the_same_rows_waits(recipe_path, rollouts, log):
 
 
 def test_a_disk_that_is_full_ends_the_run(recipe_path, monkeypatch):
-    from rejuice.pipelines.engine import streaming
+    from rejuice.pipelines.engine import resumable as streaming
 
     def full(*_):
         raise OSError(28, os.strerror(28))

@@ -1,14 +1,14 @@
-"""Rows that are too dear to be lost: each is kept as it finishes, and none is done twice.
+"""Resumable operators: each row is persisted as it finishes, and none is computed twice.
 
-What a stream gave is kept under a key of its own (what decides the result), whatever steps and
-whatever code led to the rows; the step's commit is a link to it. A row is found again by its
-content, in whatever chunk it was. A killed run leaves a journal of the rows that were finished; the
-next run asks for the other rows, and joins all.
+What such an operator computed is kept under a cache key of its own, whatever steps and whatever
+code led to its rows; the commit of the step is a link to it. A row is found again by its content,
+in whatever chunk it was. A killed run leaves a journal of the rows that were finished; the next run
+computes the others, and writes all of them as one chunk.
 
-    kept-policy_rollout_mapper-52c0…/generation
-    kept-policy_rollout_mapper-52c0…/9af3….arrow         a chunk
+    kept-policy_rollout_mapper-52c0…/generation          how often dropped rows were retried
+    kept-policy_rollout_mapper-52c0…/9af3….arrow         a finished chunk
     kept-policy_rollout_mapper-52c0…/9af3….keys          the content of its rows, hashed
-    kept-policy_rollout_mapper-52c0…/77b1…-0.journal     rows of a chunk that is not done
+    kept-policy_rollout_mapper-52c0…/77b1…-0.journal     finished rows of an unfinished chunk
 """
 
 from __future__ import annotations
@@ -42,69 +42,73 @@ _GENERATION = "generation"
 _CHECKED_ROWS = 16
 
 
-def stream(
+def run_resumable(
     operator: StreamOperator, frame: Frame, kept: Path, path: Path, advance: Callable[[int], None]
 ) -> int:
-    """Do the rows of `frame` that are not done yet, and commit all of them at `path`.
+    """Compute the rows of `frame` that are not finished yet, and commit all of them at `path`.
 
     Args:
-        operator: whose work it is.
+        operator: the operator.
         frame: a chunk.
-        kept: the folder of what this operator gave.
+        kept: the folder of what this operator computed so far.
         path: of the commit.
-        advance: told how many rows are done.
+        advance: called with the number of rows that have been finished.
 
     Returns:
-        How many rows had to be done.
+        How many rows had to be computed.
 
     Raises:
-        RejuiceError: what the operator raised; what finished before is kept.
+        RejuiceError: what the operator raised; rows that were finished before it are kept.
     """
-    table, done = view(operator, frame), 0
-    keys = _keys(table)
+    table, computed = view(operator, frame), 0
+    keys = _row_keys(table)
     whole = kept / f"{xxhash.xxh3_128_hexdigest(' '.join(keys).encode())}.arrow"
     kept.mkdir(parents=True, exist_ok=True)
-    with _held(whole):
+    with _locked(whole):
         if whole.exists():
             advance(frame.num_rows)
         else:
             whole.with_suffix(".keys").write_text("\n".join(keys))
-            found = _found(whole, keys)
-            advance(len(found))
-            done = frame.num_rows - len(found)
-            save(whole, _finished(operator, table, whole, found, advance))
+            finished = _finished_before(whole, keys)
+            advance(len(finished))
+            computed = frame.num_rows - len(finished)
+            save(whole, _finish(operator, table, whole, finished, advance))
         for journal in journals(whole):
             journal.unlink(missing_ok=True)
     _link(path, whole)
-    return done
+    return computed
 
 
-def _keys(table: pa.Table) -> list[str]:
-    """What each row holds, hashed."""
+def _row_keys(table: pa.Table) -> list[str]:
+    """A hash of each row's content."""
     texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
     return [xxhash.xxh3_128_hexdigest(text.encode()) for text in texts]
 
 
-def _found(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
-    """Rows that were done before: in a run of this chunk that was stopped, or in other chunks."""
-    found = {entry.row: entry for entry in entries(path)}
-    rows_of = defaultdict[str, list[int]](list)
+def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
+    """Rows that are finished: by a stopped run of this chunk, or as part of other chunks."""
+    finished = {entry.row: entry for entry in entries(path)}
+    rows_by_key = defaultdict[str, list[int]](list)
     for row, key in enumerate(keys):
-        if row not in found:
-            rows_of[key].append(row)
+        if row not in finished:
+            rows_by_key[key].append(row)
     for file in path.parent.glob("*.keys"):
-        theirs = file.read_text().split()
-        wanted = {place: rows_of.pop(key) for place, key in enumerate(theirs) if key in rows_of}
-        for place, change in _kept(file.with_suffix(".arrow"), wanted):
-            found |= {row: Entry(row, change, 0.0) for row in wanted[place]}
+        other_keys = file.read_text().split()
+        wanted = {
+            place: rows_by_key.pop(key)
+            for place, key in enumerate(other_keys)
+            if key in rows_by_key
+        }
+        for place, change in _rows_of_chunk(file.with_suffix(".arrow"), wanted):
+            finished |= {row: Entry(row, change, 0.0) for row in wanted[place]}
             del wanted[place]
         for place, rows in wanted.items():
-            rows_of[theirs[place]] = rows  # It is not done there either.
-    return found
+            rows_by_key[other_keys[place]] = rows  # It is not finished there either.
+    return finished
 
 
-def _kept(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
-    """What was done to these rows of a chunk, as far as they were not dropped."""
+def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
+    """The changes to these rows of a chunk; dropped rows are left out."""
     if whole.exists():
         commit = load(whole, mapped=False)
         each = enumerate(split(commit.change, range(commit.rows_in + 1)))
@@ -114,7 +118,7 @@ def _kept(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
 
 
 def _link(path: Path, whole: Path) -> None:
-    """Put a link in place, by one rename, as commits are."""
+    """Put a link in place by one rename, as commits are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_of(path)
     temporary.unlink(missing_ok=True)
@@ -123,23 +127,23 @@ def _link(path: Path, whole: Path) -> None:
 
 
 def generation(kept: Path) -> int:
-    """How often dropped rows of a step were given another try: what follows depends on it."""
+    """How often dropped rows of a step were retried; the keys of later steps depend on it."""
     path = kept / _GENERATION
     return int(path.read_text()) if path.exists() else 0
 
 
 def reopen(kept: Path, paths: Sequence[Path]) -> None:
-    """Take commits apart, so that rows that were dropped are tried again and the others are kept.
+    """Turn commits back into journals, so that dropped rows are retried and the others kept.
 
     Args:
-        kept: the folder of what the operator gave.
+        kept: the folder of what the operator computed.
         paths: of the commits of one step.
     """
     wholes = [path.resolve() for path in paths if path.exists()]
     commits = {whole: load(whole, mapped=False) for whole in wholes}
     with_drops = {w: c for w, c in commits.items() if c.change.reasons is not None}
     if with_drops:
-        # First, so that nothing that was made of the old rows is ever taken for the new ones'.
+        # First: no result of the old rows may ever be found under a key of the new rows.
         (kept / _GENERATION).write_text(str(generation(kept) + 1))
     for whole, commit in with_drops.items():
         seconds = commit.seconds / commit.rows_in
@@ -150,17 +154,17 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
         whole.unlink()
 
 
-def _finished(
+def _finish(
     operator: StreamOperator,
     table: pa.Table,
     path: Path,
-    done: dict[int, Entry],
+    finished: dict[int, Entry],
     advance: Callable[[int], None],
 ) -> StepResult:
-    """Do the rows that are not done; all rows together."""
+    """Compute the rows that are not finished, and put all rows together."""
     if table.num_rows == 0:
         return StepResult(decide(operator, table, 0), 0, 0.0, {})
-    left = set(range(table.num_rows)) - set(done)
+    left = set(range(table.num_rows)) - set(finished)
     since = time.perf_counter()
     with Journal(path) as journal:
         for row, change in _changes(operator, table, sorted(left)) if left else ():
@@ -168,44 +172,44 @@ def _finished(
                 raise OperatorError(f"finished row {row}, which it was not asked for")
             left.remove(row)
             seconds, since = time.perf_counter() - since, time.perf_counter()
-            done[row] = Entry(row, change, seconds)
-            # What was dropped may fare better in the next run, should this one be stopped.
+            finished[row] = Entry(row, change, seconds)
+            # A dropped row is not kept: should this run be stopped, the next one retries it.
             if not change.drops_all():
-                journal.add(done[row])
+                journal.add(finished[row])
             advance(1)
     if left:
         raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
-    changes = [done[row].change for row in range(table.num_rows)]
+    changes = [finished[row].change for row in range(table.num_rows)]
     change = checked(operator, concatenate(changes, [1] * len(changes)), table.num_rows)
-    seconds = sum(entry.seconds for entry in done.values())
+    seconds = sum(entry.seconds for entry in finished.values())
     return StepResult.of(change, table.num_rows, seconds)
 
 
 def _changes(
     operator: StreamOperator, table: pa.Table, rows: Sequence[int]
 ) -> Iterator[tuple[int, Change]]:
-    """What the operator finishes; its own faults are said to be its own."""
+    """The rows that the operator finishes, in its order; its exceptions are attributed to it."""
     with attribute_operator_errors(operator):
         stream = operator.stream(table, rows)
     for number in count():
         with attribute_operator_errors(operator):
-            found = next(stream, None)
-        if found is None:
+            item = next(stream, None)
+        if item is None:
             return
-        row, change = found
+        row, change = item
         if number < _CHECKED_ROWS:  # A bug shows in the first rows; all are checked at the end.
             change = checked(operator, change, 1)
         yield row, without_dictionaries(change)
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Do it alone: another recipe that begins alike may be at the same rows."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a chunk: another recipe with the same first steps may be computing it."""
     lock = FileLock(path.with_suffix(".lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        _log.warning("another run is at the same rows: waiting for it")
+        _log.warning("another run computes the same rows: waiting for it")
         lock.acquire()
     try:
         yield
