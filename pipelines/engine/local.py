@@ -28,10 +28,11 @@ from ..apply.summary import summarise
 from ..dataset.arrow_files import read_arrow, write_arrow
 from ..dataset.read import prepare
 from ..dataset.write import check_export_is_ours
+from ..recipe.columns import checked_schema, group_columns
 from ..recipe.recipe import Recipe, Step
 from .commit import Commit, load, save
 from .finish import write_books
-from .plan import Plan, Stage, checked_schema, group_columns, kept_folder
+from .plan import Plan, Stage, kept_folder
 from .progress import Progress
 from .streaming import reopen, stream
 from .workers import Workers

@@ -16,10 +16,11 @@ from ...operators import DataError, Operator
 from ...operators.groups import Array
 from ..apply.frame import Frame, surviving_rows
 from ..apply.report import Report
-from ..dataset.read import prepare
+from ..dataset.read import Dataset
 from ..dataset.write import run_folder
 from ..engine.commit import Commit
-from ..engine.plan import Plan, checked_schema, group_columns
+from ..engine.plan import Plan
+from ..recipe.columns import checked_schema, group_columns
 from ..recipe.recipe import Recipe
 
 _WIDEST = 160
@@ -88,12 +89,9 @@ def _plan_of_run(recipe: Recipe) -> Plan:
     report = Report.read(recipe.head.export_path)
     if not report.cache:
         raise DataError("dj-process keeps no commits to explain rows from", right)
-    source = prepare(
-        recipe.head.dataset_path,
-        Path(report.cache),
-        chunk_rows=report.chunk_rows,
-        group_by=group_columns(recipe, checked_schema(recipe)),
-    )
+    dataset = Dataset(recipe.head.dataset_path)
+    groups = group_columns(recipe, checked_schema(recipe, dataset))
+    source = dataset.chunks(Path(report.cache), chunk_rows=report.chunk_rows, group_by=groups)
     plan = Plan.of(recipe, source, Path(report.cache))
     if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
         found = "the recipe, its data or its operators are not those of the run"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rejuice.operators import OperatorError, build, get
 from rejuice.pipelines.apply.apply import run_in_memory
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1, "max": 0.9}},

@@ -21,7 +21,7 @@ from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.journal import entries
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 N = 3
 QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 0.3, "patience_s": 5, "attempts": 6}

@@ -14,7 +14,7 @@ import pytest
 from rejuice.operators import OperatorError
 from rejuice.pipelines.apply.apply import run_in_memory
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 DEAR = """
 import os, pathlib, signal, time
@@ -102,7 +102,7 @@ def test_what_was_finished_is_not_done_again(recipe_path, rollouts, log, tmp_pat
     (tmp_path / "log.fate").write_text(fate)
     code = (
         "import sys; from pathlib import Path; from rejuice.pipelines.engine import local as engine\n"
-        "from rejuice.pipelines.recipe.recipe import load\n"
+        "from rejuice.pipelines.recipe.read import load\n"
         "engine.run(load(Path(sys.argv[1])))"
     )
     done = subprocess.run(
