@@ -45,7 +45,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     custom: dict[str, type[Operator]] = {}
     for file in head.custom_operator_paths:
         custom.update(load_file(file))
-    steps = []
+    steps = list[Step]()
     for place, name, (kind, _) in zip(places, names, parts, strict=True):
         try:
             steps.append(Step(len(steps) + 1, name, _build(kind, fields[name], custom, head)))
