@@ -98,7 +98,7 @@ def run(
     """
     from .engine import local as engine
     from .engine.progress import Progress
-    from .recipe.recipe import load
+    from .recipe.read import load
     from .show.funnel import show_funnel
 
     overrides = _overrides(context, dataset_path, export_path, np)
@@ -122,8 +122,8 @@ def check(
     export_path: ExportPath = None,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset."""
-    from .engine.plan import checked_schema
-    from .recipe.recipe import load
+    from .recipe.columns import checked_schema
+    from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
@@ -170,7 +170,7 @@ def explain(
     export_path: ExportPath = None,
 ) -> None:
     """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
-    from .recipe.recipe import load
+    from .recipe.read import load
     from .show.explain import explain_recipe, explain_row
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))

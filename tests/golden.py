@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.pipelines.show.opdocs import table
 

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from rejuice.operators import get
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.cli import app
 

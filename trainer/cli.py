@@ -65,7 +65,7 @@ def train(
     A run that was stopped goes on from its newest checkpoint with --resume.
     """
     _need_extra()
-    from ..pipelines.recipe.recipe import load
+    from ..pipelines.recipe.read import load
     from .run import TrainingRun
 
     path, folder = _found(recipe, output)

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.feather as feather
-import yaml
 
 from ..operators.errors import RecipeError
-from ..pipelines.recipe.recipe import Recipe, Step, load
+from ..pipelines.recipe.read import load
+from ..pipelines.recipe.recipe import Recipe, Step
 from ..pipelines.recipe.train import Train
+from ..pipelines.recipe.yaml_text import dump
 from .policies import Policy, Sampling
 from .split import Cut, check_schedule, cut
 
@@ -109,4 +110,4 @@ class TrainingRun(NamedTuple):
             "dataset_path": str(folder / "rollouts.parquet"),
             "export_path": str(folder / "again.parquet"),
         }
-        return yaml.safe_dump(self.recipe.part(steps, head), sort_keys=False)
+        return dump(self.recipe.part(steps, head))

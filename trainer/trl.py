@@ -29,7 +29,8 @@ from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.prompt_template_mapper import prompt_ids
 from ..pipelines.dataset.read import read_all
-from ..pipelines.recipe.recipe import Step, load
+from ..pipelines.recipe.read import load
+from ..pipelines.recipe.recipe import Step
 from .export.answers import answers_only
 from .loop.advantage import asked
 from .loop.curation import Curated, at_progress, curate

@@ -6,28 +6,27 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
-from ...operators.groups import Array
+from numpy.typing import NDArray
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """The table with every large or view string and list as the plain one that operators know."""
-    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    """The table with `string` and `list` for their large and view variants, as operators expect."""
+    fields = [field.with_type(_standard_type(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _standard_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_standard_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+        return pa.struct([field.with_type(_standard_type(field.type)) for field in kind])
     return kind
 
 
-def rows_of(dataset: Any) -> tuple[pa.Table, Array]:
-    """The table behind a Hugging Face dataset, and the ascending rows of it that it has."""
+def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The table that a Hugging Face dataset is stored in, and its rows of that table, ascending."""
     if dataset._indices is not None:
         # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
         rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)

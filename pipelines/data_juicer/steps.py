@@ -24,6 +24,7 @@ from ...operators import (
 )
 from ...operators.errors import suggest
 from ...operators.registry import config_json
+from ..dataset.arrow_types import is_text
 from .catalogue import OTHER_KINDS, Found, find, names
 from .datasets import rows_of
 
@@ -155,14 +156,8 @@ def _same_family(one: pa.DataType, other: pa.DataType) -> bool:
     if one == other or pa.types.is_null(one):
         return bool(one != other)
     types = pa.types
-    families = (types.is_integer, types.is_floating, types.is_nested, types.is_temporal, _is_text)
+    families = (types.is_integer, types.is_floating, types.is_nested, types.is_temporal, is_text)
     return any(is_in(one) and is_in(other) for is_in in families)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def _run(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:

@@ -55,7 +55,7 @@ def _refused(file: Path, block: bytes, first_line: int, error: Exception) -> Dat
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
     lines = [n for n, raw in enumerate(block.split(b"\n"), first_line) if raw.strip()]
     where = f"{file}, line {lines[min(int(found[2]), len(lines) - 1)]}"
-    return DataError(found[1][0].lower() + found[1][1:], "mend or remove the line", where=where)
+    return DataError(found[1][0].lower() + found[1][1:], "fix or remove the line", where=where)
 
 
 def _timeless(kind: pa.DataType) -> pa.DataType:
@@ -78,7 +78,7 @@ def _broken_line(file: Path, block: bytes, first_line: int) -> DataError | None:
         try:
             row = json.loads(raw)
         except ValueError as error:
-            return DataError(f"not JSON ({error})", "mend or remove the line", where=where)
+            return DataError(f"not JSON ({error})", "fix or remove the line", where=where)
         if not isinstance(row, dict):
             return DataError(
                 f"{type(row).__name__} instead of an object",

@@ -1,14 +1,15 @@
-"""Read a dataset as chunks of whole groups, kept as Arrow files.
+"""Open a dataset, and cut it into chunks of whole groups, kept as Arrow files.
 
-JSON lines, Parquet and Arrow come in, a file or a folder of them. They are copied once into chunks
-that later steps map into memory, under a key made of the content, so an unchanged file is read
-once whatever is done with it.
+A dataset is a file of JSON lines, Parquet or Arrow, or a folder of such files. Its rows are copied
+once into chunks that later steps map into memory. The chunks' folder is named by a hash of the
+content, so an unchanged dataset is read once, whatever is done with it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _BLOCK = 16 << 20
 _CHUNK_BYTES = 256 << 20
 """A chunk of long rows has fewer of them: Arrow gathers at most 2 GB of text at once."""
+_HEAD = 1 << 20
+_MANIFEST = "schema.arrow"
 _ROWS = b"rows"
 
 
@@ -43,6 +46,72 @@ class Source(NamedTuple):
     def chunk(self, index: int) -> pa.Table:
         """One chunk, its columns mapped from disk and brought to the common schema."""
         return conform(read_arrow(self.folder / chunk_name(index)), self.schema)
+
+
+class Dataset:
+    """A dataset that is opened once: each question is answered from its files at most once.
+
+        dataset = Dataset(path)             # nothing is read yet
+        dataset.first_schema                # the head of one file: enough for most checks
+        dataset.schema                      # of all rows
+        dataset.chunks(cache, chunk_rows=65_536, group_by=("prompt_id",))
+
+    Args:
+        path: a file or a folder of files.
+
+    Each of its answers raises a DataError, which names file and line, where there is nothing to
+    read, a line is broken, schemas do not go together or there are no rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Its files, by name."""
+        return dataset_files(self.path)
+
+    @cached_property
+    def first_schema(self) -> pa.Schema:
+        """The schema of the first rows. A column may first turn up further down."""
+        for file in self.files:
+            for table in _batches(file, block=_HEAD, rows=1):
+                return table.schema
+        raise _empty(self.files)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of all rows."""
+        return _unify([table.schema for table in _all_batches(self.files)])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of its content."""
+        return fingerprint(self.files)
+
+    def chunks(self, cache: Path, *, chunk_rows: int, group_by: Sequence[str]) -> Source:
+        """Its chunks, from the cache or cut now.
+
+        Args:
+            cache: the folder in which the folder of chunks is.
+            chunk_rows: rows per chunk, about: a chunk ends where a group ends.
+            group_by: consecutive rows that agree in these columns stay together.
+        """
+        made_of = [FORMAT, __version__, self.fingerprint, chunk_rows, sorted(group_by)]
+        key = xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())
+        folder = cache / f"source-{key}"
+        manifest = folder / _MANIFEST
+        if not manifest.exists():
+            _read_into(folder, self.files, chunk_rows, group_by)
+        schema = read_arrow(manifest).schema
+        rows = json.loads(schema.metadata[_ROWS])
+        return Source(folder, tuple(rows), schema.remove_metadata())
+
+    def table(self) -> pa.Table:
+        """All its rows, in memory."""
+        tables = list(_all_batches(self.files))
+        schema = _unify([table.schema for table in tables])
+        return pa.concat_tables([conform(table, schema) for table in tables])
 
 
 def chunk_name(index: int) -> str:
@@ -69,22 +138,8 @@ def dataset_files(path: Path) -> list[Path]:
     return files
 
 
-def peek_schema(path: Path) -> pa.Schema:
-    """The schema of a dataset, from its first file's head: enough to check a recipe against."""
-    files = dataset_files(path)
-    for file in files:
-        for table in _batches(file, block=1 << 20, rows=1):
-            return table.schema
-    raise _empty(files)
-
-
-def whole_schema(path: Path) -> pa.Schema:
-    """The schema of all rows of a dataset: a column may first turn up far down."""
-    return _unify([table.schema for table in _all_batches(dataset_files(path))])
-
-
 def fingerprint(files: Sequence[Path]) -> str:
-    """Content hash of the files: names and places do not matter."""
+    """Hash of the content of files and of their formats; their names and places do not matter."""
     digest = xxhash.xxh3_128()
     for file in files:
         digest.update(file.suffix.encode())
@@ -95,28 +150,13 @@ def fingerprint(files: Sequence[Path]) -> str:
 
 
 def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]) -> Source:
-    """Chunks of the dataset, from the cache or read now.
+    """`Dataset(path).chunks(...)`, for those who ask nothing else of the dataset."""
+    return Dataset(path).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)
 
-    Args:
-        path: a file or a folder of files.
-        cache: where chunks are kept.
-        chunk_rows: rows per chunk, about: a chunk ends where a group ends.
-        group_by: consecutive rows that agree in these columns stay together.
 
-    Raises:
-        DataError: a broken line, mixed schemas, no rows; the message names file and line.
-    """
-    files = dataset_files(path)
-    key = xxhash.xxh3_64_hexdigest(
-        json.dumps([FORMAT, __version__, fingerprint(files), chunk_rows, sorted(group_by)]).encode()
-    )
-    folder = cache / f"source-{key}"
-    manifest = folder / "schema.arrow"
-    if not manifest.exists():
-        _read_into(folder, files, chunk_rows, group_by)
-    schema = read_arrow(manifest).schema
-    rows = json.loads(schema.metadata[_ROWS])
-    return Source(folder, tuple(rows), schema.remove_metadata())
+def read_all(path: Path) -> pa.Table:
+    """`Dataset(path).table()`, for those who ask nothing else of the dataset."""
+    return Dataset(path).table()
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -135,17 +175,6 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def read_all(path: Path) -> pa.Table:
-    """A dataset in memory.
-
-    Raises:
-        DataError: as `prepare`.
-    """
-    tables = list(_all_batches(dataset_files(path)))
-    schema = _unify([table.schema for table in tables])
-    return pa.concat_tables([conform(table, schema) for table in tables])
-
-
 def _read_into(
     folder: Path, files: Sequence[Path], chunk_rows: int, group_by: Sequence[str]
 ) -> None:
@@ -160,7 +189,7 @@ def _read_into(
     # The manifest comes last: a folder without one is not finished. A schema can only be kept
     # exactly as an Arrow file's own, so the manifest is an Arrow file too.
     manifest = schema.with_metadata({_ROWS: json.dumps(rows)})
-    write_arrow(folder / "schema.arrow", manifest.empty_table())
+    write_arrow(folder / _MANIFEST, manifest.empty_table())
 
 
 def _all_batches(files: Sequence[Path]) -> Iterator[pa.Table]:
@@ -186,14 +215,14 @@ def _batches(file: Path, *, block: int = _BLOCK, rows: int = 65_536) -> Iterator
     try:
         is_parquet = file.suffix == ".parquet"
         for table in _parquet_batches(file, rows) if is_parquet else _arrow_batches(file):
-            yield _plain(file, table)
+            yield _decoded(file, table)
     except pa.ArrowInvalid as error:
         found = f"{file} is not {file.suffix[1:].title()}: {error}"
         raise DataError(" ".join(found.split()), "write it again") from None
 
 
-def _plain(file: Path, table: pa.Table) -> pa.Table:
-    """The table without encodings that are only about storage: all chunks share one file each."""
+def _decoded(file: Path, table: pa.Table) -> pa.Table:
+    """The table with its dictionaries and views as plain columns, so that batches have one type."""
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in columns:

@@ -1,1 +1,1 @@
-"""Made-up arithmetic: worded problems without end, and students who solve them well or badly."""
+"""Generated arithmetic: as many word problems as are wanted, and simulated solvers of them."""

@@ -1,4 +1,4 @@
-"""Numbers for a template: drawn at random, but such that every step comes out even."""
+"""Random numbers for a template, such that each step gives a whole number."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Split = Literal["train", "validation", "test"]
 Operation = Literal["+", "-", "*", "/"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
-"""The splits there are."""
+"""All splits."""
 
 LEVELS = (1, 2, 3, 4)
-"""The levels there are: numbers of steps."""
+"""All levels: numbers of steps."""
 
 _OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _SHARES: tuple[Split, ...] = ("train", "train", "validation", "test")
@@ -27,8 +27,8 @@ _NUMBER = re.compile(r"\{([a-dkmvwy])\}")
 _Item = TypeVar("_Item")
 
 
-class Plan(NamedTuple):
-    """A template made ready for drawing numbers.
+class ParsedTemplate(NamedTuple):
+    """A template, parsed once for sampling its numbers.
 
     Attributes:
         template: what it was made from.
@@ -48,20 +48,20 @@ class Plan(NamedTuple):
     operations: tuple[tuple[int, Operation, int], ...]
 
 
-def draw(rng: random.Random, plan: Plan, split: Split) -> list[int]:
-    """Numbers that belong to the split, the constants, and the results, which all come out even."""
-    unit, given = rng.random, len(plan.letters)
+def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> list[int]:
+    """Numbers that belong to the split, then the constants, then the results, all whole."""
+    unit, given = rng.random, len(parsed.letters)
     while True:
-        values = [least + int(unit() * count) for least, count in plan.ranges]
-        values += plan.constants
-        if _solve(values, plan) and (
-            plan.held_out or split_of(plan.template.name, values[:given]) == split
+        values = [least + int(unit() * count) for least, count in parsed.ranges]
+        values += parsed.constants
+        if _solve(values, parsed) and (
+            parsed.held_out or split_of(parsed.template.name, values[:given]) == split
         ):
             return values
 
 
 def calculate(left: int, operation: str, right: int) -> int:
-    """The result, rounded down where a division leaves a rest and never below 0."""
+    """The result: a division is rounded down, and nothing is below 0."""
     if operation == "+":
         return left + right
     if operation == "-":
@@ -89,13 +89,13 @@ def split_of(template: str, numbers: Sequence[int]) -> Split:
     return _SHARES[hashed(f"{template}{tuple(numbers)}") % len(_SHARES)]
 
 
-def _plan(template: Template) -> Plan:
+def _parsed(template: Template) -> ParsedTemplate:
     letters = tuple(_NUMBER.findall(template.question))
     operations = [line.operation.split() for line in template.lines]
     constants = [name for parts in operations for name in parts[::2] if name.isdigit()]
     results = [f"r{place}" for place in range(1, len(operations) + 1)]
     places = {name: place for place, name in enumerate([*letters, *constants, *results])}
-    return Plan(
+    return ParsedTemplate(
         template,
         template in HELD_OUT,
         letters,
@@ -109,9 +109,9 @@ def _operation(name: str) -> Operation:
     return next(known for known in _OPERATIONS if known == name)
 
 
-def _solve(values: list[int], plan: Plan) -> bool:
+def _solve(values: list[int], parsed: ParsedTemplate) -> bool:
     """Append the results; False where one is a fraction, or does not fit into its sentence."""
-    for left, operation, right in plan.operations:
+    for left, operation, right in parsed.operations:
         result = calculate(values[left], operation, values[right])
         # From 2 on, so that every noun is a plural and no operand is trivial.
         if not 2 <= result <= _LARGEST:
@@ -122,9 +122,9 @@ def _solve(values: list[int], plan: Plan) -> bool:
     return True
 
 
-PLANS = {
+PARSED_TEMPLATES = {
     (split, level): [
-        _plan(template)
+        _parsed(template)
         for template in (*TEMPLATES, *(HELD_OUT if split == "test" else ()))
         if len(template.lines) == level
     ]

@@ -1,7 +1,7 @@
-"""Worded arithmetic problems with worked solutions, as many as are wanted, each from its index.
+"""Arithmetic word problems with worked solutions: each is made from its index, without end.
 
 No two splits share a problem, by construction: each has names of its own; a template with given
-numbers belongs to one split, chosen by their hash; and some templates are for the test alone.
+numbers belongs to one split, chosen by their hash; and some templates are in the test split only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,24 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...operators import RejuiceError
-from .numbers import LEVELS, PLANS, SPLITS, Operation, Plan, Split, draw, hashed, pick, seeded
+from .numbers import (
+    LEVELS,
+    PARSED_TEMPLATES,
+    SPLITS,
+    Operation,
+    ParsedTemplate,
+    Split,
+    hashed,
+    pick,
+    sample_numbers,
+    seeded,
+)
 from .templates import NAMES, WORDS
 
-_MANY = 1_000
+_MOST_REPEATS = 1_000
 
 
-class Step(NamedTuple):
+class SolutionStep(NamedTuple):
     """One operation of a solution.
 
     Attributes:
@@ -27,7 +38,7 @@ class Step(NamedTuple):
         result: what comes out.
         uses: for each operand, the place (from 0) of the step it is the result of, or None.
         compares: whether it follows from a comparison, which can be taken the wrong way round.
-        says: a sentence, with `{step}` where `3 + 4 = 7` goes.
+        sentence: what a solution writes, with `{step}` where `3 + 4 = 7` goes.
     """
 
     left: int
@@ -36,7 +47,7 @@ class Step(NamedTuple):
     result: int
     uses: tuple[int | None, int | None]
     compares: bool
-    says: str
+    sentence: str
 
     @property
     def equation(self) -> str:
@@ -59,7 +70,7 @@ class Problem(NamedTuple):
     question: str
     answer: str
     level: int
-    steps: tuple[Step, ...]
+    steps: tuple[SolutionStep, ...]
     template: str
     numbers: tuple[int, ...]
 
@@ -85,8 +96,8 @@ def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> 
         raise RejuiceError(f"levels {_listed(levels)}", f"name some of {_listed(LEVELS)}")
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
-    plan = pick(rng, PLANS[split, level])
-    return _written(rng, plan, split, draw(rng, plan, split))
+    parsed = pick(rng, PARSED_TEMPLATES[split, level])
+    return _written(rng, parsed, split, sample_numbers(rng, parsed, split))
 
 
 def problems(
@@ -94,10 +105,10 @@ def problems(
 ) -> Iterator[Problem]:
     """The first `n` problems of a split with different questions; a repeated one is left out.
 
-    Kept of a problem: one hash.
+    Memory holds one hash of each problem.
 
     Raises:
-        RejuiceError: there are not so many different problems of these levels.
+        RejuiceError: these levels have fewer different problems.
     """
     seen = set[int]()
     repeats = i = 0
@@ -105,7 +116,7 @@ def problems(
         found = problem(seed, split, i, levels)
         key = hashed(found.question)
         repeats = repeats + 1 if key in seen else 0
-        if repeats == _MANY:
+        if repeats == _MOST_REPEATS:
             raise RejuiceError(
                 f"hardly more than {len(seen)} different problems of levels {_listed(levels)}",
                 "ask for fewer, or for more levels",
@@ -132,29 +143,33 @@ def parse_levels(text: str) -> tuple[int, ...]:
         raise RejuiceError(f"levels are '{text}'", "write them like 1,2,3") from None
 
 
-def _written(rng: random.Random, plan: Plan, split: Split, values: list[int]) -> Problem:
+def _written(
+    rng: random.Random, parsed: ParsedTemplate, split: Split, values: list[int]
+) -> Problem:
     people = list(NAMES[split])
     words = {slot: people.pop(int(rng.random() * len(people))) for slot in "ABC"}
     words.update((slot, pick(rng, choice)) for slot, choice in WORDS.items())
-    numbers = values[: len(plan.letters)]
-    steps = _steps(plan, values, words)
-    sentences = [step.says.format(step=step.equation) for step in steps]
+    numbers = values[: len(parsed.letters)]
+    steps = _steps(parsed, values, words)
+    sentences = [step.sentence.format(step=step.equation) for step in steps]
     return Problem(
-        question=plan.template.question.format(
-            **words, **dict(zip(plan.letters, numbers, strict=True))
+        question=parsed.template.question.format(
+            **words, **dict(zip(parsed.letters, numbers, strict=True))
         ),
         answer="\n".join([*sentences, f"#### {values[-1]}"]),
         level=len(steps),
         steps=steps,
-        template=plan.template.name,
+        template=parsed.template.name,
         numbers=tuple(numbers),
     )
 
 
-def _steps(plan: Plan, values: list[int], words: dict[str, str]) -> tuple[Step, ...]:
-    first = len(plan.letters) + len(plan.constants)
+def _steps(
+    parsed: ParsedTemplate, values: list[int], words: dict[str, str]
+) -> tuple[SolutionStep, ...]:
+    first = len(parsed.letters) + len(parsed.constants)
     return tuple(
-        Step(
+        SolutionStep(
             left=values[left],
             operation=operation,
             right=values[right],
@@ -164,10 +179,10 @@ def _steps(plan: Plan, values: list[int], words: dict[str, str]) -> tuple[Step, 
                 right - first if right >= first else None,
             ),
             compares=line.compares,
-            says=line.says.format(step="{step}", **words),
+            sentence=line.sentence.format(step="{step}", **words),
         )
         for place, (line, (left, operation, right)) in enumerate(
-            zip(plan.template.lines, plan.operations, strict=True)
+            zip(parsed.template.lines, parsed.operations, strict=True)
         )
     )
 

@@ -1,4 +1,4 @@
-"""Write made-up problems and rollouts to a file, as a dataset would hold them."""
+"""Write generated problems, with or without recorded responses, to a dataset file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...operators import RejuiceError
 from ..dataset.write import writer
 from .numbers import Split
 from .problems import Problem, problems
-from .solvers import respond, student_of
+from .solvers import respond, solver_of
 
 _PROMPT = [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]
 _RESPONSE = [(name, pa.string()) for name in ("text", "finish_reason", "student")]
@@ -30,14 +30,14 @@ def write_recorded(
     split: Split = "train",
     levels: Sequence[int] = (1, 2, 3),
 ) -> None:
-    """Write one row per problem, with the responses of all students in the list `responses`.
+    """Write one row per problem, with the responses of several solvers in the list `responses`.
 
     The columns are `question`, `answer` (as in GSM8K), `level`, and `responses`: a list of
-    structs `text`, `finish_reason`, `student`. The suffix of `path` says the format: `.jsonl`,
+    structs `text`, `finish_reason`, `student`. The suffix of `path` is the format: `.jsonl`,
     `.parquet` or `.arrow`. No question appears twice; some responses to a question do.
 
     Raises:
-        RejuiceError: there is no such format, split or level, or not so many different problems.
+        RejuiceError: there is no such format, split or level, or there are fewer problems.
     """
     schema = pa.schema([*_PROMPT, ("responses", pa.list_(pa.struct(_RESPONSE)))])
     rows = (
@@ -69,7 +69,7 @@ def _prompt(problem: Problem) -> dict[str, Any]:
 
 def _responses(problem: Problem, seed: int, n: int) -> list[dict[str, str]]:
     return [
-        dict(respond(problem, student_of(problem, seed, k), seed, k)._asdict()) for k in range(n)
+        dict(respond(problem, solver_of(problem, seed, k), seed, k)._asdict()) for k in range(n)
     ]
 
 

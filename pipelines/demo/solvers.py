@@ -1,7 +1,7 @@
-"""Simulated solvers: what policies of differing care would answer, right and wrong.
+"""Simulated solvers: the right and wrong responses of policies that differ in care.
 
-A response has the form `<think>...</think><answer>N</answer>`, or falls short of it in a way that
-sampled responses do: cut at a length, without a tag, repeated almost word for word.
+A response has the form `<think>...</think><answer>N</answer>`, or misses it as sampled responses
+do: it is cut at a length, lacks a tag or repeats itself almost word for word.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from .numbers import Operation, calculate, hashed, pick, seeded
-from .problems import Problem, Step
+from .problems import Problem, SolutionStep
 
-Student = Literal["careful", "brief", "hasty", "sloppy", "untidy", "rambling", "guessing"]
+Solver = Literal["careful", "brief", "hasty", "sloppy", "untidy", "rambling", "guessing"]
 
 MAX_WORDS = 100
 """A response is cut after so many words, like one that runs into the token limit."""
@@ -25,35 +25,35 @@ _CLOSINGS = ("", " So the answer is {}.", " That makes {}.")
 _DOUBTS = ("Wait, let me check that again.", "Hmm, is that right?", "I will do it once more.")
 
 
-class Response(NamedTuple):
-    """What a student wrote.
+class SolverResponse(NamedTuple):
+    """What a solver wrote.
 
     Attributes:
         text: the response.
         finish_reason: `stop`, or `length` where it was cut.
-        student: who wrote it.
+        student: the solver; the datasets have had a column of this name from the beginning.
     """
 
     text: str
     finish_reason: Literal["stop", "length"]
-    student: Student
+    student: Solver
 
 
-def respond(problem: Problem, student: Student, seed: int, k: int) -> Response:
-    """The `k`-th response of a student, which depends on the arguments and on nothing else."""
-    rng = seeded(seed, k, student, problem.question)
-    text = STUDENTS[student](problem, rng)
+def respond(problem: Problem, solver: Solver, seed: int, k: int) -> SolverResponse:
+    """The `k`-th response of a solver, which depends on the arguments and on nothing else."""
+    rng = seeded(seed, k, solver, problem.question)
+    text = SOLVERS[solver](problem, rng)
     words = text.split(" ")
     if len(words) <= MAX_WORDS:
-        return Response(text, "stop", student)
-    return Response(" ".join(words[:MAX_WORDS]), "length", student)
+        return SolverResponse(text, "stop", solver)
+    return SolverResponse(" ".join(words[:MAX_WORDS]), "length", solver)
 
 
-def student_of(problem: Problem, seed: int, k: int) -> Student:
-    """Who gives response `k` to a problem: the easier it is for this class, the better students.
+def solver_of(problem: Problem, seed: int, k: int) -> Solver:
+    """Who gives response `k` to a problem: an easy problem gets the better solvers.
 
-    How easy a problem is follows from its level and a number of its own, so that some groups of
-    responses are all right, some all wrong, and most are mixed.
+    How easy a problem is depends on its level and on a hash of its question. So some groups of
+    responses are all right, some are all wrong, and most are mixed.
     """
     ease = 6 * _unit(seed, problem.question) - 2.8 - 0.5 * problem.level
     place = _unit(seed, k, problem.question) ** (2**ease)
@@ -61,36 +61,36 @@ def student_of(problem: Problem, seed: int, k: int) -> Student:
 
 
 def _careful(problem: Problem, rng: random.Random) -> str:
-    """Every step in words, and right."""
+    """Writes each step in words, without a mistake."""
     steps = list(problem.steps)
-    return _tagged(_told(steps, rng), steps[-1].result)
+    return _tagged(_in_words(steps, rng), steps[-1].result)
 
 
 def _brief(problem: Problem, rng: random.Random) -> str:
-    """Bare equations, now and then with a slip."""
+    """Writes bare equations, now and then with a mistake."""
     steps = worked(problem, rng, slips=0.12)
     return _tagged(", ".join(step.equation for step in steps) + ".", steps[-1].result)
 
 
 def _hasty(problem: Problem, rng: random.Random) -> str:
-    """Skips what seems clear, and often stops a step too early."""
+    """Skips what seems clear, and often stops one step too early."""
     steps = worked(problem, rng, slips=0.12)
     if len(steps) > 1 and rng.random() < 0.5:
         steps = steps[:-1]
     last = steps[-1]
-    return _tagged(f"That is easy: {last.says.format(step=last.result)}", last.result)
+    return _tagged(f"That is easy: {last.sentence.format(step=last.result)}", last.result)
 
 
 def _sloppy(problem: Problem, rng: random.Random) -> str:
-    """Every step in words, many of them with a slip that goes on into the next."""
+    """Writes each step in words, many with a mistake that the next steps build on."""
     steps = worked(problem, rng, slips=0.45)
-    return _tagged(_told(steps, rng), steps[-1].result)
+    return _tagged(_in_words(steps, rng), steps[-1].result)
 
 
 def _untidy(problem: Problem, rng: random.Random) -> str:
-    """Mostly right, but seldom in the form that was asked for."""
+    """Is mostly right, but seldom in the form that the prompt asks for."""
     steps = worked(problem, rng, slips=0.1)
-    think, answer = _told(steps, rng), steps[-1].result
+    think, answer = _in_words(steps, rng), steps[-1].result
     forms = (
         f"{think} The answer is {answer}.",
         f"<think>{think}</think> The answer is {answer}.",
@@ -102,9 +102,9 @@ def _untidy(problem: Problem, rng: random.Random) -> str:
 
 
 def _rambling(problem: Problem, rng: random.Random) -> str:
-    """Doubts every step and says it all again, at times beyond the length limit."""
+    """Doubts itself and repeats the solution, at times beyond the length limit."""
     steps = worked(problem, rng, slips=0.15)
-    once = [step.says.format(step=step.equation) for step in steps]
+    once = [step.sentence.format(step=step.equation) for step in steps]
     think = list(once)
     for _ in range(int(rng.random() * 5)):
         think += [pick(rng, _DOUBTS), *once]
@@ -119,27 +119,27 @@ def _guessing(problem: Problem, rng: random.Random) -> str:
     return _tagged(pick(rng, ("I guess it is {}.", "It may be {}.")).format(guess), guess)
 
 
-def worked(problem: Problem, rng: random.Random, *, slips: float) -> list[Step]:
-    """The steps as a student does them; a wrong result goes on into the steps that use it.
+def worked(problem: Problem, rng: random.Random, *, slips: float) -> list[SolutionStep]:
+    """The steps as a solver writes them; later steps build on a wrong result.
 
     Args:
-        slips: the chance that a step goes wrong.
+        slips: the probability that a step goes wrong.
     """
-    done = list[Step]()
+    done = list[SolutionStep]()
     for step in problem.steps:
         left, right = (
             given if place is None else done[place].result
             for given, place in zip((step.left, step.right), step.uses, strict=True)
         )
-        right_way = step._replace(
+        correct = step._replace(
             left=left, right=right, result=calculate(left, step.operation, right)
         )
-        done.append(_slip(right_way, rng) if rng.random() < slips else right_way)
+        done.append(_slip(correct, rng) if rng.random() < slips else correct)
     return done
 
 
-def _slip(step: Step, rng: random.Random) -> Step:
-    """The step gone wrong: a comparison reversed, another operation, a digit or a carry off."""
+def _slip(step: SolutionStep, rng: random.Random) -> SolutionStep:
+    """The step with a mistake: a reversed comparison, another operation, a wrong digit or carry."""
     kind = rng.random()
     if kind < 0.5:
         operations = _REVERSED if step.compares else _CONFUSED
@@ -151,10 +151,10 @@ def _slip(step: Step, rng: random.Random) -> Step:
     return step._replace(result=step.result + (off if step.result + off >= 0 else -off))
 
 
-def _told(steps: list[Step], rng: random.Random) -> str:
-    # Few openings and closings: a policy that is sure of itself says the same thing again.
-    told = " ".join(step.says.format(step=step.equation) for step in steps)
-    return pick(rng, _OPENINGS) + told + pick(rng, _CLOSINGS).format(steps[-1].result)
+def _in_words(steps: list[SolutionStep], rng: random.Random) -> str:
+    # There are few openings and closings: a confident policy repeats itself between samples.
+    text = " ".join(step.sentence.format(step=step.equation) for step in steps)
+    return pick(rng, _OPENINGS) + text + pick(rng, _CLOSINGS).format(steps[-1].result)
 
 
 def _tagged(think: str, answer: int) -> str:
@@ -165,7 +165,7 @@ def _unit(*key: object) -> float:
     return hashed("/".join(map(str, key))) / 2**64
 
 
-STUDENTS: Mapping[Student, Callable[[Problem, random.Random], str]] = {
+SOLVERS: Mapping[Solver, Callable[[Problem, random.Random], str]] = {
     "careful": _careful,
     "brief": _brief,
     "hasty": _hasty,
@@ -174,9 +174,9 @@ STUDENTS: Mapping[Student, Callable[[Problem, random.Random], str]] = {
     "rambling": _rambling,
     "guessing": _guessing,
 }
-"""The students, each a way to write a response."""
+"""How each solver writes a response."""
 
-_ORDER: tuple[Student, ...] = (
+_ORDER: tuple[Solver, ...] = (
     *("careful",) * 4, "brief", "brief", "untidy", "hasty",
     "rambling", "hasty", "sloppy", "sloppy", "guessing",
 )  # fmt: skip

@@ -45,19 +45,19 @@ class Line(NamedTuple):
     """One line of a worked solution.
 
     Attributes:
-        says: its text.
+        sentence: its text.
         operation: `LEFT OP RIGHT`, with numbers, letters and earlier results.
         compares: whether the operation follows from a comparison, which can be taken the wrong
             way round: B has 3 more than A.
     """
 
-    says: str
+    sentence: str
     operation: str
     compares: bool = False
 
 
 class Template(NamedTuple):
-    """A problem without its names and numbers; it has as many steps as lines."""
+    """A problem without its names and numbers; each of its lines is a step."""
 
     name: str
     question: str

@@ -25,12 +25,11 @@ from ..apply.operator_call import decide_from_digests, digest
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, naming, run_step
 from ..dataset.arrow_files import read_arrow, write_arrow
-from ..dataset.read import prepare
 from ..dataset.write import check_export_is_ours
 from ..recipe.recipe import Recipe, Step
 from .commit import load, save
 from .finish import write_export
-from .plan import Plan, Stage, checked_schema, group_columns, kept_folder
+from .plan import Plan, Stage, kept_folder
 from .progress import Progress
 from .resumable import reopen, run_resumable
 from .workers import Workers
@@ -70,20 +69,17 @@ def run(
     if chunk_rows is None:
         samples = any(isinstance(step.operator, StreamOperator) for step in recipe.steps)
         chunk_rows = SAMPLING_CHUNK_ROWS if samples else CHUNK_ROWS
-    schema = checked_schema(recipe)
     if not overwrite:
         check_export_is_ours(recipe.path, head.export_path)
     try:
         with progress.task("read", None):
-            grouping = group_columns(recipe, schema)
-            source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
-        plan = Plan.of(recipe, source, cache)
+            plan = Plan.open(recipe, cache, chunk_rows)
         for step in recipe.steps if retry_dropped else ():
             if isinstance(step.operator, StreamOperator):
                 reopen(kept_folder(cache, step.operator), plan.paths(step))
-                plan = Plan.of(recipe, source, cache)  # Later steps have other keys now.
+                plan = Plan.of(recipe, plan.source, cache)  # Later steps have other keys now.
         cached = {step.name: plan.is_done(step) for step in plan.steps}
-        with sole_writer(head.export_path), Workers(recipe, len(source.rows)) as workers:
+        with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             for stage in plan.stages():
                 if stage.resumable:
                     done = _run_resumable(plan, stage.steps[0], stage.resumable, progress)
@@ -137,7 +133,7 @@ def _run_resumable(plan: Plan, step: Step, operator: StreamOperator, progress: P
             if path.exists():
                 advance(frame.num_rows)
                 continue
-            with _naming_file(plan.recipe), naming(step):
+            with _naming_file(plan.recipe, step), naming(step):
                 computed += run_resumable(operator, frame, kept, path, advance)
     return computed
 
@@ -171,7 +167,7 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     path = plan.path(step, chunk)
     if path.exists():
         return load(path)
-    with _naming_file(plan.recipe):
+    with _naming_file(plan.recipe, step):
         result = run_step(step, frame)
     save(path, result)
     return result
@@ -182,7 +178,7 @@ def _digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     if path.exists():
         return
     start = time.perf_counter()
-    with _naming_file(plan.recipe), naming(step):
+    with _naming_file(plan.recipe, step), naming(step):
         table = digest(step.operator, frame)
     seconds = f"{time.perf_counter() - start}".encode()
     write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
@@ -198,7 +194,7 @@ def _run_dataset_step(plan: Plan, step: Step) -> None:
         if plan.is_done(step):
             return  # Another run on this cache was faster, and has cleared its digests away.
         raise
-    with _naming_file(plan.recipe), naming(step):
+    with _naming_file(plan.recipe, step), naming(step):
         changes = decide_from_digests(step.operator, digests)
     seconds = time.perf_counter() - start
     seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
@@ -223,14 +219,14 @@ def sole_writer(export_path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _naming_file(recipe: Recipe) -> Iterator[None]:
-    """Put the file in front of an error: the dataset for a fault of the data, else the recipe."""
+def _naming_file(recipe: Recipe, step: Step) -> Iterator[None]:
+    """Put a file in front of an error: the dataset for a fault of the data, else the recipe."""
     try:
         yield
     except RejuiceError as error:
         in_data = isinstance(error, DataError)
-        file = recipe.head.dataset_path if in_data else recipe.path
-        raise error.at(str(file)) from error.__cause__
+        file = str(recipe.head.dataset_path) if in_data else recipe.line_of(step)
+        raise error.at(file) from error.__cause__
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:

@@ -12,18 +12,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
-
-from ...operators import ALL, DataError, Operator, RecipeError, Scope, StreamOperator, installed
-from ...operators.errors import suggest
-from ...operators.registry import code_version, config_json, get
+from ...operators import Operator, Scope, StreamOperator
+from ...operators.registry import code_version, config_json
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
-from ..dataset.read import Source, chunk_name, peek_schema, whole_schema
-from ..dataset.write import check_export_path
+from ..dataset.read import Dataset, Source, chunk_name
+from ..recipe.columns import checked_schema, group_columns
 from ..recipe.recipe import Recipe, Step
 from .commit import load
 from .resumable import generation
@@ -61,6 +58,18 @@ class Plan(NamedTuple):
     def steps(self) -> tuple[Step, ...]:
         """The recipe's steps."""
         return self.recipe.steps
+
+    @classmethod
+    def open(cls, recipe: Recipe, cache: Path, chunk_rows: int) -> Plan:
+        """Open the dataset, check the recipe against it, cut it into chunks, and plan the steps.
+
+        Raises:
+            RejuiceError: the dataset cannot be read, or the recipe does not fit it.
+        """
+        dataset = Dataset(recipe.head.dataset_path)
+        groups = group_columns(recipe, checked_schema(recipe, dataset))
+        source = dataset.chunks(cache, chunk_rows=chunk_rows, group_by=groups)
+        return cls.of(recipe, source, cache)
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: Path) -> Plan:
@@ -128,85 +137,3 @@ def kept_folder(cache: Path, operator: StreamOperator) -> Path:
 def _digest(key: str, operator: Operator) -> str:
     parts = [key, config_json(operator), code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
-    """Columns of the dataset whose consecutive equal values make a group.
-
-    What the step that writes `prompt_id` reads; or the dataset's own `prompt_id`, where a step
-    uses it before it is written anew, or none writes it.
-    """
-    own = ("prompt_id",) if "prompt_id" in schema.names else ()
-    for step in recipe.steps:
-        operator = step.operator
-        if own and operator.scope is not Scope.ROW and "prompt_id" in operator.reads():
-            return own
-        if "prompt_id" in operator.writes():
-            return tuple(name for name in operator.reads() if name in schema.names)
-    return own
-
-
-def checked_schema(recipe: Recipe) -> pa.Schema:
-    """The dataset's schema, once paths are right and the columns follow through the recipe.
-
-    Raises:
-        RejuiceError: the dataset cannot be read, the export would harm it, or a step reads a
-            column that is not there.
-    """
-    path = recipe.head.dataset_path
-    check_export_path(recipe.path, recipe.head.export_path, path)
-    schema = peek_schema(path)
-    try:
-        check_columns(recipe, schema)
-    except RecipeError:
-        whole = whole_schema(path)
-        if whole.equals(schema):
-            raise
-        check_columns(recipe, whole)
-        return whole
-    return schema
-
-
-def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
-    """Follow the columns through the recipe before anything is run.
-
-    Raises:
-        RecipeError: a step reads a column that neither the dataset nor an earlier step has.
-        DataError: an id is not a text.
-    """
-    for name in ("prompt_id", "response_id"):
-        if name in schema.names and not _may_be_text(schema.field(name).type):
-            found = f"column '{name}' is {schema.field(name).type}"
-            raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
-    there = set(schema.names)
-    for step in recipe.steps:
-        operator = step.operator
-        if operator.reads() == ALL:
-            return  # What it adds and removes is only known once it has run.
-        for name in operator.reads():
-            if name not in there:
-                where = f"{recipe.path}, step {step.number} {step.name}"
-                raise RecipeError(
-                    f"column '{name}' is missing", _who_writes(name, there), where=where
-                )
-        there.difference_update(operator.removes())
-        there.update(operator.writes())
-
-
-def _may_be_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind))
-
-
-def _who_writes(column: str, there: set[str]) -> str:
-    writers = []
-    for name in installed():
-        kind = get(name)
-        # Fields without a default are filled with nothing: what it writes is all that is asked.
-        required: Any = {f: () for f, info in kind.model_fields.items() if info.is_required()}
-        operator = kind.model_construct(**required)
-        if column in operator.writes() and column not in operator.reads():
-            writers.append(name)
-    if writers:
-        return f"{' or '.join(writers)} writes it: put that step before this one"
-    return suggest(column, there) or f"there are: {', '.join(sorted(there))}"

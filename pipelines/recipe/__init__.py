@@ -1,5 +1,6 @@
 """YAML to operators: the recipe, its head and its train section."""
 
-from .recipe import Recipe, load
+from .read import load
+from .recipe import Recipe
 
 __all__ = ["Recipe", "load"]

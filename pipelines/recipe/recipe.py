@@ -1,20 +1,14 @@
-"""A recipe: Data-Juicer's YAML, read into operators, with every error said in one line."""
+"""A recipe that was read: its head, its steps and where each of them stands in the file."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, Field
 
-from ...operators import Operator, RecipeError, installed
-from ...operators.errors import suggest
-from ...operators.registry import build, find, load_file
-from ..data_juicer import catalogue, steps
+from ...operators import Operator
 from .train import Train
 
 DATA_JUICER_ONLY = (
@@ -82,12 +76,24 @@ class Recipe(NamedTuple):
         head: its settings.
         steps: its operators, in order.
         for_data_juicer: settings that only `dj-process` obeys.
+        step_lines: the line of the file on which each step begins, for messages.
     """
 
     path: Path
     head: Head
     steps: tuple[Step, ...]
     for_data_juicer: Mapping[str, Any]
+    step_lines: tuple[int, ...] = ()
+
+    def line_of(self, step: Step) -> str:
+        """`recipe.yaml, line 12`: where a step begins."""
+        place = step.number - 1
+        line = self.step_lines[place] if place < len(self.step_lines) else None
+        return position(self.path, line)
+
+    def where(self, step: Step) -> str:
+        """`recipe.yaml, line 12, step 3 pass_rate_filter`: where a message about a step points."""
+        return f"{self.line_of(step)}, step {step.number} {step.name}"
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""
@@ -98,109 +104,18 @@ class Recipe(NamedTuple):
         """Steps of the recipe as one of their own, ready for YAML.
 
         Args:
-            steps: some of the recipe's, or what became of them.
-            head: keys of its top; those that decide what the steps are need not be among them.
+            steps: some of the recipe's steps, as they are or changed.
+            head: keys of the new recipe's head. `text_keys` and `custom_operator_paths`, which
+                decide what the steps are, are copied where `head` lacks them.
         """
-        top = {**self.head.model_dump(mode="json"), **head}
-        kept = {"text_keys", "custom_operator_paths", *head}
-        said = {key: value for key, value in top.items() if key in kept}
-        return {**said, "process": _process(steps)}
+        every = {**self.head.model_dump(mode="json"), **head}
+        wanted = {"text_keys", "custom_operator_paths", *head}
+        top = {key: value for key, value in every.items() if key in wanted}
+        return {**top, "process": _process(steps)}
 
 
 def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
     return [{step.operator.name(): step.operator.model_dump(mode="json")} for step in steps]
-
-
-def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """Read a recipe and build its operators.
-
-    Args:
-        path: the YAML file.
-        overrides: `KEY` or `STEP.FIELD` to a value in YAML, as on the command line.
-
-    Raises:
-        RecipeError: anything wrong with the file, an operator's name or a field; one line.
-    """
-    document = _read(path)
-    process = document.pop("process", None)
-    if not isinstance(process, list) or not process:
-        found = "empty" if process == [] else f"{process!r}" if process is not None else "missing"
-        raise RecipeError(f"'process' is {found}", "make it a list of operators", where=str(path))
-    parts = [_split(path, number, entry) for number, entry in enumerate(process, 1)]
-    names = step_names([name for name, _ in parts])
-    fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
-    _override(document, fields, overrides or {})
-    head = _head(path, document)
-    custom: dict[str, type[Operator]] = {}
-    for file in head.custom_operator_paths:
-        custom.update(load_file(file))
-    steps = []
-    for number, (name, (kind, _)) in enumerate(zip(names, parts, strict=True), 1):
-        try:
-            steps.append(Step(number, name, _build(kind, fields[name], custom, head)))
-        except RecipeError as error:
-            raise error.at(f"{path}, step {number} {kind}") from None
-    for_data_juicer = {key: document[key] for key in document if key in DATA_JUICER_ONLY}
-    return Recipe(path, head, tuple(steps), for_data_juicer)
-
-
-def _build(
-    kind: str, fields: Mapping[str, Any], custom: Mapping[str, type[Operator]], head: Head
-) -> Operator:
-    operator = find(kind, custom)
-    if operator is not None:
-        return build(operator, fields)
-    if catalogue.exists(kind):
-        return steps.step(kind, fields, text_key=head.text_key)
-    near = suggest(kind, [*installed(), *custom, *catalogue.names()])
-    raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise RecipeError(f"{path} does not exist", "give the path of a recipe") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} cannot be read: {error}", "give a YAML file") from None
-    try:
-        document = yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise RecipeError(*_yaml_problem(error), where=where) from None
-    except yaml.YAMLError as error:
-        found = str(error).splitlines()[0]
-        raise RecipeError(f"not YAML ({found})", "mend the line", where=str(path)) from None
-    if not isinstance(document, dict):
-        kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
-        found = kinds.get(type(document).__name__, "a number")
-        raise RecipeError(
-            f"a recipe is a mapping, this is {found}", "start with dataset_path:", where=str(path)
-        )
-    return document
-
-
-def _yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, str]:
-    problem = str(error.problem)
-    tag = re.search(r"constructor for the tag '([^']+)'", problem)
-    if tag:
-        return f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, never code"
-    return f"not YAML ({problem})", "mend the line"
-
-
-def _split(path: Path, number: int, entry: object) -> tuple[str, dict[str, Any]]:
-    where = f"{path}, step {number}"
-    if isinstance(entry, str):
-        return entry, {}
-    if not isinstance(entry, dict) or len(entry) != 1:
-        raise RecipeError(
-            "a step is one operator and its fields", "write `- name: {…}`", where=where
-        )
-    ((name, fields),) = entry.items()
-    if fields is not None and not isinstance(fields, dict):
-        raise RecipeError(f"{name} has {fields!r} for fields", "write `field: value`", where=where)
-    return str(name), dict(fields or {})
 
 
 def step_names(kinds: list[str]) -> list[str]:
@@ -218,104 +133,7 @@ def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
     return tuple(Step(number, name, each) for number, (name, each) in enumerate(pairs, 1))
 
 
-def _override(
-    document: dict[str, Any], fields: Mapping[str, dict[str, Any]], overrides: Mapping[str, str]
-) -> None:
-    for key, text in overrides.items():
-        try:
-            value = yaml.load(text, _Loader) if text else text
-        except yaml.YAMLError:
-            raise RecipeError(
-                f"{text!r} is not YAML", "quote the value", where=f"--{key}"
-            ) from None
-        step, *path = key.split(".")
-        if not path:
-            document[key] = value
-        elif step == "train":
-            _set(document, [step, *path], value)
-        elif step in fields:
-            _set(fields[step], path, value)
-        else:
-            near = suggest(step, fields) or f"its steps are: {', '.join(fields)}"
-            raise RecipeError(f"no step '{step}' in the recipe", near, where=f"--{key}")
-
-
-def _set(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a field, or a field of a field, without a change to what the recipe's anchors share."""
-    field, *rest = path
-    if rest:
-        inner = fields.get(field)
-        fields[field] = dict(inner) if isinstance(inner, Mapping) else {}
-        _set(fields[field], rest, value)
-    else:
-        fields[field] = value
-
-
-def _head(path: Path, document: Mapping[str, Any]) -> Head:
-    ours = {key: value for key, value in document.items() if key not in DATA_JUICER_ONLY}
-    try:
-        return Head.model_validate(ours)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise _plain(str(path), first["loc"], first["type"], first["msg"], first["input"]) from None
-
-
-def _plain(
-    where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
-) -> RecipeError:
-    """What pydantic has against a key of the top, or of a section of it."""
-    names, section = _named(place)
-    key = ".".join(names)
-    if kind == "missing":
-        return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
-    if kind == "extra_forbidden":
-        more = DATA_JUICER_ONLY if section is Head else ()
-        near = suggest(names[-1], [*section.model_fields, *more])
-        return RecipeError(f"unknown key '{key}'", near, where=where)
-    if kind == "value_error":  # Of a section: its keys do not go together.
-        return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
-    return RecipeError(f"'{key}' is {found!r}", message.lower(), where=where)
-
-
-def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
-    """The names of a key and of the sections around it, and the innermost of these."""
-    names = list[str]()
-    section: type[BaseModel] = Head
-    for at, name in enumerate(place):
-        names.append(str(name))
-        inner = _section(section.model_fields.get(names[-1]))
-        if inner is None or at == len(place) - 1:
-            break
-        section = inner
-    return names, section
-
-
-def _section(field: FieldInfo | None) -> type[BaseModel] | None:
-    """What a field holds, where that has fields itself."""
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    return next((kind for kind in kinds if isinstance(kind, type(BaseModel))), None)
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML of names and literals, in which a key given twice is an error."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    seen: set[Hashable] = set()
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue  # `<<: *anchor`: its keys may be given again.
-        key: Hashable = loader.construct_object(key_node)
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key is a list or a mapping", key_node.start_mark
-            )
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key '{key}' is given twice", key_node.start_mark
-            )
-        seen.add(key)
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+def position(path: Path, line: int | None, place: str = "") -> str:
+    """`recipe.yaml, line 12, step 3`: what is known of where an error is, for a message."""
+    known = (str(path), f"line {line}" if line is not None else "", place)
+    return ", ".join(part for part in known if part)

@@ -18,9 +18,8 @@ from ...operators.groups import Array
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import StepResult, iterate_steps
-from ..dataset.read import prepare
 from ..dataset.write import run_folder
-from ..engine.plan import Plan, checked_schema, group_columns
+from ..engine.plan import Plan
 from ..recipe.recipe import Recipe
 
 _WIDEST = 160
@@ -89,13 +88,7 @@ def _plan_of_run(recipe: Recipe) -> Plan:
     report = Report.read(recipe.head.export_path)
     if not report.cache:
         raise DataError("dj-process keeps no commits to explain rows from", right)
-    source = prepare(
-        recipe.head.dataset_path,
-        Path(report.cache),
-        chunk_rows=report.chunk_rows,
-        group_by=group_columns(recipe, checked_schema(recipe)),
-    )
-    plan = Plan.of(recipe, source, Path(report.cache))
+    plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
     if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
         found = "the recipe, its data or its operators are not those of the run"
         raise DataError(found, f"give the same --STEP.FIELD as there, or {right}")

@@ -23,7 +23,8 @@ from rejuice.operators.sampling import Prompt, Settings
 from rejuice.operators.sampling.engines import sampler
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import Recipe, load
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import Recipe
 
 
 def main(prompts: int) -> None:

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.dataset.read import peek_schema
+from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.engine.plan import check_columns
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.columns import check_columns
+from rejuice.pipelines.recipe.read import load
 
 ROWS = [{"question": f"What is {i} plus 1?", "answer": f"#### {i + 1}"} for i in range(6)]
 PROMPTS = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}
@@ -23,7 +23,7 @@ def message(path, *, run=False):
         if run:
             engine.run(recipe)
         else:
-            check_columns(recipe, peek_schema(recipe.head.dataset_path))
+            check_columns(recipe, Dataset(recipe.head.dataset_path).first_schema)
     line = str(caught.value)
     assert "\n" not in line
     return line.replace(str(path.parent), "").replace("/recipe.yaml", "recipe.yaml")
@@ -31,38 +31,38 @@ def message(path, *, run=False):
 
 def test_unknown_operator(recipe_file):
     assert message(recipe_file([{"pas_rate_filter": {}}], ROWS)) == (
-        "recipe.yaml, step 1 pas_rate_filter: unknown operator; did you mean 'pass_rate_filter'?"
+        "recipe.yaml, line 4, step 1 pas_rate_filter: unknown operator; did you mean 'pass_rate_filter'?"
     )
 
 
 def test_unknown_operator_like_no_other(recipe_file):
     assert message(recipe_file(["qqqqqqqq"], ROWS)) == (
-        "recipe.yaml, step 1 qqqqqqqq: unknown operator; `rejuice ops` lists them"
+        "recipe.yaml, line 4, step 1 qqqqqqqq: unknown operator; `rejuice ops` lists them"
     )
 
 
 def test_unknown_field(recipe_file):
     assert message(recipe_file([{"pass_rate_filter": {"mx": 0.5}}], ROWS)) == (
-        "recipe.yaml, step 1 pass_rate_filter: unknown field 'mx'; did you mean 'max'?"
+        "recipe.yaml, line 4, step 1 pass_rate_filter: unknown field 'mx'; did you mean 'max'?"
     )
 
 
 def test_mistyped_field(recipe_file):
     assert message(recipe_file([{"pass_rate_filter": {"max": "most"}}], ROWS)) == (
-        "recipe.yaml, step 1 pass_rate_filter: field 'max' is 'most'; "
+        "recipe.yaml, line 4, step 1 pass_rate_filter: field 'max' is 'most'; "
         "input should be a valid number, unable to parse string as a number"
     )
 
 
 def test_fields_that_contradict_each_other(recipe_file):
     assert message(recipe_file([{"pass_rate_filter": {"min": 0.9, "max": 0.1}}], ROWS)) == (
-        "recipe.yaml, step 1 pass_rate_filter: min 0.9 is above max 0.1"
+        "recipe.yaml, line 4, step 1 pass_rate_filter: min 0.9 is above max 0.1"
     )
 
 
 def test_missing_column(recipe_file):
     assert message(recipe_file([PROMPTS, {"pass_rate_filter": {}}], ROWS)) == (
-        "recipe.yaml, step 2 pass_rate_filter: column 'verdict' is missing; "
+        "recipe.yaml, line 6, step 2 pass_rate_filter: column 'verdict' is missing; "
         "math_verify_mapper writes it: put that step before this one"
     )
 
@@ -70,7 +70,7 @@ def test_missing_column(recipe_file):
 def test_missing_column_that_no_operator_writes(recipe_file):
     rows = [{"problem": "1 + 1", "answer": "#### 2"}]
     assert message(recipe_file([PROMPTS], rows)) == (
-        "recipe.yaml, step 1 prompt_template_mapper: column 'question' is missing; "
+        "recipe.yaml, line 4, step 1 prompt_template_mapper: column 'question' is missing; "
         "there are: answer, problem"
     )
 
@@ -100,7 +100,7 @@ def test_broken_json_line(recipe_file):
     broken = lines + '{"question": "What is\n' + lines
     assert message(recipe_file([PROMPTS], broken)) == (
         "/data.jsonl, line 7: not JSON (Unterminated string starting at: line 1 column 14 (char 13)); "
-        "mend or remove the line"
+        "fix or remove the line"
     )
 
 
@@ -144,8 +144,10 @@ def test_duplicate_prompts(recipe_file):
         "/data.jsonl: rows 2 and 7 have the same prompt but are not next to each other; "
         "sort the dataset by prompt, see docs/recipes.md"
     )
-    mended = recipe_file([{"exact_deduplicator": {"column": "question", "within": "all"}}, PROMPTS])
-    assert engine.run(load(mended)).rows_out == len(ROWS)
+    deduplicated = recipe_file(
+        [{"exact_deduplicator": {"column": "question", "within": "all"}}, PROMPTS]
+    )
+    assert engine.run(load(deduplicated)).rows_out == len(ROWS)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_broken_yaml(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("dataset_path: x\nprocess: [a\n")
     assert message(path) == (
-        "recipe.yaml, line 3: not YAML (expected ',' or ']', but got '<stream end>'); mend the line"
+        "recipe.yaml, line 3: not YAML (expected ',' or ']', but got '<stream end>'); fix the line"
     )
 
 
@@ -181,26 +183,26 @@ def test_a_key_given_twice(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("dataset_path: x\ndataset_path: y\n")
     assert message(path) == (
-        "recipe.yaml, line 2: not YAML (key 'dataset_path' is given twice); mend the line"
+        "recipe.yaml, line 2: not YAML (key 'dataset_path' is given twice); fix the line"
     )
 
 
 def test_an_unknown_key(recipe_file):
     assert message(recipe_file([PROMPTS], ROWS, dataset_paht="x")) == (
-        "recipe.yaml: unknown key 'dataset_paht'; did you mean 'dataset_path'?"
+        "recipe.yaml, line 6: unknown key 'dataset_paht'; did you mean 'dataset_path'?"
     )
 
 
 def test_a_recipe_without_steps(recipe_file):
     assert (
         message(recipe_file([], ROWS))
-        == "recipe.yaml: 'process' is empty; make it a list of operators"
+        == "recipe.yaml, line 3: 'process' is empty; make it a list of operators"
     )
 
 
 def test_a_step_with_two_names(recipe_file):
     assert message(recipe_file([{"a": {}, "b": {}}], ROWS)) == (
-        "recipe.yaml, step 1: a step is one operator and its fields; write `- name: {…}`"
+        "recipe.yaml, line 4, step 1: a step is one operator and its fields; write `- name: {…}`"
     )
 
 
@@ -241,7 +243,7 @@ def test_an_operator_that_fails(recipe_file, tmp_path):
         [PROMPTS, {"odd_filter": {}}], ROWS, custom_operator_paths=[str(tmp_path / "mine.py")]
     )
     assert message(path, run=True) == (
-        "recipe.yaml, step 2 odd_filter: failed with ZeroDivisionError: division by zero (mine.py:4)"
+        "recipe.yaml, line 6, step 2 odd_filter: failed with ZeroDivisionError: division by zero (mine.py:4)"
     )
 
 
@@ -266,6 +268,6 @@ def test_the_command_says_one_line_and_exits_with_2(recipe_file):
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        f"rejuice: {path}, step 1 pas_rate_filter: unknown operator; "
+        f"rejuice: {path}, line 4, step 1 pas_rate_filter: unknown operator; "
         "did you mean 'pass_rate_filter'?\n"
     )

@@ -157,9 +157,9 @@ def test_fields_of_steps(rejuice, recipe, tmp_path, words, found, before):
     ("words", "line"),
     [
         (["--length_filter.max"], "--length_filter.max has no value; write --length_filter.max VALUE"),
-        (["--length_filter.max="], "recipe.yaml, step 2 length_filter: field 'max' is ''; input should be a valid integer, unable to parse string as an integer"),
-        (["--length_filter.max", "-1"], "recipe.yaml, step 2 length_filter: field 'max' is -1; input should be greater than or equal to 0"),
-        (["--length_filter.max", "[1]"], "recipe.yaml, step 2 length_filter: field 'max' is [1]; input should be a valid integer"),
+        (["--length_filter.max="], "recipe.yaml, line 6, step 2 length_filter: field 'max' is ''; input should be a valid integer, unable to parse string as an integer"),
+        (["--length_filter.max", "-1"], "recipe.yaml, line 6, step 2 length_filter: field 'max' is -1; input should be greater than or equal to 0"),
+        (["--length_filter.max", "[1]"], "recipe.yaml, line 6, step 2 length_filter: field 'max' is [1]; input should be a valid integer"),
         (["--length_filter.max", "["], "--length_filter.max: '[' is not YAML; quote the value"),
         (["--lenght_filter.max", "1"], "--lenght_filter.max: no step 'lenght_filter' in the recipe; did you mean 'length_filter'?"),
         (["--owerwrite", "1"], "recipe.yaml: unknown key 'owerwrite'"),

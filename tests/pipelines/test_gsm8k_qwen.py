@@ -9,7 +9,7 @@ from vllm_server import EMBEDDED, VllmServer, vllm_python
 
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_qwen.yaml"

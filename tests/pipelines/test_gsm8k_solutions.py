@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_solutions.yaml"
 

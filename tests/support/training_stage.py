@@ -20,7 +20,8 @@ import yaml
 from fake_queue import FakeQueue
 
 from rejuice.operators.sampling.protocol import Group, Sample
-from rejuice.pipelines.recipe.recipe import Recipe, load
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import Recipe
 from rejuice.trainer.launch.training import prepare
 
 TOLD = '''

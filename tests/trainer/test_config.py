@@ -7,7 +7,7 @@ import yaml
 from fake_run import write_recipe
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Gpu, Train, Verification
 from rejuice.pipelines.show.opdocs import table
 from rejuice.trainer.run import TrainingRun
@@ -46,19 +46,19 @@ def test_all_that_it_says_it_takes(read):
 @pytest.mark.parametrize(
     ("train", "error"),
     [
-        ({"stps": 3}, ": unknown key 'train.stps'; did you mean 'steps'?"),
-        ({"gpu": {"gpu": 3}}, ": unknown key 'train.gpu.gpu'; did you mean 'gpus'?"),
-        ({"op_fusion": True}, ": unknown key 'train.op_fusion'"),
-        ({"steps": 0}, ": 'train.steps' is 0; input should be greater than 0"),
-        ({"steps": {"n": 1}}, ": 'train.steps' is {'n': 1}; input should be a valid integer"),
-        ({"gpu": {"memory": 1.5}}, ": 'train.gpu.memory' is 1.5; input should be less than 1"),
-        ({"gpu": 8}, ": 'train.gpu' is 8; input should be a valid dictionary or instance of gpu"),
-        ({"loggers": ["excel"]}, ": 'train.loggers' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
-        ({"prompts_per_step": 10, "updates_per_step": 4}, ", train: prompts_per_step must be a multiple of updates_per_step"),
-        ({"replay": "a", "refill": 1}, ", train: refill samples, and replay does not: leave one of them out"),
-        ({"replay": "a", "schedule": "mixed"}, ", train: schedule mixed samples judgements, and replay samples nothing: leave one of them out"),
-        ({"refill": 1, "schedule": "self_verify"}, ", train: refill replaces answers that cannot train, and with schedule self_verify none do: leave it out, or take more prompts_per_step"),
-        ({"verification": {"init_share": 1}}, ": 'train.verification.init_share' is 1; input should be less than 1"),
+        ({"stps": 3}, ", line 16: unknown key 'train.stps'; did you mean 'steps'?"),
+        ({"gpu": {"gpu": 3}}, ", line 17: unknown key 'train.gpu.gpu'; did you mean 'gpus'?"),
+        ({"op_fusion": True}, ", line 16: unknown key 'train.op_fusion'"),
+        ({"steps": 0}, ", line 16: 'train.steps' is 0; input should be greater than 0"),
+        ({"steps": {"n": 1}}, ", line 16: 'train.steps' is {'n': 1}; input should be a valid integer"),
+        ({"gpu": {"memory": 1.5}}, ", line 17: 'train.gpu.memory' is 1.5; input should be less than 1"),
+        ({"gpu": 8}, ", line 16: 'train.gpu' is 8; input should be a valid dictionary or instance of gpu"),
+        ({"loggers": ["excel"]}, ", line 16: 'train.loggers' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
+        ({"prompts_per_step": 10, "updates_per_step": 4}, ", line 15, train: prompts_per_step must be a multiple of updates_per_step"),
+        ({"replay": "a", "refill": 1}, ", line 15, train: refill samples, and replay does not: leave one of them out"),
+        ({"replay": "a", "schedule": "mixed"}, ", line 15, train: schedule mixed samples judgements, and replay samples nothing: leave one of them out"),
+        ({"refill": 1, "schedule": "self_verify"}, ", line 15, train: refill replaces answers that cannot train, and with schedule self_verify none do: leave it out, or take more prompts_per_step"),
+        ({"verification": {"init_share": 1}}, ", line 17: 'train.verification.init_share' is 1; input should be less than 1"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_a_line(tmp_path, train, error):

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rejuice.pipelines.engine.local import run as run_recipe
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch import processes
 from rejuice.trainer.report import metrics
 from rejuice.trainer.warmstart.teacher import JUDGE_TEMPLATE

@@ -26,7 +26,7 @@ def verl(
     verl's reward function is given one response at a time: a step that needs more is an error,
     unless it is left out.
     """
-    from ...pipelines.recipe.recipe import load
+    from ...pipelines.recipe.read import load
     from ..launch.overrides import words
     from .verl import export_verl
 

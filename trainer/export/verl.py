@@ -17,12 +17,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from ...operators import RejuiceError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.engine.plan import checked_schema
+from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
+from ...pipelines.recipe.yaml_text import dump
 from ..launch.prompts import make_prompts
 from ..policies import located
 from ..run import is_prepared
@@ -98,7 +97,7 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         "export_path": "scored.parquet",
         "custom_operator_paths": _copied(recipe.head.custom_operator_paths, folder),
     }
-    document = yaml.safe_dump(recipe.part(found.steps, head), sort_keys=False)
+    document = dump(recipe.part(found.steps, head))
     (folder / STEPS).write_text(document, "utf-8")
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
     return VerlExport(made, found, _overrides(recipe, parts, folder.resolve(), list(made)))

@@ -21,7 +21,8 @@ from ...operators.columns import ROW_CONTRACT, component_columns, content_ids, n
 from ...operators.errors import suggest
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
-from ...pipelines.recipe.recipe import Step, load
+from ...pipelines.recipe.read import load
+from ...pipelines.recipe.recipe import Step
 from ..loop.curation import curate
 
 STEPS = "scoring.yaml"

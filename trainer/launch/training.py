@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ...operators.errors import RejuiceError
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from ...pipelines.engine.plan import checked_schema
+from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
+from ...pipelines.recipe.yaml_text import dump
 from ..report import metrics
 from ..run import MARK, WEIGHTS, TrainingRun, is_prepared
 from . import checkpoints
@@ -49,7 +48,7 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
     if not resume:
         _clear(run.folder)
     with _as_before(run.folder / "recipe.yaml"):
-        document = yaml.safe_dump(_absolute(recipe), sort_keys=False)
+        document = dump(_absolute(recipe))
         (run.folder / "recipe.yaml").write_text(document, "utf-8")
         run = TrainingRun.open(run.folder)  # As its processes will know it.
         write_prompts(run, anew=not resume)

@@ -116,7 +116,7 @@ def rename(told: Problem, rng: random.Random) -> Problem:
     }
     return told._replace(
         question=_renamed(told.question, others),
-        steps=tuple(step._replace(says=_renamed(step.says, others)) for step in told.steps),
+        steps=tuple(step._replace(sentence=_renamed(step.sentence, others)) for step in told.steps),
     )
 
 

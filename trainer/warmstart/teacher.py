@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ...pipelines.demo.numbers import pick
-from ...pipelines.demo.problems import Problem, Step
+from ...pipelines.demo.problems import Problem, SolutionStep
 from ...pipelines.demo.solvers import worked
 
 JUDGE_TEMPLATE = "{question} A student answers {answer}. Is that right?"
@@ -61,7 +61,7 @@ class Style(NamedTuple):
     share: float
     careful: float
     slips: float
-    write: Callable[[Problem, list[Step], random.Random], tuple[str, int]]
+    write: Callable[[Problem, list[SolutionStep], random.Random], tuple[str, int]]
 
 
 def demonstrate(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demonstration:
@@ -118,37 +118,37 @@ def _solve(problem: Problem, name: str, rng: random.Random, care: bool = False) 
     return style.write(problem, steps, rng)
 
 
-def _worked(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+def _worked(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
     """Every step in words."""
-    return " ".join(step.says.format(step=step.equation) for step in steps), steps[-1].result
+    return " ".join(step.sentence.format(step=step.equation) for step in steps), steps[-1].result
 
 
-def _ordered(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+def _ordered(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
     """One equation after the other."""
     words = ("First", *("Then",) * len(steps))
     told = (f"{word} {step.equation}." for word, step in zip(words, steps, strict=False))
     return " ".join(told), steps[-1].result
 
 
-def _brief(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+def _brief(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
     """Bare equations."""
     return _equations(steps), steps[-1].result
 
 
-def _hasty(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+def _hasty(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
     """In the head, and often one step too few."""
     last = steps[0 if rng.random() < 0.5 else -1]
     return f"That is easy: {last.result}.", last.result
 
 
-def _guess(problem: Problem, steps: list[Step], rng: random.Random) -> tuple[str, int]:
+def _guess(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
     """A number that looks likely."""
     near = max(problem.reference + pick(rng, (-10, -2, -1, 0, 0, 1, 2, 10)), 0)
     answer = pick(rng, (sum(problem.numbers), max(problem.numbers), near))
     return pick(rng, _GUESSES).format(answer), answer
 
 
-def _equations(steps: Iterable[Step]) -> str:
+def _equations(steps: Iterable[SolutionStep]) -> str:
     return ", ".join(step.equation for step in steps) + "."
 
 

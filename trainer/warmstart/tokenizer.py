@@ -82,4 +82,4 @@ def _texts() -> Iterator[str]:
 
 def _says(template: Template) -> Iterator[str]:
     # Twice: a sentence may stand at the beginning or behind another one.
-    return (f"{line.says} {line.says}" for line in template.lines)
+    return (f"{line.sentence} {line.sentence}" for line in template.lines)

@@ -18,7 +18,7 @@ from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteM
 from rejuice.operators.registry import build
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 
 def voted(table, **fields):

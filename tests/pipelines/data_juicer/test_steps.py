@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import OperatorError, RecipeError, Scope, build
+from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import change_of
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.data_juicer import catalogue, steps
-from rejuice.pipelines.recipe import recipe
 
 pytest.importorskip("data_juicer")
 

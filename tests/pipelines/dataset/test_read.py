@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError
 from rejuice.pipelines.dataset import read as source
-from rejuice.pipelines.dataset.read import conform, dataset_files, fingerprint, peek_schema, prepare
+from rejuice.pipelines.dataset.read import Dataset, conform, dataset_files, fingerprint, prepare
 
 QUICK = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -252,11 +252,11 @@ def test_conform_fills_orders_and_casts():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not JSON ('utf-8' codec can't decode byte 0xff in position 7: invalid start byte); mend or remove the line"),
-        (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: column(/a) was specified twice; mend or remove the line"),
-        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column(/a/b) changed from number to string; mend or remove the line"),
-        (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: number too big to be stored in double; mend or remove the line"),
-        (b'{"a": "\\ud800"}\n', "in/a.jsonl, line 1: the surrogate pair in string is invalid; mend or remove the line"),
+        (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not JSON ('utf-8' codec can't decode byte 0xff in position 7: invalid start byte); fix or remove the line"),
+        (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: column(/a) was specified twice; fix or remove the line"),
+        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column(/a/b) changed from number to string; fix or remove the line"),
+        (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: number too big to be stored in double; fix or remove the line"),
+        (b'{"a": "\\ud800"}\n', "in/a.jsonl, line 1: the surrogate pair in string is invalid; fix or remove the line"),
         (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is a boolean, but a number in line 1; give the column one type"),
         (b'[{"a": 1}]\n', "in/a.jsonl, line 1: list instead of an object; give one object per line"),
     ],
@@ -276,7 +276,7 @@ def test_files_that_are_broken(dataset, tmp_path, kind, title):
     folder = dataset(**{f"a_{kind}": b"junk"})
     assert message(folder, tmp_path).startswith(f"in/a.{kind} is not {title}: ")
     with pytest.raises(DataError, match=f"is not {title}"):
-        peek_schema(folder)
+        _ = Dataset(folder).first_schema
 
 
 def test_a_parquet_file_cut_short(dataset, tmp_path):
@@ -314,7 +314,27 @@ def test_no_rows(dataset, tmp_path):
 def test_an_empty_file_among_others(dataset, tmp_path):
     folder = dataset(a_jsonl="\n", b_jsonl=lines({"a": 1}))
     assert rows(folder, tmp_path) == [{"a": 1}]
-    assert peek_schema(folder) == pa.schema([("a", pa.int64())])
+    assert Dataset(folder).first_schema == pa.schema([("a", pa.int64())])
+
+
+def test_each_question_is_answered_from_the_files_once(dataset):
+    folder = dataset(a_jsonl=lines({"a": 1}), b_jsonl=lines({"b": 2}))
+    opened = Dataset(folder)
+    assert opened.first_schema.names == ["a"]
+    assert opened.schema.names == ["a", "b"]
+    mark = opened.fingerprint
+    assert opened.table().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}]
+    (folder / "a.jsonl").write_text(lines({"c": 1}))
+    (folder / "c.jsonl").write_text(lines({"d": 1}))
+    assert (opened.first_schema.names, opened.schema.names) == (["a"], ["a", "b"])
+    assert (opened.fingerprint, len(opened.files)) == (mark, 2)
+    assert Dataset(folder).fingerprint != mark
+
+
+def test_nothing_is_read_before_it_is_asked(tmp_path):
+    opened = Dataset(tmp_path / "no.jsonl")
+    with pytest.raises(DataError, match=r"no.jsonl does not exist"):
+        opened.chunks(tmp_path / "cache", chunk_rows=1, group_by=())
 
 
 # The cache

@@ -150,7 +150,7 @@ def test_wrong_arguments(split, levels, error):
 
 
 def test_more_problems_than_there_are(monkeypatch):
-    monkeypatch.setattr("rejuice.pipelines.demo.problems._MANY", 1)
+    monkeypatch.setattr("rejuice.pipelines.demo.problems._MOST_REPEATS", 1)
     with pytest.raises(RejuiceError, match=r"hardly more than \d+ different problems of levels 1;"):
         list(problems(0, "train", 10**6, levels=(1,)))
 

@@ -15,7 +15,7 @@ import yaml
 
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "quickstart.yaml"
 PROMPTS = 40

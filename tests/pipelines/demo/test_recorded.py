@@ -1,4 +1,4 @@
-"""Files of made-up rollouts, as recipes read them."""
+"""Files of simulated rollouts, as recipes read them."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ import yaml
 from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, build, drop, get, installed
+from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.audit_log import DECISIONS
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.dataset.arrow_files import read_arrow
-from rejuice.pipelines.recipe import recipe
 
 pytest.importorskip("data_juicer")
 from data_juicer.core.data import NestedDataset

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1}},

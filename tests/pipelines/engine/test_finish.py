@@ -13,7 +13,7 @@ from rejuice.pipelines.apply.audit_log import DECISIONS, decisions
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 REASONS = pa.array(["too_long", None, "no_text"])
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rejuice.operators import OperatorError, build, get
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1, "max": 0.9}},
@@ -178,6 +178,6 @@ def test_a_digest_that_has_not_a_row_for_each_row(recipe_file, rollouts, tmp_pat
     with pytest.raises(OperatorError) as caught:
         run(path)
     assert str(caught.value) == (
-        f"{path}, step 1 counted_groups_filter: made a digest of 4 rows from 10; "
+        f"{path}, line 4, step 1 counted_groups_filter: made a digest of 4 rows from 10; "
         "a digest has one row for each row"
     )

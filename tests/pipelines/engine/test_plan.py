@@ -13,8 +13,9 @@ from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.apply.steps import iterate_steps
 from rejuice.pipelines.dataset.read import prepare
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.engine.plan import Plan, check_columns, group_columns
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.engine.plan import Plan
+from rejuice.pipelines.recipe.columns import check_columns, group_columns
+from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
     {"pass_rate_filter": {"max": 0.9}},

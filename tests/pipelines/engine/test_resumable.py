@@ -14,7 +14,7 @@ import pytest
 from rejuice.operators import OperatorError
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 DEAR = """
 import os, pathlib, signal, time
@@ -102,7 +102,7 @@ def test_what_was_finished_is_not_done_again(recipe_path, rollouts, log, tmp_pat
     (tmp_path / "log.fate").write_text(fate)
     code = (
         "import sys; from pathlib import Path; from rejuice.pipelines.engine import local as engine\n"
-        "from rejuice.pipelines.recipe.recipe import load\n"
+        "from rejuice.pipelines.recipe.read import load\n"
         "engine.run(load(Path(sys.argv[1])))"
     )
     done = subprocess.run(
@@ -136,7 +136,7 @@ def exported_yet(path):
 def test_a_stream_that_breaks_its_promise(recipe_path, rollouts, fault, said):
     with pytest.raises(OperatorError, match=said) as caught:
         engine.run(load(recipe_path, {"dear_mapper.fault": fault}))
-    assert str(caught.value).startswith(f"{recipe_path}, step 2 dear_mapper: ")
+    assert str(caught.value).startswith(f"{recipe_path}, line 6, step 2 dear_mapper: ")
 
 
 def test_dropped_rows_are_tried_again_where_asked(recipe_path, rollouts, log):

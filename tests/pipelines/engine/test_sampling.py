@@ -21,7 +21,7 @@ from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.journal import entries
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 N = 3
 QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 0.3, "patience_s": 5, "attempts": 6}
@@ -122,7 +122,7 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
         with pytest.raises(EngineError) as caught:
             engine.run(load(path))
         said = str(caught.value)
-        assert said.startswith(f"{path}, step 2 policy_rollout_mapper: {url} could not be reached")
+        assert said.startswith(f"{path}, line 5, step 2 policy_rollout_mapper: {url} could not be reached")
         assert "\n" not in said
         kept = len(committed(path))
         assert 0 < kept < 40
@@ -211,7 +211,7 @@ def test_the_embedded_policy_killed_ten_times(recipe_file, tmp_path):
 def test_two_runs_in_one_process_do_not_mix(recipe_of, tmp_path):
     """Threads have engines of their own: an engine takes one call at a time."""
     with FakeServer(think_s=0.002) as server:
-        path = recipe_of(server, 100)
+        path = recipe_of(server, 100, timeout_s=30)  # Nothing here waits for it.
         heads = [
             {"export_path": str(tmp_path / "out" / f"{k}.parquet"), "policy_rollout_mapper.seed": k}
             for k in "12"

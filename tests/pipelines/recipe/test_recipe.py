@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.recipe import load, step_names
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import step_names
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 HEAD = "dataset_path: a.jsonl\nexport_path: b.parquet\n"
@@ -69,7 +70,7 @@ def test_overrides_are_yaml_values(tmp_path, key, text, step, found):
     path = write(tmp_path, OVERRIDES)
     if found is None:
         assert message(path, {key: text}) == (
-            "recipe.yaml, step 2 length_filter: neither min nor max is given"
+            "recipe.yaml, line 5, step 2 length_filter: neither min nor max is given"
         )
     else:
         assert fields(path, {key: text})[step] == found
@@ -89,7 +90,7 @@ def test_overrides_of_the_head(tmp_path):
         ("length_filter.min", "a: b: c", "--length_filter.min: 'a: b: c' is not YAML; quote the value"),
         ("np", "0", "recipe.yaml: 'np' is 0; input should be greater than or equal to 1"),
         ("nn", "1", "recipe.yaml: unknown key 'nn'"),
-        ("length_filter.mim", "1", "recipe.yaml, step 1 length_filter: unknown field 'mim'; did you mean 'min'?"),
+        ("length_filter.mim", "1", "recipe.yaml, line 4, step 1 length_filter: unknown field 'mim'; did you mean 'min'?"),
         ("length_filer.min", "1", "--length_filer.min: no step 'length_filer' in the recipe; did you mean 'length_filter'?"),
         ("dataset_path", "null", "recipe.yaml: 'dataset_path' is None; input is not a valid path for <class 'pathlib.path'>"),
     ],
@@ -101,15 +102,15 @@ def test_wrong_overrides(tmp_path, key, text, line):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("dataset_path: {{ path }}\n", "recipe.yaml, line 1: not YAML (a key is a list or a mapping); mend the line"),
-        ("? [a]\n: 1\n", "recipe.yaml, line 1: not YAML (a key is a list or a mapping); mend the line"),
-        ("a: \x00\n", "recipe.yaml: not YAML (unacceptable character #x0000: special characters are not allowed); mend the line"),
-        (f"{HEAD}1: x\nprocess: [length_filter]\n", "recipe.yaml: '1' is 1; keys should be strings"),
-        (f"{HEAD}process: [1]\n", "recipe.yaml, step 1: a step is one operator and its fields; write `- name: {…}`"),
-        (f"{HEAD}process: [length_filter: 3]\n", "recipe.yaml, step 1: length_filter has 3 for fields; write `field: value`"),
-        (f"{HEAD}process: [length_filter: {{min: 1, min: 2}}]\n", "recipe.yaml, line 3: not YAML (key 'min' is given twice); mend the line"),
-        (f"{HEAD}process: length_filter\n", "recipe.yaml: 'process' is 'length_filter'; make it a list of operators"),
-        (f"{HEAD}process: [recorded_rollout_mapper]\n", "recipe.yaml, step 1 recorded_rollout_mapper: field 'columns' is missing; it has no default"),
+        ("dataset_path: {{ path }}\n", "recipe.yaml, line 1: not YAML (a key is a list or a mapping); fix the line"),
+        ("? [a]\n: 1\n", "recipe.yaml, line 1: not YAML (a key is a list or a mapping); fix the line"),
+        ("a: \x00\n", "recipe.yaml: not YAML (unacceptable character #x0000: special characters are not allowed); fix the line"),
+        (f"{HEAD}1: x\nprocess: [length_filter]\n", "recipe.yaml, line 3: '1' is 1; keys should be strings"),
+        (f"{HEAD}process: [1]\n", "recipe.yaml, line 3, step 1: a step is one operator and its fields; write `- name: {…}`"),
+        (f"{HEAD}process: [length_filter: 3]\n", "recipe.yaml, line 3, step 1: length_filter has 3 for fields; write `field: value`"),
+        (f"{HEAD}process: [length_filter: {{min: 1, min: 2}}]\n", "recipe.yaml, line 3: not YAML (key 'min' is given twice); fix the line"),
+        (f"{HEAD}process: length_filter\n", "recipe.yaml, line 3: 'process' is 'length_filter'; make it a list of operators"),
+        (f"{HEAD}process: [recorded_rollout_mapper]\n", "recipe.yaml, line 3, step 1 recorded_rollout_mapper: field 'columns' is missing; it has no default"),
         ("export_path: x\nprocess: [exact_deduplicator]\n", "recipe.yaml: 'dataset_path' is missing; add `dataset_path: …`"),
     ],
 )  # fmt: skip
@@ -195,5 +196,5 @@ def test_fields_within_fields_can_be_set(tmp_path):
 def test_fields_within_fields_that_are_wrong(tmp_path, key, line):
     path = write(tmp_path, SAMPLES)
     value = "0" if line.endswith("0") else "1"
-    said = message(path, {f"policy_rollout_mapper.{key}": value})
-    assert said.startswith(f"recipe.yaml, step 1 policy_rollout_mapper: {line}")
+    found = message(path, {f"policy_rollout_mapper.{key}": value})
+    assert found.startswith(f"recipe.yaml, line 4, step 1 policy_rollout_mapper: {line}")

@@ -6,7 +6,7 @@ import pytest
 
 from rejuice.operators import DataError
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.show.explain import explain_recipe, explain_row
 
 ROWS = [

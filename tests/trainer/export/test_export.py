@@ -19,7 +19,7 @@ from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.export.cli import app
 from rejuice.trainer.export.huggingface import export_hf, pairs_of
 from rejuice.trainer.export.verl import export_verl

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch.compose import problem
 from rejuice.trainer.launch.dry_run import validate
 from rejuice.trainer.launch.overrides import overrides, words

@@ -5,7 +5,7 @@ from fake_run import PROCESS, write_recipe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch.overrides import environment, overrides, words
 from rejuice.trainer.run import TrainingRun
 

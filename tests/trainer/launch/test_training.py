@@ -11,7 +11,7 @@ import pytest
 from fake_run import line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch import checkpoints, processes, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shown
 from rejuice.trainer.report import metrics
@@ -116,7 +116,9 @@ def test_a_column_that_is_missing_is_said_before_anything_is_made(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
     recipe = load(path, {"prompt_template_mapper.question": "title"})
     found = said(prepare, recipe, tmp_path / "run")
-    assert found.startswith(f"{path}, step 1 prompt_template_mapper: column 'title' is missing")
+    assert found.startswith(
+        f"{path}, line 5, step 1 prompt_template_mapper: column 'title' is missing"
+    )
     assert not (tmp_path / "run").exists()
 
 

@@ -11,7 +11,7 @@ from training_stage import PLAIN, SUM, summed
 
 from rejuice.operators.errors import DataError
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 pytestmark = pytest.mark.slow  # Imports verl.
 

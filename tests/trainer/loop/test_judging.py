@@ -13,7 +13,7 @@ from training_stage import SUM, Trainer
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.engine.local import run
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.read import load
 
 ROOT = Path(__file__).resolve().parents[3]
 SOLUTIONS = ROOT.parent / "shared" / "data" / "gsm8k"
