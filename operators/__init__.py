@@ -10,9 +10,21 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 from ._version import __version__
 from .columns import component, component_columns
 from .errors import DataError, EngineError, OperatorError, RecipeError, RejuiceError
+from .fields import build
 from .groups import Groups, uniform_N
-from .operator import ALL, Change, Columns, Filter, Mapper, Operator, Scope, StreamOperator, drop
-from .registry import build, get, installed
+from .operator import (
+    ALL,
+    Change,
+    Columns,
+    Filter,
+    Kind,
+    Mapper,
+    Operator,
+    Scope,
+    StreamOperator,
+    drop,
+)
+from .registry import get, installed
 from .verifier import Verdict, extract_answer, verify, verify_batch
 
 __all__ = [
@@ -23,6 +35,7 @@ __all__ = [
     "EngineError",
     "Filter",
     "Groups",
+    "Kind",
     "Mapper",
     "Operator",
     "OperatorError",

@@ -24,6 +24,7 @@ from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, Scope, StreamOperator, build, get, installed
 from ...operators.operator import on_definition
+from ...operators.registry import conflicts
 from ..apply.report import Report, StepReport
 from ..dataset.arrow_files import write_arrow
 from ..dataset.write import run_folder
@@ -67,7 +68,7 @@ def _learn(kind: type[Operator]) -> None:
 
 def register_installed() -> None:
     """Register every installed operator; one that does not import is left out with a warning."""
-    for name in installed():
+    for name in [*installed(), *conflicts()]:
         try:
             register(get(name))
         except Exception as error:

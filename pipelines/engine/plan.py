@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ...operators import ALL, DataError, Operator, RecipeError, Scope, StreamOperator, installed
+from ...operators import ALL, DataError, Operator, RecipeError, Scope, StreamOperator
+from ...operators.cache_key import cache_key_json, code_version
 from ...operators.errors import suggest
-from ...operators.registry import code_version, config_json, get
+from ...operators.registry import load_all
 from ..apply.frame import Frame
 from ..dataset.arrow_files import FORMAT
 from ..dataset.read import Source, chunk_name, peek_schema, whole_schema
@@ -128,7 +129,7 @@ def kept_folder(cache: Path, operator: StreamOperator) -> Path:
 
 
 def _digest(key: str, operator: Operator) -> str:
-    parts = [key, config_json(operator), code_version(type(operator))]
+    parts = [key, cache_key_json(operator), code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -202,8 +203,7 @@ def _may_be_text(kind: pa.DataType) -> bool:
 
 def _who_writes(column: str, there: set[str]) -> str:
     writers = []
-    for name in installed():
-        kind = get(name)
+    for name, kind in load_all()[0].items():
         # Fields without a default are filled with nothing: what it writes is all that is asked.
         required: Any = {f: () for f, info in kind.model_fields.items() if info.is_required()}
         operator = kind.model_construct(**required)

@@ -11,9 +11,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from ...operators import Operator, RecipeError, installed
+from ...operators import Operator, RecipeError, build, installed
 from ...operators.errors import suggest
-from ...operators.registry import build, find, load_file
+from ...operators.registry import find, load_files
 from ..data_juicer import catalogue, steps
 from .train import Train
 
@@ -131,9 +131,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
     _override(document, fields, overrides or {})
     head = _head(path, document)
-    custom: dict[str, type[Operator]] = {}
-    for file in head.custom_operator_paths:
-        custom.update(load_file(file))
+    custom = load_files(head.custom_operator_paths)
     steps = []
     for number, (name, (kind, _)) in enumerate(zip(names, parts, strict=True), 1):
         try:
