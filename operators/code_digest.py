@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 _SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
@@ -154,6 +154,8 @@ class _Walk:
             self._add(name)
 
     def _find(self, name: str) -> _Module | None:
+        if not name:
+            return None  # A relative import in a file that is in no package: it cannot work.
         if name not in self._found:
             top = name.partition(".")[0]
             if top in self._tops:
@@ -170,7 +172,7 @@ class _Walk:
             spec = PathFinder.find_spec(top, [folder])
             loaded = sys.modules.get(top)
             # One of the same name that is loaded from elsewhere is what the import gives.
-            if spec and (loaded is None or getattr(loaded, "__file__", None) == spec.origin):
+            if spec and (loaded is None or _real_file(loaded) == spec.origin):
                 return _Module(top, spec.origin, tuple(spec.submodule_search_locations or ()))
         return None
 
@@ -193,9 +195,14 @@ def _is_lone(name: str) -> bool:
     return "." not in name and not hasattr(module, "__path__")
 
 
+def _real_file(module: ModuleType | None) -> str | None:
+    file = getattr(module, "__file__", None)
+    return str(Path(file).resolve()) if file else None
+
+
 def _own_folder(name: str) -> str | None:
-    file = getattr(sys.modules.get(name), "__file__", None)
-    folder = str(Path(file).resolve().parent) if file else None
+    file = _real_file(sys.modules.get(name))
+    folder = str(Path(file).parent) if file else None
     # An installed module of one file lies beside all other packages, which are not its own.
     return None if folder is None or Path(folder).name in _SITE else folder
 

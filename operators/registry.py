@@ -29,10 +29,18 @@ _WHERE = "custom_operator_paths"
 @cache
 def _registered() -> dict[str, tuple[EntryPoint, ...]]:
     """All entry points by name, sorted; nothing is imported."""
-    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda e: (e.name, owner(e), e.value)):
-        found.setdefault(point.name, {})[owner(point), point.value] = point
-    return {name: tuple(points.values()) for name, points in found.items()}
+    found: dict[str, list[EntryPoint]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        found.setdefault(point.name, []).append(point)
+    return {name: _distinct(points) for name, points in found.items()}
+
+
+def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
+    """The entry points of one name, without those that a distribution has listed twice."""
+    if len(points) == 1:  # Nearly always; to ask for the owner is to parse its metadata.
+        return tuple(points)
+    by_owner = {(owner(point), point.value): point for point in points}
+    return tuple(by_owner[key] for key in sorted(by_owner))
 
 
 @cache

@@ -232,6 +232,22 @@ def test_a_lone_file_may_import_from_its_own_folder(tmp_path):
     assert len({first, second, third}) == 3
 
 
+def test_a_lone_file_is_read_through_a_link_too(tmp_path):
+    files = {"mine.py": "import beside", "beside.py": "X = 1"}
+    (tmp_path / "link").symlink_to(written(tmp_path / "real", files))
+    first = digest_of(tmp_path / "link", "mine")
+    assert digest_of(tmp_path / "real", "mine") == first
+    (tmp_path / "real" / "beside.py").write_text("X = 2")
+    assert digest_of(tmp_path / "link", "mine") != first
+
+
+def test_a_relative_import_in_a_lone_file_leads_nowhere(tmp_path):
+    text = "try:\n    from . import beside\nexcept ImportError:\n    beside = None"
+    first = digest_of(written(tmp_path, {"mine.py": text, "beside.py": "X = 1"}), "mine")
+    (tmp_path / "beside.py").write_text("X = 2")
+    assert digest_of(tmp_path, "mine") == first
+
+
 def test_an_installed_module_of_one_file_stands_alone(tmp_path):
     site = written(tmp_path / "site-packages", {"mine.py": "import beside", "beside.py": "X = 1"})
     first = digest_of(site, "mine")
