@@ -11,9 +11,19 @@ from ._version import __version__
 from .change import Change, Columns
 from .columns import component, component_columns
 from .errors import DataError, EngineError, OperatorError, RecipeError, RejuiceError
+from .fields import build
 from .groups import Groups, uniform_N
-from .operator import ALL, Filter, Mapper, Operator, Scope, StreamOperator, drop
-from .registry import build, get, installed
+from .operator import (
+    ALL,
+    Filter,
+    Kind,
+    Mapper,
+    Operator,
+    Scope,
+    StreamOperator,
+    drop,
+)
+from .registry import get, installed
 from .verifier import Verdict, extract_answer, verify, verify_batch
 
 __all__ = [
@@ -24,6 +34,7 @@ __all__ = [
     "EngineError",
     "Filter",
     "Groups",
+    "Kind",
     "Mapper",
     "Operator",
     "OperatorError",

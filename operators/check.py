@@ -14,9 +14,9 @@ import pyarrow as pa
 from .change import Change, concatenate, split
 from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
+from .fields import build
 from .groups import Groups
 from .operator import ALL, Operator, Scope, StreamOperator
-from .registry import build
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -2,8 +2,8 @@
 
     recipe key ──> Operator (frozen pydantic model) ──apply(table)──> Change
 
-Operators never remove rows. They say in a `Change` what they would write and which rows they
-would drop, and why; the runner carries it out, counts it and keeps it.
+Operators never remove rows. They return a `Change`: which columns to write, which rows to drop, and
+why. The runner carries it out, counts it and keeps it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,21 @@ class Scope(str, Enum):
     """All rows, but only of what `digest` keeps of them."""
 
 
+class Kind(str, Enum):
+    """What an operator is for: how lists and the reference group it."""
+
+    MAPPER = "mapper"
+    """Adds columns or expands rows."""
+    FILTER = "filter"
+    """Keeps or drops rows, or groups, each by itself."""
+    DEDUPLICATOR = "deduplicator"
+    """Drops what repeats something else."""
+    SELECTOR = "selector"
+    """Chooses which rows stay, out of many."""
+
+
 class Operator(BaseModel, ABC):
-    """Base of all operators: fields are the recipe's keys, `apply` is the work.
+    """Base of all operators: fields are the recipe's keys, `apply` does the work.
 
     Subclass `Mapper` or `Filter` where one of them fits; subclass this to expand rows, or to
     write columns and drop rows in one step.
@@ -46,14 +59,17 @@ class Operator(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    kind: ClassVar[Kind] = Kind.MAPPER
+    """A subclass whose purpose differs from that of its base class sets its own."""
     scope: ClassVar[Scope] = Scope.ROW
     gil_bound: ClassVar[bool] = False
     """Whether the work is a loop in Python: then several workers have to be processes."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version decides the result, such as `math-verify`."""
     code: ClassVar[str | None] = None
-    """Names the state of the code behind the result; None: a digest of the source. Set it where
-    results are too dear to be lost to any edit, and change it with those that change results."""
+    """The version of the code that decides the result; None: a digest of the source. Set it where
+    results are too expensive to be computed again after every edit, and change it with the edits
+    that change results."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
 
@@ -81,11 +97,11 @@ class Operator(BaseModel, ABC):
         """Columns of the input that the output no longer has."""
         return ()
 
-    def identity(self) -> Mapping[str, Any]:
-        """What decides the result, as JSON: all fields. A commit is found again by it.
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        """What decides the result, as JSON: all fields. Kept results are found again by it.
 
         Leave out fields that only say how the work is done (an address, a number of workers), and
-        add what the fields do not show (the state of a file that they name).
+        add what the fields do not show (the content of a file that they name).
         """
         return self.model_dump(mode="json")
 
@@ -93,7 +109,7 @@ class Operator(BaseModel, ABC):
         """Lines that `rejuice explain` adds: about the step, or about a row that it has written.
 
         Args:
-            row: the row behind the step; None: the step itself is explained.
+            row: the row after the step; None: the step itself is explained.
         """
         return {}
 
@@ -114,28 +130,28 @@ on_definition: list[Callable[[type[Operator]], object]] = []
 
 
 class StreamOperator(Operator):
-    """An operator whose work is too dear to be lost, such as sampling: rows finish one by one.
+    """A resumable operator, for expensive work such as sampling: each finished row is persisted.
 
     It runs in one process for all rows, and each row is committed as it finishes. Joined, the
-    changes of `stream` to all rows are what `apply` gives. What is done to a row depends on what
-    `reads` of it holds and on nothing else, unless it is dropped: so it is found again wherever
-    the row comes up.
+    changes of `stream` to all rows are what `apply` gives. What becomes of a row depends on its
+    values in the columns of `reads` and on nothing else, unless it is dropped: so its result is
+    found again wherever the row comes up.
     """
 
     @abstractmethod
     def stream(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        """Changes to single rows of `table`, in whatever order, as they are finished.
+        """Changes to single rows of `table`, in any order, as they finish.
 
         Args:
             table: whole groups, as for `apply`.
-            rows: which rows are to be done; the others have been done already.
+            rows: the rows to process; the others were processed before.
 
         Yields:
             A row, and the change to a table of that row alone; each of `rows` once.
         """
 
     def close(self) -> None:
-        """Let go of what is kept from one call of `stream` to the next, such as a model."""
+        """Release what is kept from one call of `stream` to the next, such as a model."""
 
 
 class Mapper(Operator):
@@ -152,7 +168,9 @@ class Mapper(Operator):
 
 
 class Filter(Operator):
-    """An operator that says of each row: keep it, or drop it for a reason."""
+    """An operator that decides for each row: keep it, or drop it for a reason."""
+
+    kind: ClassVar[Kind] = Kind.FILTER
 
     @abstractmethod
     def decide(self, table: pa.Table) -> pa.Array:

@@ -1,7 +1,9 @@
-"""Find operators by name: built-in and third-party ones enter by the same door.
+"""Find operators by name, built-in and third-party ones in the same way.
 
-The door is the entry-point group `rejuice.operators` (see `setup.cfg`); a recipe may add files
-with `custom_operator_paths`. A class is imported only when its name is used.
+Distributions register operators under the entry-point group `rejuice.operators` (see `setup.cfg`);
+a recipe may add files with `custom_operator_paths`. A class is imported only when its name is used.
+A name that two distributions register is refused when it is used, and so are two files that define
+operators of the same name; all other operators stay usable.
 """
 
 from __future__ import annotations
@@ -9,44 +11,86 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-import json
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from ._version import __version__
 from .errors import OperatorError, RecipeError, suggest
 from .operator import Operator
 
 GROUP = "rejuice.operators"
+_WHERE = "custom_operator_paths"
+
+
+@cache
+def _registered() -> dict[str, tuple[EntryPoint, ...]]:
+    """All entry points by name, sorted; nothing is imported."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        found.setdefault(point.name, []).append(point)
+    return {name: _distinct(points) for name, points in found.items()}
+
+
+def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
+    """The entry points of one name, without those that a distribution has listed twice."""
+    if len(points) == 1:  # Nearly always; to ask for the owner is to parse its metadata.
+        return tuple(points)
+    by_owner = {(owner(point), point.value): point for point in points}
+    return tuple(by_owner[key] for key in sorted(by_owner))
 
 
 @cache
 def installed() -> dict[str, EntryPoint]:
-    """Entry points of all installed operators by name, sorted; nothing is imported."""
-    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+    """Entry points of all usable operators by name, sorted; nothing is imported.
+
+    Names that are registered more than once are not among them: see `conflicts`.
+    """
+    return {name: points[0] for name, points in _registered().items() if len(points) == 1}
+
+
+@cache
+def conflicts() -> dict[str, str]:
+    """Operator names that are registered more than once, each with a message that says by whom."""
+    return {
+        name: f"operator '{name}' is registered by "
+        + " and by ".join(f"{owner(point)} ({point.value})" for point in points)
+        for name, points in _registered().items()
+        if len(points) > 1
+    }
+
+
+def owner(point: EntryPoint) -> str:
+    """The distribution of an entry point and its version, such as `rejuice 0.4.0`."""
+    dist = point.dist
+    return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"
 
 
 def find(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[Operator] | None:
-    """The operator class of that name, or None where nobody registered it."""
+    """The operator class of that name, or None where nobody registered it.
+
+    Raises:
+        RecipeError: two distributions registered the name.
+        OperatorError: what was registered does not import, or is no operator of that name.
+    """
     if custom and name in custom:
         return custom[name]
+    if name in conflicts():
+        raise RecipeError(conflicts()[name], "uninstall all but one of them")
     point = installed().get(name)
-    return None if point is None else _checked(name, point.load())
+    return None if point is None else _load(point)
 
 
 def get(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[Operator]:
     """The operator class of that name.
 
     Raises:
-        RecipeError: nobody registered the name; the message suggests the nearest one.
+        RecipeError: nobody registered the name (the message suggests the nearest one), or two
+            distributions did.
+        OperatorError: what was registered does not import, or is no operator of that name.
     """
     found = find(name, custom)
     if found is None:
@@ -55,108 +99,92 @@ def get(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[O
     return found
 
 
-def build(kind: type[Operator], fields: Mapping[str, Any]) -> Operator:
-    """An operator from recipe fields.
-
-    Raises:
-        RecipeError: a field is unknown (with a suggestion), missing or of the wrong type.
-    """
-    try:
-        return kind.model_validate(dict(fields))
-    except ValidationError as error:
-        raise _plain(kind, error) from None
+def load_all() -> tuple[dict[str, type[Operator]], dict[str, str]]:
+    """All operators that can be used, by name; and why the other registered ones cannot."""
+    usable: dict[str, type[Operator]] = {}
+    unusable = dict(conflicts())
+    for name, point in installed().items():
+        try:
+            usable[name] = _load(point)
+        except OperatorError as error:
+            unusable[name] = str(error)
+    return usable, unusable
 
 
 def load_file(path: Path) -> dict[str, type[Operator]]:
     """Operators defined in a Python file (or in every .py file of a folder), by name.
 
     Raises:
-        RecipeError: the file is missing, does not import, or defines no operator.
+        RecipeError: the file is missing, does not import, defines no operator, or one whose name
+            is taken.
     """
-    files = sorted(path.glob("*.py")) if path.is_dir() else [path]
-    found: dict[str, type[Operator]] = {}
-    for file in files:
+    return load_files([path])
+
+
+def load_files(paths: Iterable[Path]) -> dict[str, type[Operator]]:
+    """Operators defined in several Python files, or folders of them, by name.
+
+    Raises:
+        RecipeError: a path is missing, does not import, defines no operator, or one whose name is
+            taken, by an installed operator or in another file.
+    """
+    found: dict[str, tuple[Path, type[Operator]]] = {}
+    for path in paths:
+        defined = list(_defined_in(path))
+        if not defined:
+            raise RecipeError(
+                f"no operator is defined in {path}",
+                "define a subclass of rejuice.operators.Filter, Mapper or Operator there",
+                where=_WHERE,
+            )
+        for file, operator_class in defined:
+            name = operator_class.name()
+            first, same = found.setdefault(name, (file, operator_class))
+            if same is not operator_class:
+                raise RecipeError(
+                    f"'{name}' is defined in {first} and in {file}",
+                    "give one of the classes another name",
+                    where=_WHERE,
+                )
+    return {name: operator_class for name, (_, operator_class) in found.items()}
+
+
+def _defined_in(path: Path) -> Iterable[tuple[Path, type[Operator]]]:
+    for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
         module = _import_file(file)
-        for kind in vars(module).values():
-            here = inspect.isclass(kind) and kind.__module__ == module.__name__
-            if here and issubclass(kind, Operator) and not inspect.isabstract(kind):
-                if kind.name() in installed():
+        for value in vars(module).values():
+            is_own = inspect.isclass(value) and value.__module__ == module.__name__
+            if is_own and issubclass(value, Operator) and not inspect.isabstract(value):
+                if value.name() in _registered():
                     raise RecipeError(
-                        f"{file} defines '{kind.name()}', which is installed already",
+                        f"{file} defines '{value.name()}', which is installed already",
                         "give the class another name",
-                        where="custom_operator_paths",
+                        where=_WHERE,
                     )
-                found[kind.name()] = kind
-    if not found:
-        raise RecipeError(
-            f"no operator is defined in {path}",
-            "define a subclass of rejuice.operators.Filter, Mapper or Operator there",
-            where="custom_operator_paths",
-        )
-    return found
+                yield file, value
 
 
-@cache
-def code_version(kind: type[Operator]) -> str:
-    """A digest of the code behind an operator: every file of its top folder, or its own file,
-    and the versions of what it depends on.
-
-    It is part of the key under which results are kept, so that edited code is never answered
-    with old results. An operator may say itself what state its code is in.
-    """
-    if kind.code is not None:
-        return kind.code
-    package = sys.modules.get(_folder(kind.__module__))
-    own = sys.modules[kind.__module__].__file__
-    folders = [Path(path) for path in getattr(package, "__path__", ())]
-    files = sorted({file for folder in folders for file in folder.rglob("*.py")})
-    digest = hashlib.sha256(__version__.encode())
-    for name in kind.depends_on:
-        with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
-            digest.update(f"{name}=={version(name)}".encode())
-    for file in files or ([Path(own)] if own else []):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _folder(module: str) -> str:
-    """`rejuice.operators` for what is in there; else the top-level package of the module."""
-    parts = module.split(".")
-    return ".".join(parts[:2] if parts[0] == "rejuice" else parts[:1])
-
-
-def config_json(operator: Operator) -> str:
-    """The operator's name and what decides its result, as canonical JSON."""
-    return json.dumps({operator.name(): operator.identity()}, sort_keys=True)
-
-
-def _fields_within(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of a field."""
-    for name in path:
-        info = kind.model_fields.get(str(name))
-        inner = info.annotation if info else None
-        if not (inspect.isclass(inner) and issubclass(inner, BaseModel)):
-            return []
-        kind = inner
-    return list(kind.model_fields)
-
-
-def _checked(name: str, kind: Any) -> type[Operator]:
-    if not (inspect.isclass(kind) and issubclass(kind, Operator)):
-        raise OperatorError(f"entry point '{name}' of {GROUP} is {kind!r}", "name an Operator")
-    if kind.name() != name:
+def _load(point: EntryPoint) -> type[Operator]:
+    where = f"entry point '{point.name}' of {owner(point)} in {GROUP}"
+    try:
+        operator_class: Any = point.load()
+    except Exception as error:
+        # Anybody's package: the message names the one to update or to uninstall.
+        what = f"{where} does not import: {type(error).__name__}: {error}"
+        raise OperatorError(what, "update or uninstall it") from error
+    if not (inspect.isclass(operator_class) and issubclass(operator_class, Operator)):
+        raise OperatorError(f"{where} is {operator_class!r}", "name an Operator")
+    if operator_class.name() != point.name:
         raise OperatorError(
-            f"entry point '{name}' of {GROUP} names {kind.__qualname__}",
-            f"call it '{kind.name()}'",
+            f"{where} names {operator_class.__qualname__}", f"call it '{operator_class.name()}'"
         )
-    return kind
+    return operator_class
 
 
 def _import_file(file: Path) -> ModuleType:
-    where = "custom_operator_paths"
     if not file.is_file():
         right = "give a .py file or a folder of them"
-        raise RecipeError(f"{file} does not exist", right, where=where)
+        raise RecipeError(f"{file} does not exist", right, where=_WHERE)
     # The name is made from path and content, so that workers, which import the file again, agree
     # on it, and an edited file is another module.
     identity = str(file.resolve()).encode() + file.read_bytes()
@@ -166,7 +194,7 @@ def _import_file(file: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise RecipeError(f"{file} is not a Python file", "give a .py file", where=where)
+        raise RecipeError(f"{file} is not a Python file", "give a .py file", where=_WHERE)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -174,24 +202,6 @@ def _import_file(file: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         raise RecipeError(
-            f"{file} does not import: {type(error).__name__}: {error}", where=where
+            f"{file} does not import: {type(error).__name__}: {error}", where=_WHERE
         ) from error
     return module
-
-
-def _plain(kind: type[Operator], error: ValidationError) -> RecipeError:
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
-        known = _fields_within(kind, first["loc"][:-1])
-        return RecipeError(f"unknown field '{field}'", suggest(str(first["loc"][-1]), known))
-    if first["type"] == "extra_forbidden":
-        known = list(kind.model_fields)
-        near = suggest(field, known) or f"its fields are: {', '.join(known) or 'none'}"
-        return RecipeError(f"unknown field '{field}'", near)
-    if first["type"] == "missing":
-        return RecipeError(f"field '{field}' is missing", "it has no default")
-    message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
-    if not field:
-        return RecipeError(message)
-    return RecipeError(f"field '{field}' is {first['input']!r}", message[0].lower() + message[1:])

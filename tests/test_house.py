@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rejuice.operators import Filter, Mapper, get, installed
+from rejuice.operators import Filter, Kind, Mapper, get, installed
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("operators", "pipelines", "recipes", "trainer")
@@ -42,7 +42,8 @@ def test_folders_are_imported_relatively(file):
 def test_a_built_in_operator_is_documented_whole(name):
     kind = get(name)
     assert kind.__doc__
-    assert kind.__module__ == f"rejuice.operators.{name.rsplit('_', 1)[1]}.{name}"
+    assert kind.__module__ == f"rejuice.operators.{kind.kind.value}.{name}"
+    assert name.endswith(f"_{kind.kind.value}")
     for field, info in kind.model_fields.items():
         assert info.description, f"{name}.{field} has no docstring"
     drops = issubclass(kind, Filter)
@@ -58,5 +59,5 @@ def test_a_built_in_operator_is_documented_whole(name):
 def test_the_entry_points_are_sorted_by_kind_and_name(setup_cfg):
     lines = setup_cfg["options.entry_points"]["rejuice.operators"].split("\n")
     names = [line.split(" =")[0] for line in lines if line]
-    kinds = ["mapper", "filter", "deduplicator", "selector"]
-    assert names == sorted(names, key=lambda n: (kinds.index(n.rsplit("_", 1)[1]), n))
+    kinds = list(Kind)
+    assert names == sorted(names, key=lambda name: (kinds.index(get(name).kind), name))

@@ -21,7 +21,7 @@ from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
-from ..operators.operator import Mapper, Operator, Scope
+from ..operators.operator import Kind, Mapper, Operator, Scope
 from ..pipelines.recipe.recipe import Recipe, Step
 from ..pipelines.recipe.train import Train
 
@@ -235,10 +235,10 @@ def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], where
 
 
 def _drops(operator: Operator) -> bool:
-    """Whether it may drop rows; Data-Juicer's operators say so by their names only."""
+    """Whether it may drop rows; one of Data-Juicer's does so if its kind does."""
     if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
         return False
-    return bool(operator.reasons) or not operator.name().endswith("_mapper")
+    return bool(operator.reasons) or operator.kind is not Kind.MAPPER
 
 
 def grading(steps: Sequence[Step]) -> tuple[Step, ...]:

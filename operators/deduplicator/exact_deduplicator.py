@@ -12,7 +12,7 @@ from pydantic import model_validator
 from typing_extensions import Self
 
 from ..groups import group_starts, hash_each, scoped_keys
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of
 from .units import Unit, Within, checked_unit, not_first, repeats
 
@@ -39,6 +39,7 @@ class ExactDeduplicator(Filter):
     ignore_whitespace: bool = False
     """Take any run of whitespace for one space, and none at both ends. `1 2` is still not `12`."""
 
+    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
     scope: ClassVar[Scope] = Scope.DATASET
     reasons: ClassVar[Mapping[str, str]] = {
         "duplicate": "an earlier response has the same text",

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..groups import Array, group_starts, mix, scoped_keys
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
 from .units import Unit, Within, checked_unit, not_first, repeats
@@ -52,6 +52,7 @@ class MinhashDeduplicator(Filter):
     numbers is another problem. Numbers are digits (`-2`, `3.50`, `1,000`) and English words from
     two on (`three`, `dozen`, `half`)."""
 
+    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
     scope: ClassVar[Scope] = Scope.DATASET
     reasons: ClassVar[Mapping[str, str]] = {
         "near_duplicate": "an earlier response has nearly the same text",

@@ -154,7 +154,7 @@ class LlmQualityRewardMapper(StreamOperator):
     def writes(self) -> Columns:
         return WRITTEN
 
-    def identity(self) -> Mapping[str, Any]:
+    def cache_key_fields(self) -> Mapping[str, Any]:
         return self.model_dump(mode="json", exclude={"server", "cache"})
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:

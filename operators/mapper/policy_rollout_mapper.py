@@ -133,7 +133,7 @@ class PolicyRolloutMapper(StreamOperator):
     def writes(self) -> Columns:
         return _WRITTEN
 
-    def identity(self) -> Mapping[str, Any]:
+    def cache_key_fields(self) -> Mapping[str, Any]:
         # Without a task nothing is said of it: what was sampled before there were tasks is found.
         unsaid = {"task"} if self.task is None else set[str]()
         fields = self.model_dump(mode="json", exclude={*get_args(EngineName), *unsaid})

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..groups import Array, Groups
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
 from ..text.tokens import texts_of
 
@@ -41,6 +41,7 @@ class DiverseResponseSelector(Filter):
     device: str | None = None
     """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
 
+    kind: ClassVar[Kind] = Kind.SELECTOR
     scope: ClassVar[Scope] = Scope.GROUP
     depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch")
     reasons: ClassVar[Mapping[str, str]] = {

@@ -13,7 +13,7 @@ from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..groups import Array, Groups, hash_each, uniform_N
-from ..operator import Change, Columns, Operator, Scope, drop
+from ..operator import Change, Columns, Kind, Operator, Scope, drop
 
 _UNKNOWN = ("timeout", "verifier_error")
 
@@ -46,6 +46,7 @@ class LabelBalanceSelector(Operator):
     seed: int = 0
     """Another seed makes another choice."""
 
+    kind: ClassVar[Kind] = Kind.SELECTOR
     scope: ClassVar[Scope] = Scope.DATASET
     reasons: ClassVar[Mapping[str, str]] = {
         "over_prompt_cap": "the prompt has more than `max_per_prompt` rows of the label",

@@ -16,14 +16,15 @@ from ...operators import (
     ALL,
     Change,
     Columns,
+    Kind,
     Operator,
     OperatorError,
     RecipeError,
     RejuiceError,
     Scope,
 )
+from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
-from ...operators.registry import config_json
 from ..dataset.arrow_types import is_text
 from .catalogue import OTHER_KINDS, Found, find, names
 from .datasets import rows_of
@@ -97,7 +98,7 @@ class ForeignOperator(Operator):
         if table.num_rows == 0:
             return Change()
         numbered = table.append_column(_ROW, pa.array(np.arange(table.num_rows)))
-        out = _run(self.name(), config_json(self), self.model_extra or {}, numbered)
+        out = _run(self.name(), cache_key_json(self), self.model_extra or {}, numbered)
         return _change(table, out, self.name().lower())
 
 
@@ -228,8 +229,13 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
         {
             "__module__": __name__,
             "__doc__": f"Data-Juicer's `{name}`.",
-            "__annotations__": {"foreign_name": "ClassVar[str]", "scope": "ClassVar[Scope]"},
+            "__annotations__": {
+                "foreign_name": "ClassVar[str]",
+                "kind": "ClassVar[Kind]",
+                "scope": "ClassVar[Scope]",
+            },
             "foreign_name": name,
+            "kind": Kind(kind),
             "scope": _SCOPES[kind],
             "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
         },

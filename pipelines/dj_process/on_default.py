@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Change, Groups, Operator, Scope, StreamOperator
+from ...operators.cache_key import cache_key_json, code_version
 from ...operators.groups import Array
-from ...operators.registry import code_version, config_json
 from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.group_starts import GroupStarts, check_contiguous
@@ -103,7 +103,7 @@ def _wrapped(operator: Operator, before: Any, table: pa.Table, written: set[str]
         if name in features and name not in written:
             features[name] = feature  # An image or a class label is more than its Arrow type.
     # Made from what was done: Hugging Face would hash all rows, and caches the next steps by it.
-    made_of = [before._fingerprint, config_json(operator), code_version(type(operator))]
+    made_of = [before._fingerprint, cache_key_json(operator), code_version(type(operator))]
     return NestedDataset(
         Dataset(
             InMemoryTable(table.cast(features.arrow_schema)),

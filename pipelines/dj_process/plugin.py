@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, StreamOperator, build, get, installed
 from ...operators.operator import on_definition
+from ...operators.registry import conflicts
 from .step_in_run import StepInRun
 
 
@@ -60,7 +61,7 @@ def _register_on_definition(kind: type[Operator]) -> None:
 
 def register_installed() -> None:
     """Register every installed operator; one that does not import is left out with a warning."""
-    for name in installed():
+    for name in [*installed(), *conflicts()]:
         try:
             register(get(name))
         except Exception as error:

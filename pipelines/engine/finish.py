@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import yaml
 
 from ...operators import OperatorError
 from ..apply.audit_log import DECISIONS, AuditLog
@@ -26,6 +25,7 @@ from ..apply.report import Report
 from ..apply.steps import apply_steps
 from ..dataset.read import conform
 from ..dataset.write import half_done, run_folder, writer
+from ..recipe.yaml_text import dump
 from .plan import Plan
 from .progress import Progress
 
@@ -51,7 +51,7 @@ def write_export(
             cache=str(plan.cache),
             chunk_rows=chunk_rows,
         )
-        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.resolved(), sort_keys=False))
+        (folder / "recipe.yaml").write_text(dump(recipe.resolved()))
         report.write(folder)
         shutil.rmtree(final, ignore_errors=True)
         folder.replace(final)

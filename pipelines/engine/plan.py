@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import Operator, Scope, StreamOperator
-from ...operators.registry import code_version, config_json
+from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
@@ -135,5 +135,5 @@ def kept_folder(cache: Path, operator: StreamOperator) -> Path:
 
 
 def _digest(key: str, operator: Operator) -> str:
-    parts = [key, config_json(operator), code_version(type(operator))]
+    parts = [key, cache_key_json(operator), code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators import ALL, DataError, RecipeError, Scope, installed
+from ...operators import ALL, DataError, RecipeError, Scope
 from ...operators.errors import suggest
-from ...operators.registry import get
+from ...operators.registry import load_all
 from ..dataset.arrow_types import is_text
 from ..dataset.read import Dataset
 from ..dataset.write import check_export_path
@@ -90,8 +90,7 @@ def _may_be_text(kind: pa.DataType) -> bool:
 def _remedy(missing: str, columns: set[str]) -> str:
     """What to do about a missing column."""
     writers = []
-    for name in installed():
-        kind = get(name)
+    for name, kind in load_all()[0].items():
         # Only its output columns are asked for, so any value does for a required field.
         required: Any = {f: () for f, info in kind.model_fields.items() if info.is_required()}
         operator = kind.model_construct(**required)

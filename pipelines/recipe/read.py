@@ -11,7 +11,8 @@ from pydantic.fields import FieldInfo
 
 from ...operators import Operator, RecipeError, installed
 from ...operators.errors import suggest
-from ...operators.registry import build, find, load_file
+from ...operators.fields import build
+from ...operators.registry import find, load_files
 from ..data_juicer import catalogue
 from ..data_juicer.steps import step as foreign_step
 from .recipe import DATA_JUICER_ONLY, Head, Recipe, Step, position, step_names
@@ -42,9 +43,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
     _override(document, fields, overrides or {})
     head = _head(path, document, read.key_lines, overrides or {})
-    custom: dict[str, type[Operator]] = {}
-    for file in head.custom_operator_paths:
-        custom.update(load_file(file))
+    custom = load_files(head.custom_operator_paths)
     steps = list[Step]()
     for place, name, (kind, _) in zip(places, names, parts, strict=True):
         try:

@@ -8,24 +8,38 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ...operators import Operator, get, installed
+from ...operators import Kind, Operator, get, installed
+from ...operators.registry import conflicts, load_all, owner
 from ..data_juicer import catalogue
 
-_KINDS = {
-    "mapper": "Mappers add columns or expand rows",
-    "filter": "Filters keep or drop rows",
-    "deduplicator": "Deduplicators drop repeated texts",
-    "selector": "Selectors choose which rows stay",
+_TITLES = {
+    Kind.MAPPER: "Mappers add columns or expand rows",
+    Kind.FILTER: "Filters keep or drop rows",
+    Kind.DEDUPLICATOR: "Deduplicators drop repeated texts",
+    Kind.SELECTOR: "Selectors choose which rows stay",
 }
+_OURS = "rejuice "
 
 
 def listing() -> str:
-    """One line for each installed operator, by kind."""
+    """One line for each installed operator, by kind; then those that cannot be used, and why.
+
+    Operators of other distributions are listed with the name and version of theirs.
+    """
+    usable, unusable = load_all()
     lines: list[str] = []
-    for kind, title in _KINDS.items():
-        names = [name for name in installed() if name.endswith(f"_{kind}")]
-        lines += [title, *(f"  {name:<28}{_first_line(get(name))}" for name in names), ""]
+    for kind, title in _TITLES.items():
+        names = [name for name, operator in usable.items() if operator.kind is kind]
+        lines += [title, *(_listed(name, usable[name]) for name in names), ""]
+    if unusable:
+        lines += ["Not usable", *(f"  {name:<28}{why}" for name, why in unusable.items()), ""]
     return "\n".join(lines)
+
+
+def _listed(name: str, operator: type[Operator]) -> str:
+    dist = owner(installed()[name])
+    origin = "" if dist.startswith(_OURS) else f"  [{dist}]"
+    return f"  {name:<28}{_first_line(operator)}{origin}"
 
 
 def page() -> str:
@@ -36,9 +50,10 @@ def page() -> str:
         "Written by `rejuice ops --markdown`; the suite fails when this page is stale.",
         "",
     ]
-    for kind, title in _KINDS.items():
+    usable, _ = load_all()
+    for kind, title in _TITLES.items():
         parts += [f"## {title}", ""]
-        parts += [entry(name) for name in installed() if name.endswith(f"_{kind}")]
+        parts += [entry(name) for name, operator in usable.items() if operator.kind is kind]
     return "\n".join(parts)
 
 
@@ -46,9 +61,9 @@ def entry(name: str) -> str:
     """One operator in Markdown: what it does, its fields, columns and reasons.
 
     Raises:
-        RecipeError: no operator has that name.
+        RejuiceError: no operator has that name, or it cannot be used.
     """
-    theirs = None if name in installed() else catalogue.find(name)
+    theirs = None if name in installed() or name in conflicts() else catalogue.find(name)
     if theirs is not None:
         known = ", ".join(f"`{field}`" for field in theirs.known)
         return f"### {name}\n\nData-Juicer's, of its kind {theirs.kind}. Its fields: {known}.\n"

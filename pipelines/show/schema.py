@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...operators import get, installed
+from ...operators.registry import load_all
 from ..data_juicer import catalogue
 from ..recipe.recipe import DATA_JUICER_ONLY, Head
 
 
 def recipe_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a recipe with every installed operator."""
+    """The JSON Schema (draft 2020-12) of a recipe with every usable operator."""
     head = Head.model_json_schema()
     definitions: dict[str, Any] = head.pop("$defs", {})
     steps: list[dict[str, Any]] = []
-    for name in installed():
-        fields = get(name).model_json_schema(ref_template="#/$defs/{model}")
+    usable, _ = load_all()
+    for name, operator in usable.items():
+        fields = operator.model_json_schema(ref_template="#/$defs/{model}")
         definitions |= fields.pop("$defs", {})
         definitions[name] = fields
         steps.append(_step(name, {"$ref": f"#/$defs/{name}"}))
     steps += [_step(name, {"type": "object"}) for name in catalogue.names()]
-    named = {"enum": [*installed(), *catalogue.names()]}
+    named = {"enum": [*usable, *catalogue.names()]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **head,

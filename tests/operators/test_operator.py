@@ -5,9 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, model_validator
 
-from rejuice.operators import Filter, RecipeError, drop
+from rejuice.operators import (
+    Filter,
+    Kind,
+    Mapper,
+    Operator,
+    RecipeError,
+    StreamOperator,
+    build,
+    drop,
+    get,
+)
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
-from rejuice.operators.registry import build, get
 
 
 class LLMScore2Filter(Filter):
@@ -31,6 +40,14 @@ class LLMScore2Filter(Filter):
 def test_the_name_is_the_class_name_in_snake_case():
     assert PassRateFilter.name() == "pass_rate_filter"
     assert LLMScore2Filter.name() == "llmscore2_filter"
+
+
+def test_the_kind_is_that_of_the_base_class_unless_it_is_declared():
+    assert LLMScore2Filter.kind is PassRateFilter.kind is Kind.FILTER
+    assert Mapper.kind is Operator.kind is StreamOperator.kind is Kind.MAPPER
+    assert get("exact_deduplicator").kind is Kind.DEDUPLICATOR
+    assert get("label_balance_selector").kind is Kind.SELECTOR
+    assert "kind" not in PassRateFilter.model_fields
 
 
 def test_an_operator_is_frozen():

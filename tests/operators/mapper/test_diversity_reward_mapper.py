@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
+from rejuice.operators.fields import build
 from rejuice.operators.mapper import diversity_reward_mapper as module
 from rejuice.operators.mapper.diversity_reward_mapper import DiversityRewardMapper
-from rejuice.operators.registry import build
 from rejuice.operators.text.embedding import hashed_ngram
 
 LETTERS = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout", "?": None}

@@ -20,10 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, EngineError, RecipeError
+from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
+from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.registry import build, config_json
 from rejuice.operators.scoring.cache import user_cache
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -766,8 +767,8 @@ def test_without_a_cache_nothing_is_written(make, tmp_path, monkeypatch):
 
 def test_where_the_scorer_is_does_not_decide_the_result():
     one = LlmQualityRewardMapper(model="m", server={"base_url": "http://a/v1"}, cache=None)
-    assert config_json(one) == config_json(LlmQualityRewardMapper(model="m"))
-    assert config_json(one) != config_json(LlmQualityRewardMapper(model="m", revision="2"))
+    assert cache_key_json(one) == cache_key_json(LlmQualityRewardMapper(model="m"))
+    assert cache_key_json(one) != cache_key_json(LlmQualityRewardMapper(model="m", revision="2"))
 
 
 def test_what_is_explained():

@@ -3,9 +3,9 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
+from rejuice.operators.fields import build
 from rejuice.operators.mapper import math_verify_mapper
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
-from rejuice.operators.registry import build
 from rejuice.operators.verifier import Verdict
 
 STRING = pa.string()

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from stub_engine import StubEngine
 
 from rejuice.operators import DataError, EngineError, Groups
+from rejuice.operators.cache_key import code_version
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from rejuice.operators.registry import code_version
 from rejuice.operators.sampling import Failure, Group, Sample
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
@@ -266,7 +266,9 @@ def test_other_temperatures_are_for_evaluation():
 
 def test_what_decides_the_samples_and_what_does_not():
     def same(one, other):
-        first, second = (PolicyRolloutMapper(**fields).identity() for fields in (one, other))
+        first, second = (
+            PolicyRolloutMapper(**fields).cache_key_fields() for fields in (one, other)
+        )
         return first == second
 
     server = {"engine": "openai", "model": "m"}
@@ -282,7 +284,7 @@ def test_what_decides_the_samples_and_what_does_not():
 
 def test_the_content_of_files_decides(tmp_path):
     def state(**fields):
-        return PolicyRolloutMapper(**fields).identity()
+        return PolicyRolloutMapper(**fields).cache_key_fields()
 
     folder = {"model": str(tmp_path)}
     (tmp_path / "model.safetensors").write_bytes(b"one")
@@ -316,9 +318,9 @@ def test_closing_closes_the_engine(parrot):
     assert parrot.closed == 1
 
 
-def test_without_a_task_the_identity_is_what_it_was():
+def test_without_a_task_the_cache_key_fields_are_what_they_were():
     """Samples are dear: those from before there were tasks are found again."""
-    assert PolicyRolloutMapper(engine="openai", model="m").identity() == {
+    assert PolicyRolloutMapper(engine="openai", model="m").cache_key_fields() == {
         "engine": "openai",
         "model": "m",
         "policy_version": 0,
@@ -332,7 +334,7 @@ def test_without_a_task_the_identity_is_what_it_was():
         "options": {"api": "completions", "tokenizer": None},
         "files": [],
     }
-    assert PolicyRolloutMapper(task="verify").identity()["task"] == "verify"
+    assert PolicyRolloutMapper(task="verify").cache_key_fields()["task"] == "verify"
     assert PolicyRolloutMapper().reads() == ("prompt_id", "prompt")
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, content_ids
+from rejuice.operators.fields import build
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper, fill
-from rejuice.operators.registry import build
 
 
 def table(questions, answers=None):

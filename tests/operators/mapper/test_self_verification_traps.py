@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, get
 from rejuice.operators.columns import MESSAGES, component
-from rejuice.operators.registry import build
+from rejuice.operators.fields import build
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Step, step_names

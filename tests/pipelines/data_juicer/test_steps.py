@@ -156,6 +156,11 @@ def test_scopes():
     assert {name: steps.step(name, {}).scope for name in scopes} == scopes
 
 
+def test_kinds_are_those_that_data_juicer_has():
+    kinds = {"text_length_filter": "filter", "document_deduplicator": "deduplicator"}
+    assert {name: steps.step(name, {}).kind.value for name in kinds} == kinds
+
+
 def test_a_step_survives_pickling_and_its_own_config():
     step = steps.step("text_length_filter", {"max_len": 10}, text_key="response")
     assert step.name() == "text_length_filter"

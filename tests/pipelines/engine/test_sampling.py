@@ -122,7 +122,9 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
         with pytest.raises(EngineError) as caught:
             engine.run(load(path))
         said = str(caught.value)
-        assert said.startswith(f"{path}, line 5, step 2 policy_rollout_mapper: {url} could not be reached")
+        assert said.startswith(
+            f"{path}, line 5, step 2 policy_rollout_mapper: {url} could not be reached"
+        )
         assert "\n" not in said
         kept = len(committed(path))
         assert 0 < kept < 40

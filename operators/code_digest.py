@@ -1,0 +1,353 @@
+"""A digest of the code that a module runs: its own, and that of the modules that it imports.
+
+Two versions of a source file have the same digest where they do the same: hashed are syntax trees
+without comments, layout, docstrings, `__all__`, `__version__` and what is imported for type
+checkers only. The digest depends neither on where the files are nor on the version of Python.
+
+Imports are followed wherever they stand, in functions too, within the top-level packages of the
+modules asked for. A name that a package only re-exports leads to the module that defines it, so
+that a package's `__init__` does not stand for everything that it imports: of an `__init__` that is
+merely run on the way to a module, its own statements count, and the imports that these use. A file
+that is part of no package (an operator of a recipe's `custom_operator_paths`, a script) may import
+modules from its own folder; those count as well.
+
+Not seen are modules that are imported by a name made at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
+
+_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+"""Fields of syntax tree nodes that do not change what runs."""
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields that hold statements, or what holds statements."""
+_METADATA = frozenset({"__all__", "__version__"})
+_SITE = frozenset({"site-packages", "dist-packages"})
+
+
+class _Module(NamedTuple):
+    """A module that may count; `folders` are where its submodules are, if it is a package."""
+
+    name: str
+    file: str | None
+    folders: tuple[str, ...]
+
+
+class _Import(NamedTuple):
+    """`import module` (without a name), or `from module import name`; module names are absolute."""
+
+    module: str
+    name: str | None
+
+
+class _Code(NamedTuple):
+    """What a source file contributes.
+
+    Attributes:
+        digest: of all that it does.
+        imports: all that it imports at run time.
+        own_digest: of what it does besides importing; "" if nothing.
+        own_imports: the imports that this needs.
+        bindings: names of the module, each with the one import that binds it; None: defined here.
+    """
+
+    digest: str
+    imports: tuple[_Import, ...] = ()
+    own_digest: str = ""
+    own_imports: tuple[_Import, ...] = ()
+    bindings: Mapping[str, _Import | None] = MappingProxyType({})
+
+
+def code_digest(modules: Iterable[str]) -> str | None:
+    """A digest of the code of some loaded modules and of what they import.
+
+    Args:
+        modules: names in `sys.modules`.
+
+    Returns:
+        Hexadecimal digits, or None where a module has no file, as in a notebook.
+    """
+    walk = _Walk(frozenset(modules))
+    return walk.digest() if walk.is_complete else None
+
+
+class _Walk:
+    """The modules that are reached from some others, each of them whole or only run on the way."""
+
+    def __init__(self, roots: frozenset[str]) -> None:
+        self._tops = {name.partition(".")[0] for name in roots}
+        self._lone = {name for name in roots if _is_lone(name)}
+        self._folders = [folder for name in self._lone if (folder := _own_folder(name))]
+        self._found: dict[str, _Module | None] = {}
+        self._whole: dict[str, str] = {}
+        self._passed: dict[str, str] = {}
+        self._seen: set[_Import] = set()
+        self._todo: list[_Import] = [_Import(name, None) for name in roots]
+        while self._todo:
+            self._follow(self._todo.pop())
+        self.is_complete = roots <= self._whole.keys()
+
+    def digest(self) -> str:
+        # The name of a lone file says where it is; whatever it is called, it does the same.
+        named = [("" if name in self._lone else name, code) for name, code in self._whole.items()]
+        passed = [item for item in self._passed.items() if item[0] not in self._whole and item[1]]
+        lines = [f"{name}={code}" for name, code in sorted(named)]
+        lines += [f"{name}:{code}" for name, code in sorted(passed)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def _add(self, name: str) -> None:
+        """Count a module whole."""
+        module = self._find(name)
+        if module is None or module.name in self._whole:
+            return
+        self._pass_parents(name)
+        if module.file is not None:
+            code = _read(module)
+            self._whole[name] = code.digest
+            self._todo += code.imports
+
+    def _pass(self, name: str) -> None:
+        """Count a package that is run on the way to one of its modules."""
+        module = self._find(name)
+        if module is not None and module.file is not None and name not in self._passed:
+            code = _read(module)
+            self._passed[name] = code.own_digest
+            self._todo += code.own_imports
+
+    def _pass_parents(self, name: str) -> None:
+        while name := name.rpartition(".")[0]:
+            self._pass(name)
+
+    def _follow(self, each: _Import) -> None:
+        if each not in self._seen:
+            self._seen.add(each)
+            if each.name is None:
+                self._add(each.module)
+            else:
+                self._resolve(each.module, each.name)
+
+    def _resolve(self, name: str, member: str) -> None:
+        """Count what `from name import member` needs."""
+        package = self._find(name)
+        if package is None:
+            return
+        code = _read(package) if package.file else _Code("")
+        source = code.bindings.get(member)
+        submodule = f"{name}.{member}"
+        if not package.folders or member == "*":
+            self._add(name)
+        elif source is not None:
+            self._pass_parents(submodule)
+            self._todo.append(source)
+        elif member not in code.bindings and self._find(submodule):
+            self._add(submodule)
+        else:
+            self._add(name)
+
+    def _find(self, name: str) -> _Module | None:
+        if not name:
+            return None  # A relative import in a file that is in no package: it cannot work.
+        if name not in self._found:
+            top = name.partition(".")[0]
+            if top in self._tops:
+                self._found[name] = self._locate(name)
+            else:
+                self._found[name] = self._beside(name, top) if self._folders else None
+        return self._found[name]
+
+    def _beside(self, name: str, top: str) -> _Module | None:
+        """A module in the folder of a lone file, or within a package there."""
+        if name != top:
+            return self._locate(name) if self._find(top) else None
+        for folder in self._folders:
+            spec = PathFinder.find_spec(top, [folder])
+            loaded = sys.modules.get(top)
+            # One of the same name that is loaded from elsewhere is what the import gives.
+            if spec and (loaded is None or _real_file(loaded) == spec.origin):
+                return _Module(top, spec.origin, tuple(spec.submodule_search_locations or ()))
+        return None
+
+    def _locate(self, name: str) -> _Module | None:
+        """A module by its name, without importing it."""
+        loaded = sys.modules.get(name)
+        file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", ())
+        if file or folders:
+            return _Module(name, file, tuple(folders))
+        parent = self._find(name.rpartition(".")[0]) if "." in name else None
+        spec = PathFinder.find_spec(name, list(parent.folders)) if parent else None
+        if spec is None:
+            return None
+        file = spec.origin if spec.has_location else None
+        return _Module(name, file, tuple(spec.submodule_search_locations or ()))
+
+
+def _is_lone(name: str) -> bool:
+    module = sys.modules.get(name)
+    return "." not in name and not hasattr(module, "__path__")
+
+
+def _real_file(module: ModuleType | None) -> str | None:
+    file = getattr(module, "__file__", None)
+    return str(Path(file).resolve()) if file else None
+
+
+def _own_folder(name: str) -> str | None:
+    file = _real_file(sys.modules.get(name))
+    folder = str(Path(file).parent) if file else None
+    # An installed module of one file lies beside all other packages, which are not its own.
+    return None if folder is None or Path(folder).name in _SITE else folder
+
+
+def _read(module: _Module) -> _Code:
+    return _read_file(module.name, str(module.file), bool(module.folders))
+
+
+@cache  # What a process has loaded stays as it is, whatever is done to the file.
+def _read_file(name: str, file: str, is_package: bool) -> _Code:
+    content = Path(file).read_bytes()
+    try:
+        tree = ast.parse(content) if file.endswith(".py") else None
+    except (SyntaxError, ValueError):
+        tree = None
+    if tree is None:  # A compiled module, such as one of Cython.
+        return _Code(hashlib.sha256(content).hexdigest())
+    if not is_package:
+        return _Code(_hash(tree), tuple(_imports(tree, name.rpartition(".")[0])))
+    own = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    own = list(_running(own, top=True))
+    used = {node.id for each in own for node in _walk(each) if isinstance(node, ast.Name)}
+    bindings = list(_bindings(tree.body, name))
+    sources: dict[str, _Import | None] = {}
+    for bound, source in bindings:
+        # `import a.b` binds a, though it loads a.b.
+        is_parent = source and source.name is None and source.module.startswith(f"{bound}.")
+        is_one = not is_parent and sources.get(bound, source) == source
+        sources[bound] = source if is_one else None
+    needed = [
+        source for bound, source in bindings if source and own and (bound in used or bound == "*")
+    ]
+    return _Code(
+        _hash(tree),
+        tuple(_imports(tree, name)),
+        _hash(ast.Module(own, [])) if own else "",
+        (*needed, *(found for node in own for found in _imports(node, name))),
+        sources,
+    )
+
+
+def _running(body: Iterable[Any], *, top: bool = False) -> Iterator[Any]:
+    """The statements that do something: no docstrings, nothing for type checkers only."""
+    for node in body:
+        if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
+            yield from _running(node.orelse, top=top)
+        elif isinstance(node, ast.Pass) or _is_text(node) or (top and _is_metadata(node)):
+            continue
+        else:
+            yield node
+
+
+def _is_text(node: Any) -> bool:
+    # Below a field a text is the field's documentation; anywhere else it does nothing.
+    is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_constant and isinstance(node.value.value, str)
+
+
+def _is_metadata(node: Any) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return all(isinstance(target, ast.Name) and target.id in _METADATA for target in targets)
+
+
+def _is_for_type_checkers(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
+    return name == "TYPE_CHECKING"
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it that run."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(_running(ast.iter_child_nodes(node)))
+
+
+def _imports(node: ast.AST, package: str) -> Iterator[_Import]:
+    """What a node imports, at once or when one of its functions is called."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (source for _, source in _bound_by(node, package))
+        for block in _BLOCKS:
+            stack.extend(_running(getattr(node, block, None) or ()))
+
+
+def _bindings(body: Iterable[Any], package: str) -> Iterator[tuple[str, _Import | None]]:
+    """The names that a module's statements bind, in any order; of a star import, `*`."""
+    for node in _running(body):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _bound_by(node, package)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, None
+        else:
+            for child in _walk(node):
+                if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                    yield child.id, None
+                elif isinstance(child, ast.Import | ast.ImportFrom):
+                    yield from ((bound, None) for bound, _ in _bound_by(child, package))
+
+
+def _bound_by(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, _Import]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.asname or alias.name.partition(".")[0], _Import(alias.name, None)
+        return
+    module = node.module or ""
+    if node.level:
+        parts = package.split(".")
+        module = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [module])])
+    for alias in node.names:
+        yield alias.asname or alias.name, _Import(module, alias.name)
+
+
+def _hash(tree: ast.Module) -> str:
+    """A digest of what a syntax tree does; versions of Python differ in fields that are empty."""
+    out: list[str] = []
+    stack: list[Any] = [tree]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            out.append(item)
+            continue
+        out.append(type(item).__name__)
+        below: list[Any] = []
+        for field in _fields(item.__class__):
+            value = getattr(item, field, None)
+            if isinstance(value, list):
+                value = list(_running(value, top=item is tree))
+                if isinstance(item, ast.JoinedStr):
+                    # Python 3.12 has empty texts in f-strings where other versions have none.
+                    value = [each for each in value if getattr(each, "value", None) != ""]
+                below += [field, "[", *(_shown(each) for each in value), "]"] if value else []
+            elif value is not None:
+                below += [field, _shown(value)]
+        stack += [")", *reversed(below), "("]
+    return hashlib.sha256(" ".join(out).encode()).hexdigest()
+
+
+def _shown(value: Any) -> Any:
+    return value if isinstance(value, ast.AST) else ascii(value)
+
+
+@cache
+def _fields(node_type: type[ast.AST]) -> tuple[str, ...]:
+    return tuple(sorted(set(node_type._fields) - _SKIPPED_FIELDS))
