@@ -42,33 +42,38 @@ ChunkRows = Annotated[
     ),
 ]
 _OVERRIDES = "rejuice.overrides"
-_INTERRUPTED = 130  # What the command line library makes of Ctrl-C.
+_INTERRUPTED = 130  # Click's exit status after Ctrl-C.
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
-"""Of commands that take overrides."""
+"""Shown below the help of commands that take overrides."""
 
 
 class StoppedError(RejuiceError):
-    """The user has ended what was going on: one line on stderr, and the exit status of Ctrl-C."""
+    """The user stopped the command: one line on stderr, and the exit status of Ctrl-C."""
 
 
 class OverridableCommand(TyperCommand):
-    """A command that takes, wherever it stands, `--KEY VALUE` for whatever a recipe may hold."""
+    """A command that takes `--KEY VALUE`, anywhere on the line, for each key of a recipe.
+
+    Click's own `ignore_unknown_options` with `ctx.args` does not know that an unknown option has
+    a value. In `rejuice run --length_filter.max 50 recipe.yaml` it would take `--length_filter.max`
+    for RECIPE, and in `--length_filter.column -q` it would take the value for an option.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
-        found: dict[str, str] = {}
-        left: list[str] = []
+        overrides: dict[str, str] = {}
+        rest: list[str] = []
         words = iter(args)
         for word in words:
             name, equals, value = word.partition("=")
             if name in own or not name.startswith("--") or name == "--":
-                left.append(word)
+                rest.append(word)
                 continue
-            found[name[2:]] = value if equals else next(words, "")
-            if not equals and found[name[2:]] == "":
+            overrides[name[2:]] = value if equals else next(words, "")
+            if not equals and overrides[name[2:]] == "":
                 raise RejuiceError(f"{name} has no value", f"write {name} VALUE")
-        ctx.meta[_OVERRIDES] = found
-        return super().parse_args(ctx, left)
+        ctx.meta[_OVERRIDES] = overrides
+        return super().parse_args(ctx, rest)
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG)
@@ -79,7 +84,7 @@ def run(
     export_path: ExportPath = None,
     np: Annotated[int | None, typer.Option("--np", min=1, help="Workers.")] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an export that another run made.")
+        bool, typer.Option("--overwrite", help="Replace an export of another recipe.")
     ] = False,
     retry_dropped: Annotated[
         bool,
@@ -93,8 +98,8 @@ def run(
 ) -> None:
     """Run a recipe: curated rows, every decision, and a report.
 
-    A run that was stopped goes on where it was. Steps whose input, config and code are unchanged
-    are not run again.
+    A run that was stopped continues where it stopped. Steps whose input, config and code are
+    unchanged are not run again.
     """
     from .engine import local as engine
     from .engine.progress import Progress
@@ -128,7 +133,7 @@ def check(
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
         typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields right.")
-        typer.echo(f"{loaded.head.dataset_path} is not there yet, so columns were not followed.")
+        typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
         return
     checked_schema(loaded)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns right.")
@@ -184,7 +189,7 @@ def explain(
 def report(
     export_path: Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path.")],
 ) -> None:
-    """Show the funnel of a finished run once more."""
+    """Show the funnel of a finished run again."""
     from .apply.report import Report
     from .show.funnel import show_funnel
 
@@ -247,7 +252,7 @@ def _version(
 
 
 def main() -> NoReturn:
-    """Run the command; an error of the user's is one line on stderr and exit status 2."""
+    """Run the command; a mistake of the user's gives one line on stderr and exit status 2."""
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
@@ -256,8 +261,10 @@ def main() -> NoReturn:
             sys.exit(_INTERRUPTED)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            kept = "; run again to go on from what is finished" if sys.argv[1:2] == ["run"] else ""
-            typer.echo(f"rejuice: stopped{kept}", err=True)
+            advice = (
+                "; run again to continue from what is finished" if sys.argv[1:2] == ["run"] else ""
+            )
+            typer.echo(f"rejuice: stopped{advice}", err=True)
         raise
     sys.exit(2)
 
@@ -266,11 +273,11 @@ def _overrides(
     context: typer.Context, dataset_path: str | None, export_path: str | None, np: int | None
 ) -> dict[str, str]:
     named = {"dataset_path": dataset_path, "export_path": export_path, "np": np}
-    found = {key: str(value) for key, value in named.items() if value is not None}
-    return {**found, **overrides_of(context)}
+    given = {key: str(value) for key, value in named.items() if value is not None}
+    return {**given, **overrides_of(context)}
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:
-    """What was said as `--KEY VALUE` to a command that takes overrides."""
-    found: dict[str, str] = context.meta[_OVERRIDES]
-    return found
+    """What was given as `--KEY VALUE` to a command that takes overrides."""
+    overrides: dict[str, str] = context.meta[_OVERRIDES]
+    return overrides

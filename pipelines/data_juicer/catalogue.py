@@ -1,4 +1,4 @@
-"""Which operators Data-Juicer has, and their fields, read from the text of its files.
+"""Which operators Data-Juicer has, and their fields, read from its source files.
 
 Importing Data-Juicer takes more than a second; `rejuice check` needs none of it.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 KINDS = ("mapper", "filter", "deduplicator", "selector")
-"""Kinds that can be steps of ours: each of their rows comes from one row."""
+"""Kinds that `rejuice run` can run: each of their rows comes from one row."""
 OTHER_KINDS = ("aggregator", "grouper", "pipeline")
 
 
-class Found(NamedTuple):
-    """What the file of an operator says of it: its kind, the fields it knows and must have."""
+class ForeignKind(NamedTuple):
+    """An operator of Data-Juicer: its kind, its fields and those that have no default."""
 
     kind: str
     known: tuple[str, ...]
@@ -47,8 +47,8 @@ def _root() -> Path:
 
 
 @cache
-def find(name: str) -> Found | None:
-    """What is known of an operator, or None where there is none of that name."""
+def find(name: str) -> ForeignKind | None:
+    """An operator of Data-Juicer, or None where there is none of that name."""
     for kind in (*KINDS, *OTHER_KINDS):
         file = _root() / kind / f"{name}.py"
         if name.isidentifier() and file.is_file():
@@ -57,14 +57,14 @@ def find(name: str) -> Found | None:
                 return None
             # As Data-Juicer's own check does: the fields of the class, then those of its bases.
             known = tuple(dict.fromkeys(_fields(file, node)))
-            return Found(kind, known, tuple(_own_fields(node, required=True)))
+            return ForeignKind(kind, known, tuple(_own_fields(node, required=True)))
     return None
 
 
 @cache
 def _module(file: Path) -> ast.Module:
     with warnings.catch_warnings():
-        # What Python has to say of their source is for them.
+        # Python's warnings about their source are theirs to fix.
         warnings.simplefilter("ignore")
         return ast.parse(file.read_text("utf-8"))
 

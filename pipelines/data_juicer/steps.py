@@ -1,4 +1,4 @@
-"""Data-Juicer's operators as steps of ours. Data-Juicer is imported where one is first applied."""
+"""Data-Juicer's operators as steps of ours. The first one that is applied imports Data-Juicer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from ..dataset.arrow_types import is_text
-from .catalogue import OTHER_KINDS, Found, find, names
+from .catalogue import OTHER_KINDS, ForeignKind, find, names
 from .datasets import rows_of
 
 _SCOPES = {
@@ -35,8 +35,8 @@ _SCOPES = {
     "deduplicator": Scope.DATASET,
     "selector": Scope.DATASET,
 }
-_OURS_TO_SAY = frozenset({"auto_op_parallelism", "num_proc"})
-"""How many processes work: Data-Juicer obeys these fields, `rejuice run` has workers of its own."""
+_PROCESS_FIELDS = frozenset({"auto_op_parallelism", "num_proc"})
+"""How many processes work: fields for `dj-process`, as `rejuice run` has workers of its own."""
 _ROW = "__rejuice_row__"
 _HELPER = "__dj__"
 
@@ -47,7 +47,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     Args:
         name: its name, for which `exists` is true.
         fields: its fields in the recipe.
-        text_key: the column it takes for the text, where `fields` does not say.
+        text_key: its text column, where `fields` does not name one.
 
     Raises:
         RecipeError: it cannot run here, or a field is unknown or missing.
@@ -58,7 +58,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         raise RecipeError(f"Data-Juicer has no operator '{name}'", near)
     if found.kind in OTHER_KINDS:
         raise RecipeError(
-            f"it is of Data-Juicer's kind {found.kind}, whose rows come from no one row",
+            f"it is of Data-Juicer's kind {found.kind}, whose rows come from several rows each",
             "run this recipe with dj-process",
         )
     if name.startswith("ray_"):
@@ -71,7 +71,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
 
 
 class ForeignOperator(Operator):
-    """One of Data-Juicer's operators. Its fields are theirs, as the recipe gives them."""
+    """One of Data-Juicer's operators, with the fields that the recipe gives it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -85,7 +85,7 @@ class ForeignOperator(Operator):
         return cls.foreign_name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The class is made on demand, so a worker has to make it too.
+        # The class is made at run time, so a worker has to make it, too.
         return step, (self.name(), self.model_extra)
 
     def reads(self) -> Columns:
@@ -103,35 +103,37 @@ class ForeignOperator(Operator):
 
 
 def _change(table: pa.Table, out: pa.Table, slug: str) -> Change:
-    """What must be done to `table` to get the rows of `out`, in the order of `table`."""
+    """The change from `table` to the rows of `out`, in the order of `table`."""
     rows = np.asarray(out[_ROW])
     if (np.diff(rows) < 0).any():
         order = np.argsort(rows, kind="stable")
         rows, out = rows[order], out.take(pa.array(order))
-    gone = np.ones(table.num_rows, bool)
-    gone[rows] = False
+    dropped = np.ones(table.num_rows, bool)
+    dropped[rows] = False
     names = [name for name in out.column_names if name != _ROW]
     kept = [n for n in names if n in table.column_names or not n.startswith(_HELPER)]
     several = len(np.unique(rows)) < len(rows)
-    # To filter goes chunk by chunk; what is taken is gathered in one array, of 2 GB at most.
-    before = table.take(pa.array(rows)) if several else table.filter(pa.array(~gone))
+    # `filter` works chunk by chunk; `take` builds one array, which holds at most 2 GB of text.
+    before = table.take(pa.array(rows)) if several else table.filter(pa.array(~dropped))
     written = ((name, _written(before, out[name], name)) for name in kept)
     columns = {name: column for name, column in written if column is not None}
     without = tuple(name for name in table.column_names if name not in names)
-    reasons = pa.array([slug], pa.string()).take(pa.array(np.zeros(len(gone), int), mask=~gone))
-    reasons = reasons if gone.any() else None
+    reasons = pa.array([slug], pa.string()).take(
+        pa.array(np.zeros(len(dropped), int), mask=~dropped)
+    )
+    reasons = reasons if dropped.any() else None
     if several:
         return Change(columns, reasons, parents=rows, without=without)
-    # Without parents a column has a value for every input row; dropped ones get a null.
+    # Without parents a column has a value for each input row; that of a dropped row is null.
     at = np.zeros(table.num_rows, np.int64)
     at[rows] = np.arange(len(rows))
-    spread = pa.array(at, mask=gone)
+    spread = pa.array(at, mask=dropped)
     columns = {name: column.take(spread) for name, column in columns.items()}
     return Change(columns, reasons, without=without)
 
 
 def _written(before: pa.Table, new: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
-    """A column as it has to be written, or None where it is still what it was."""
+    """The column in the type of the old one where that fits; None where nothing has changed."""
     if name not in before.column_names:
         return new
     old = before[name]
@@ -139,7 +141,7 @@ def _written(before: pa.Table, new: pa.ChunkedArray, name: str) -> pa.ChunkedArr
         try:
             new = new.cast(old.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return new  # It holds what the old type cannot: a wider one is right.
+            return new  # The old type is too narrow for its values.
     return None if _is_same(new, old) else new
 
 
@@ -148,7 +150,7 @@ def _is_same(new: pa.ChunkedArray, old: pa.ChunkedArray) -> bool:
         return bool(new.type == old.type)
     if not pa.types.is_floating(new.type) or not new.is_null().equals(old.is_null()):
         return False
-    # Arrow holds that nan differs from nan; a column with one is still what it was.
+    # Arrow takes nan and nan for different values; a column with nan may still be unchanged.
     one, other = (np.asarray(column.fill_null(0)) for column in (new, old))
     return bool(np.array_equal(one, other, equal_nan=True))
 
@@ -167,7 +169,7 @@ def _run(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.
     except (RejuiceError, OSError, MemoryError):
         raise
     except Exception as error:
-        # Anybody's code. Its message may be a page; the first line of it says what happened.
+        # Third-party code: its message may be a page, and the first line names the problem.
         first = next(iter(str(error).splitlines()), "")
         text_key = fields.get("text_key", "text")
         missing = text_key not in table.column_names
@@ -183,12 +185,13 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
     from datasets import Dataset
     from datasets.table import InMemoryTable
 
-    # A fingerprint of our own, because Hugging Face would hash all rows to make one.
+    # Without a fingerprint, Hugging Face would hash all rows to make one.
     dataset = NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
     out = operator.run(dataset)
     if _ROW not in out.column_names:
         raise OperatorError(
-            "Data-Juicer's operator lost track of its rows", "run this recipe with dj-process"
+            "Data-Juicer's operator removed the column that numbers the rows",
+            "run this recipe with dj-process",
         )
     whole, rows = rows_of(out)
     if len(rows) == whole.num_rows:
@@ -199,11 +202,11 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
 
 
 _instances: dict[str, Any] = {}
-"""Data-Juicer's operators of this process, by name and fields: some load a model when built."""
+"""This process's instances, by name and fields: some operators load a model when built."""
 
 
 def _load(name: str, fields: Mapping[str, Any]) -> Any:
-    # Data-Juicer installs what it lacks while it runs. A step must not change the environment.
+    # Data-Juicer installs missing packages while it runs. A step must not change the environment.
     os.environ.setdefault("UV_OFFLINE", "1")
     os.environ.setdefault("PIP_NO_INDEX", "1")
     import datasets
@@ -213,8 +216,8 @@ def _load(name: str, fields: Mapping[str, Any]) -> Any:
     datasets.disable_progress_bars()
     from data_juicer.ops import OPERATORS
 
-    given = {key: value for key, value in fields.items() if key not in _OURS_TO_SAY}
-    # Without a number of processes, the work is done in this one: it is a worker already.
+    given = {key: value for key, value in fields.items() if key not in _PROCESS_FIELDS}
+    # Without a number of processes, the operator works in this one, which is a worker already.
     return OPERATORS.modules[name](
         **given, skip_op_error=False, auto_op_parallelism=False, num_proc=None
     )
@@ -242,7 +245,7 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
     )
 
 
-def _check_fields(found: Found, fields: Mapping[str, Any]) -> None:
+def _check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if name not in found.known:
             near = suggest(name, found.known) or f"its fields are: {', '.join(found.known)}"
@@ -253,7 +256,7 @@ def _check_fields(found: Found, fields: Mapping[str, Any]) -> None:
             )
         if any(_HELPER in text for text in _texts(value)):
             raise RecipeError(
-                f"field '{name}' names what Data-Juicer keeps beside the rows; rejuice does not",
+                f"field '{name}' names a helper column of Data-Juicer, which rejuice does not have",
                 "run this recipe with dj-process",
             )
     for name in found.required:

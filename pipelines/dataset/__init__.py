@@ -1,1 +1,1 @@
-"""Datasets on disk: read, written, and Arrow files put in place atomically."""
+"""Datasets on disk: reading, writing, and Arrow files that appear atomically."""

@@ -1,4 +1,4 @@
-"""Arrow files, whole or not there: written under another name, then renamed into place."""
+"""Arrow files that appear complete: each is written under a temporary name, then renamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets from the Hugging Face hub, as a file that recipes read."""
+"""Download a dataset of the Hugging Face hub to a file that recipes read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def download(name: str, path: Path, *, config: str | None, split: str) -> int:
         split: such as `train`.
 
     Returns:
-        How many rows there are.
+        The number of rows.
 
     Raises:
-        DataError: there is no such dataset, configuration or split, or the format is not known.
+        DataError: there is no such dataset, configuration or split, or the format is unknown.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
@@ -31,14 +31,14 @@ def download(name: str, path: Path, *, config: str | None, split: str) -> int:
     try:
         dataset = load_dataset(name, config, split=split)
     except (DatasetNotFoundError, ValueError, OSError) as error:
-        said = " ".join(str(error).split())
-        raise DataError(f"cannot load '{name}'", said) from None
+        message = " ".join(str(error).split())
+        raise DataError(f"cannot load '{name}'", message) from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = temporary_of(path)
+    temporary = temporary_of(path)
     write = dataset.to_parquet if path.suffix == ".parquet" else dataset.to_json
     try:
-        write(str(half))
-        half.replace(path)
+        write(str(temporary))
+        temporary.replace(path)
     finally:
-        half.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return len(dataset)

@@ -1,4 +1,4 @@
-"""Read JSON lines as Arrow tables, and name the line where that fails."""
+"""Read JSON lines as Arrow tables; an error names the line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ...operators import DataError
 
 
 def batches(file: Path, size: int) -> Iterator[pa.Table]:
-    """Tables of about `size` bytes of a file each, every one with a schema of its own.
+    """Tables of about `size` bytes of a file each; each has its own schema.
 
     Raises:
-        DataError: a line that is not an object, or of other types than those before; by number.
+        DataError: a line is not an object, or its types differ from those before; names the line.
     """
     line = 1
     with file.open("rb") as stream:
@@ -33,10 +33,12 @@ def batches(file: Path, size: int) -> Iterator[pa.Table]:
 def _parse_json(file: Path, block: bytes, first_line: int) -> pa.Table:
     options = pj.ReadOptions(block_size=len(block))
     try:
-        block.decode()  # Arrow does not look whether texts are UTF-8.
+        block.decode()  # Arrow does not check that strings are UTF-8.
         table = pj.read_json(io.BytesIO(block), read_options=options)
-        # Arrow takes a text such as "2020-01-01" for a point in time. JSON has none: it is text.
-        schema = pa.schema([field.with_type(_timeless(field.type)) for field in table.schema])
+        # Arrow reads a string such as "2020-01-01" as a timestamp, a type that JSON does not have.
+        schema = pa.schema(
+            [field.with_type(_without_timestamps(field.type)) for field in table.schema]
+        )
         if schema.equals(table.schema):
             return table
         texts = pj.ParseOptions(explicit_schema=schema)
@@ -44,12 +46,12 @@ def _parse_json(file: Path, block: bytes, first_line: int) -> pa.Table:
             table.column_names
         )
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        broken = _broken_line(file, block, first_line)
-        raise broken or _refused(file, block, first_line, error) from None
+        bad_line = _first_bad_line(file, block, first_line)
+        raise bad_line or _arrow_error(file, block, first_line, error) from None
 
 
-def _refused(file: Path, block: bytes, first_line: int, error: Exception) -> DataError:
-    """What Arrow does not take although each line by itself is JSON."""
+def _arrow_error(file: Path, block: bytes, first_line: int, error: Exception) -> DataError:
+    """The error for a block that Arrow rejects although each of its lines is JSON."""
     found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
@@ -58,18 +60,18 @@ def _refused(file: Path, block: bytes, first_line: int, error: Exception) -> Dat
     return DataError(found[1][0].lower() + found[1][1:], "fix or remove the line", where=where)
 
 
-def _timeless(kind: pa.DataType) -> pa.DataType:
+def _without_timestamps(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):
-        return pa.list_(_timeless(kind.value_type))
+        return pa.list_(_without_timestamps(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_timeless(field.type)) for field in kind])
+        return pa.struct([field.with_type(_without_timestamps(field.type)) for field in kind])
     return kind
 
 
-def _broken_line(file: Path, block: bytes, first_line: int) -> DataError | None:
-    """Find the line that the fast parser could not take, and say what is wrong with it."""
+def _first_bad_line(file: Path, block: bytes, first_line: int) -> DataError | None:
+    """Find the line that the fast parser rejected, and what is wrong with it."""
     types: dict[str, tuple[str, int]] = {}
     for number, raw in enumerate(block.split(b"\n"), first_line):
         if not raw.strip():

@@ -24,7 +24,7 @@ from .arrow_files import FORMAT, read_arrow, write_arrow
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _BLOCK = 16 << 20
 _CHUNK_BYTES = 256 << 20
-"""A chunk of long rows has fewer of them: Arrow gathers at most 2 GB of text at once."""
+"""Chunks of long rows have fewer rows: Arrow concatenates at most 2 GB of text."""
 _HEAD = 1 << 20
 _MANIFEST = "schema.arrow"
 _ROWS = b"rows"
@@ -160,13 +160,13 @@ def read_all(path: Path) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns and types of `schema`; what it lacks is null."""
+    """The table with the columns and types of `schema`; columns that it lacks are null."""
     if table.schema.equals(schema):
         return table
     columns = []
     for field in schema:
         if field.name in table.column_names:
-            # Where one file has whole numbers and another has not, large ones are rounded, as
+            # Where one file has integers and another has floats, large integers are rounded, as
             # Arrow does within a file.
             rounds = pa.types.is_floating(field.type)
             columns.append(table[field.name].cast(field.type, safe=not rounds))
@@ -180,14 +180,14 @@ def _read_into(
 ) -> None:
     rows: list[int] = []
     schema = pa.schema([])
-    for chunk in _cut(_all_batches(files), chunk_rows, group_by):
+    for chunk in _chunked(_all_batches(files), chunk_rows, group_by):
         schema = _unify([schema, chunk.schema])
         write_arrow(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
     if not rows:
         raise _empty(files)
-    # The manifest comes last: a folder without one is not finished. A schema can only be kept
-    # exactly as an Arrow file's own, so the manifest is an Arrow file too.
+    # The manifest is written last: a folder without one is incomplete. Only an Arrow file keeps a
+    # schema exactly, so the manifest is one.
     manifest = schema.with_metadata({_ROWS: json.dumps(rows)})
     write_arrow(folder / _MANIFEST, manifest.empty_table())
 
@@ -237,7 +237,7 @@ def _decoded(file: Path, table: pa.Table) -> pa.Table:
 
 
 def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
-    import pyarrow.parquet as pq  # It brings clients of object stores along: not for `check`.
+    import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
     with pq.ParquetFile(file) as parquet:
         groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
@@ -281,7 +281,7 @@ def _unify(schemas: Sequence[pa.Schema]) -> pa.Schema:
     return pa.unify_schemas(bare, promote_options="permissive")
 
 
-def _cut(
+def _chunked(
     batches: Iterator[pa.Table], chunk_rows: int, group_by: Sequence[str]
 ) -> Iterator[pa.Table]:
     """Tables of about `chunk_rows` rows that end where a group ends."""
@@ -293,7 +293,7 @@ def _cut(
             table = pa.concat_tables([conform(rest, schema), conform(batch, schema)])
         begin = 0
         most = _rows_within(chunk_rows, table.num_rows, table.nbytes)
-        for at in _cuts(table, most, group_by):
+        for at in _cut_rows(table, most, group_by):
             yield table.slice(begin, at - begin)
             begin = at
         rest = table.slice(begin)
@@ -306,14 +306,14 @@ def _rows_within(most: int, rows: int, size: int) -> int:
     return min(most, max(1, rows * _CHUNK_BYTES // max(1, size)))
 
 
-def _cuts(table: pa.Table, chunk_rows: int, group_by: Sequence[str]) -> list[int]:
+def _cut_rows(table: pa.Table, chunk_rows: int, group_by: Sequence[str]) -> list[int]:
     """Rows to cut at: the last group start within each `chunk_rows`, else the first after it."""
     names = [name for name in group_by if name in table.column_names]
     starts = np.arange(table.num_rows)
     if names:
         starts = np.unique(np.concatenate([Groups.of_column(table[n]).starts_G for n in names]))
     cuts = [0]
-    # The last group of the table may go on in the next batch, so nothing after its start is cut.
+    # The last group of the table may continue in the next batch, so no cut comes after its start.
     while len(starts) and starts[-1] - cuts[-1] >= chunk_rows:
         within = int(np.searchsorted(starts, cuts[-1] + chunk_rows, side="right")) - 1
         if starts[within] <= cuts[-1]:

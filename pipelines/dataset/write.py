@@ -17,21 +17,21 @@ Write = Callable[[pa.Table], None]
 
 
 def run_folder(export_path: Path) -> Path:
-    """Where the books of an export are: `curated.run` beside `curated.parquet`."""
+    """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
     return export_path.with_suffix(".run")
 
 
 def half_done(export_path: Path) -> Path:
-    """Where the books are while they are written."""
+    """The run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
 
 
 def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
-    """Refuse a format that is not known, and to write over the dataset.
+    """Refuse an unknown format, and an export that would overwrite the dataset.
 
     Raises:
-        RecipeError: one of both.
+        RecipeError: either of them.
     """
     if export_path.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
@@ -46,12 +46,12 @@ def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> No
 
 
 def check_export_is_ours(recipe: Path, export_path: Path) -> None:
-    """Refuse to replace what anything but this recipe made.
+    """Refuse to replace a file that this recipe did not make.
 
     Raises:
-        RecipeError: something else is there.
+        RecipeError: there is such a file.
     """
-    # A run that was killed at its very end may have left its finished books under the first name.
+    # A run that was killed at its very end may have left a complete folder under the first name.
     folders = (run_folder(export_path), half_done(export_path))
     if export_path.exists() and not any(_made_by(recipe, folder) for folder in folders):
         raise RecipeError(
@@ -82,7 +82,7 @@ def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    import pyarrow.parquet as pq  # It brings clients of object stores along: not for `check`.
+    import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
     with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
         yield parquet.write_table
@@ -96,7 +96,7 @@ def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    # orjson writes dates as ISO 8601 and nan as null, which JSON has no word for.
+    # orjson writes dates as ISO 8601 and nan as null: JSON has neither.
     with path.open("wb") as stream:
 
         def write(table: pa.Table) -> None:

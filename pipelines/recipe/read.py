@@ -1,4 +1,4 @@
-"""Read a recipe: Data-Juicer's YAML into operators, with every error told in one line."""
+"""Read a recipe: YAML into operators. Each mistake is reported in one line."""
 
 from __future__ import annotations
 

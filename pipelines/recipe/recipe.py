@@ -1,4 +1,4 @@
-"""A recipe that was read: its head, its steps and where each of them stands in the file."""
+"""What a recipe is: its head and its steps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ DATA_JUICER_ONLY = (
     "open_monitor", "open_tracer", "ray_address", "skip_op_error", "strict_preflight",
     "suffixes", "temp_dir", "trace_num", "use_cache", "use_checkpoint", "work_dir",
 )  # fmt: skip
-"""Top-level keys that `dj-process` obeys and `rejuice run` has no use for."""
+"""Top-level keys that `dj-process` uses and `rejuice run` ignores."""
 
 
 class Step(NamedTuple):
     """One step of a recipe.
 
     Attributes:
-        number: its place, from 1.
+        number: its position in the recipe, from 1.
         name: the operator's name; a second use of it is `name_2`, a third `name_3`.
         operator: the operator.
     """
@@ -35,12 +35,12 @@ class Step(NamedTuple):
 
     @property
     def label(self) -> str:
-        """`03_pass_rate_filter`: the step's folder, which sorts by place."""
+        """`03_pass_rate_filter`: the name of the step's folder; folders sort by number."""
         return f"{self.number:02d}_{self.name}"
 
 
 class Head(BaseModel):
-    """The top of a recipe: everything but its steps."""
+    """The head of a recipe: its top-level settings, without the steps."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -49,11 +49,11 @@ class Head(BaseModel):
     dataset_path: Path
     """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
     export_path: Path
-    """Where the curated dataset goes: .parquet (exact), .arrow or .jsonl."""
+    """The file to write: .parquet (exact), .arrow or .jsonl."""
     np: int = Field(1, ge=1)
-    """Workers: threads, and processes for steps that work in Python."""
+    """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
-    """The column that Data-Juicer's operators take for the text; of several, the first.
+    """The text column of Data-Juicer's operators; of several, the first.
     `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
     executor_type: Literal["default", "ray"] = "default"
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
@@ -75,7 +75,7 @@ class Recipe(NamedTuple):
         path: the file it came from.
         head: its settings.
         steps: its operators, in order.
-        for_data_juicer: settings that only `dj-process` obeys.
+        for_data_juicer: settings that only `dj-process` uses.
         step_lines: the line of the file on which each step begins, for messages.
     """
 

@@ -1,4 +1,4 @@
-"""The `train:` section of a recipe: what GRPO needs to know beside the recipe itself."""
+"""The `train:` section of a recipe: the settings of GRPO training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pydantic import (
 from typing_extensions import Self
 
 Profile = Literal["cpu", "gpu"]
-Schedule = Literal["generate", "self_verify", "verify_init", "verify_alter", "mixed"]
+TrainingSchedule = Literal["generate", "self_verify", "verify_init", "verify_alter", "mixed"]
 Logger = Literal["tensorboard", "wandb", "mlflow", "swanlab"]
 
 
 class Gpu(BaseModel):
-    """The hardware of profile `gpu`."""
+    """Hardware settings of profile `gpu`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -32,31 +32,31 @@ class Gpu(BaseModel):
     nodes: PositiveInt = 1
     """Nodes of the Ray cluster."""
     tensor_parallel: PositiveInt = 1
-    """GPUs that share one vLLM."""
+    """GPUs per vLLM engine."""
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.6
-    """Share of a GPU's memory that vLLM may take while it samples."""
+    """Fraction of a GPU's memory that vLLM may use while it samples."""
     tokens_per_gpu: PositiveInt = 16384
     """Tokens of prompts and responses in one forward or backward pass."""
     offload: bool = False
-    """Keep weights and optimizer in the memory of the machine while vLLM samples."""
+    """Keep weights and optimizer state in CPU memory while vLLM samples."""
     gradient_checkpointing: bool = True
-    """Compute activations twice, instead of keeping them."""
+    """Recompute activations in the backward pass instead of storing them."""
 
 
 class Verification(BaseModel):
-    """When and of what the policy's own judgements are trained on."""
+    """Which of the policy's own judgements are trained on, and when."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     init_share: Annotated[float, Field(gt=0, lt=1)] = 0.4
-    """`verify_init`: share of the steps, the first ones, that train on judgements."""
+    """`verify_init`: the share of steps, at the beginning, that train on judgements."""
     every: PositiveInt = 5
-    """`verify_alter`: every so many steps judgements train too."""
+    """`verify_alter`: steps from one training on judgements to the next."""
     max_age: NonNegativeInt | None = None
     """Oldest answers that are judged, in steps since they were sampled; 0: those of the step
     itself. Null: all since the last judgements."""
     capacity: PositiveInt = 65536
-    """Answers that wait to be judged; the oldest are flushed."""
+    """Most answers in the queue of those to be judged; beyond it, the oldest are removed."""
 
 
 class Train(BaseModel):
@@ -73,65 +73,66 @@ class Train(BaseModel):
     prompts_per_step: PositiveInt = 64
     """Prompts, and so groups, of a step."""
     updates_per_step: PositiveInt = 1
-    """Optimizer updates that the rows that are left of a step are shared out to, in equal multiples
-    of `n` rows: fewer where few are left."""
+    """Optimizer updates per step. Each gets the same number of the remaining rows, a multiple of
+    `n`; where few rows remain, there are fewer updates."""
     replay: Path | None = None
-    """A curated dataset with token ids, log-probabilities and rewards, to train on as it is:
-    nothing is sampled but for validation, and ratios are taken to the stored log-probabilities."""
+    """A curated dataset with token ids, log-probabilities and rewards, to train on as it is.
+    Sampling happens only for validation; ratios are relative to the stored log-probabilities."""
     refill: NonNegativeInt = 0
     """Dynamic sampling: how often a step may sample more prompts to replace groups that the
-    recipe has dropped. 0: train on what is left. Not where answers are only judged."""
+    recipe has dropped. 0: train on the remaining groups. Not allowed where answers are only
+    judged."""
     learning_rate: PositiveFloat = 1e-6
-    """Of AdamW."""
+    """The learning rate of AdamW."""
     warmup_steps: NonNegativeInt = 0
     """Steps over which the learning rate rises to its value."""
     weight_decay: NonNegativeFloat = 0.0
-    """Of AdamW."""
+    """The weight decay of AdamW."""
     max_grad_norm: PositiveFloat = 1.0
-    """Longer gradients are shortened to it."""
+    """Gradients are clipped to this norm."""
     clip_ratio_low: PositiveFloat = 0.2
     """The probability ratio is clipped at 1 minus this."""
     clip_ratio_high: PositiveFloat = 0.2
-    """And at 1 plus this; 0.28 lets rare tokens rise faster (DAPO)."""
+    """The probability ratio is clipped at 1 plus this; DAPO uses 0.28."""
     loss_agg_mode: Literal[
         "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
     ] = "token-mean"
-    """How losses of tokens become one; verl's names."""
+    """How token losses are aggregated; the names are verl's."""
     kl_coef: NonNegativeFloat = 0.0
-    """Weight of the KL divergence from the first policy in the loss. 0: no reference is loaded."""
+    """Weight of the KL divergence from the initial policy. 0: no reference is loaded."""
     entropy_coef: float = 0.0
     """Weight of the entropy bonus in the loss."""
     max_prompt_tokens: PositiveInt = 512
-    """Longer prompts are left out, with a decision."""
+    """Longer prompts are dropped, with a decision."""
     validate_every: NonNegativeInt = 20
     """Steps between validations; 0: only before the first and after the last step."""
     validation_n: PositiveInt = 1
     """Responses to each held-out prompt."""
     save_every: NonNegativeInt = 50
-    """Steps between checkpoints, of which the last step is always one; 0: none at all."""
+    """Steps between checkpoints; the last step always saves one. 0: none at all."""
     keep_checkpoints: PositiveInt = 2
     """Older checkpoints are removed."""
     keep_rollouts: bool = True
-    """Keep rollouts, decisions and rewards of each step as Parquet, to be run again offline."""
+    """Keep rollouts, decisions and rewards of each step as Parquet, for runs offline."""
     profile: Profile = "cpu"
     """`cpu`: the embedded sampler and gloo. `gpu`: vLLM and NCCL."""
     gpu: Gpu = Gpu()
-    """Hardware of that profile."""
-    schedule: Schedule = "generate"
+    """The hardware; profile `gpu` only."""
+    schedule: TrainingSchedule = "generate"
     """What is trained on. `generate`: responses to the prompts of the dataset. `self_verify`: only
     judgements of them. `verify_init`: judgements first, then responses. `verify_alter`: responses,
     and every few steps judgements too. `mixed`: both at each step."""
     verification: Verification = Verification()
-    """When and of what judgements are trained on."""
+    """Which judgements are trained on, and when."""
     loggers: tuple[Logger, ...] = ("tensorboard",)
-    """Trackers of verl, beside the console and metrics.jsonl."""
+    """verl's experiment trackers, in addition to the console and metrics.jsonl."""
     seed: NonNegativeInt = 0
-    """Of the order of prompts and of the samples."""
+    """Seed of the order of prompts and of sampling."""
     verl: dict[str, Any] = Field({})
     """Any key of verl's configuration, such as `actor_rollout_ref.actor.optim.betas`."""
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _consistent(self) -> Self:
         if self.prompts_per_step % self.updates_per_step:
             raise ValueError("prompts_per_step must be a multiple of updates_per_step")
         if self.replay and self.refill:

@@ -1,4 +1,4 @@
-"""Tell what a recipe will do, and what a finished run did to one row."""
+"""Explain what a recipe will do, and what a finished run did to one row."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from ...operators import DataError, Operator
 from ...operators.change import surviving_rows
-from ...operators.groups import Array
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import StepResult, iterate_steps
@@ -45,7 +45,7 @@ def explain_recipe(recipe: Recipe) -> str:
 
 
 def _fields(operator: Operator) -> dict[str, Any]:
-    """All fields; of fields within a field, those that are not as by default."""
+    """All fields; of a field with fields of its own, those that differ from the defaults."""
     fields: dict[str, Any] = operator.model_dump(mode="json")
     for name, value in operator:
         if isinstance(value, BaseModel):
@@ -54,7 +54,7 @@ def _fields(operator: Operator) -> dict[str, Any]:
 
 
 def explain_row(recipe: Recipe, row: str) -> str:
-    """The story of a row, from the dataset to its end, out of the commits of a run.
+    """What each step did to a row, from the dataset to its end, from the commits of a run.
 
     Args:
         recipe: as it was run.
@@ -65,20 +65,20 @@ def explain_row(recipe: Recipe, row: str) -> str:
     """
     plan = _plan_of_run(recipe)
     for name in (*_IDS, "row"):
-        stories = list(islice(_stories(plan, name, row), _MOST + 1))
-        stories[_MOST:] = ["... and more rows with such an id.\n"] if stories[_MOST:] else []
+        histories = list(islice(_histories(plan, name, row), _MOST + 1))
+        histories[_MOST:] = ["... and more rows with such an id.\n"] if histories[_MOST:] else []
         ids = f"{name} {row}"
-        exact = name == "row" or any(ids in s.splitlines()[: len(_IDS)] for s in stories)
-        if len(stories) > 1 and not exact:
-            return "".join(_brief(story) for story in stories)
-        if stories:
-            return "\n".join(stories)
+        exact = name == "row" or any(ids in s.splitlines()[: len(_IDS)] for s in histories)
+        if len(histories) > 1 and not exact:
+            return "".join(_brief(history) for history in histories)
+        if histories:
+            return "\n".join(histories)
     raise DataError(f"no row has an id that begins with '{row}'", "see the export's ids")
 
 
-def _brief(story: str) -> str:
-    lines = story.rstrip().splitlines()
-    return f"{lines[0]}: {lines[-1]}\n" if len(lines) > 1 else story
+def _brief(history: str) -> str:
+    lines = history.rstrip().splitlines()
+    return f"{lines[0]}: {lines[-1]}\n" if len(lines) > 1 else history
 
 
 def _plan_of_run(recipe: Recipe) -> Plan:
@@ -95,7 +95,7 @@ def _plan_of_run(recipe: Recipe) -> Plan:
     return plan
 
 
-def _stories(plan: Plan, name: str, row: str) -> Iterator[str]:
+def _histories(plan: Plan, name: str, row: str) -> Iterator[str]:
     for chunk in range(len(plan.source.rows)):
         first_row = sum(plan.source.rows[:chunk])
         source = plan.source_frame(chunk)
@@ -108,10 +108,10 @@ def _stories(plan: Plan, name: str, row: str) -> Iterator[str]:
                 reasons = results[at].change.reasons
                 ends_N &= False if reasons is None else np.asarray(reasons.is_valid())
             for end in np.flatnonzero(ends_N):
-                yield _story(plan.recipe, frames[: at + 1], results, int(end), first_row)
+                yield _history(plan.recipe, frames[: at + 1], results, int(end), first_row)
 
 
-def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
+def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.bool_]:
     if name == "row":
         number = int(row[4:]) if row.startswith("row ") and row[4:].isdecimal() else 0
         return np.array((frame.source_rows >= 0) & (frame.source_rows + first_row + 1 == number))
@@ -120,10 +120,10 @@ def _matching(frame: Frame, name: str, row: str, first_row: int) -> Array:
     return np.array(pc.fill_null(pc.starts_with(frame.select([name])[name], row), False), bool)
 
 
-def _story(
+def _history(
     recipe: Recipe, frames: Sequence[Frame], results: Sequence[StepResult], end: int, first_row: int
 ) -> str:
-    """What became of row `end` of the last frame, which is where it ends."""
+    """What each step did to the row that is row `end` of the last frame."""
     path = [end]
     for result in reversed(results[: len(frames) - 1]):
         rows = surviving_rows(result.change, result.rows_in)
@@ -140,14 +140,14 @@ def _story(
             was = _values(frames[at], path[at], names) if path[at] >= 0 else []
             new = [x for x in _values(frames[at + 1], path[at + 1], names) if x not in was]
             lines += new
-            if new:  # Not where the row passed as it was.
+            if new:  # Otherwise the step left the row as it was.
                 lines += _explained(recipe.steps[at].operator, frames[at + 1], path[at + 1])
     if len(frames) > len(results):
         return "\n".join([*lines, f"kept: it is in {recipe.head.export_path}", ""])
     step, reasons = recipe.steps[len(frames) - 1], results[len(frames) - 1].change.reasons
     slug = "" if reasons is None else reasons[end].as_py()
-    why = step.operator.reasons.get(slug, "not explained")
-    return "\n".join([*lines, f"{step.label}: dropped, {slug} ({why})", ""])
+    meaning = step.operator.reasons.get(slug, "not explained")
+    return "\n".join([*lines, f"{step.label}: dropped, {slug} ({meaning})", ""])
 
 
 def _explained(operator: Operator, frame: Frame, row: int) -> list[str]:
@@ -157,14 +157,14 @@ def _explained(operator: Operator, frame: Frame, row: int) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """On one line, with what a line would hide."""
+    """On one line, with line breaks and spaces visible."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _values(frame: Frame, row: int, names: Iterable[str]) -> list[str]:
-    # A null says nothing: where a reward is missing, the column beside it says why.
-    there = [name for name in names if name in frame.column_names and name not in _IDS]
-    values = [(name, _value(frame, name, row)) for name in there]
+    # A null is not shown: where a reward is missing, the column beside it gives the reason.
+    present = [name for name in names if name in frame.column_names and name not in _IDS]
+    values = [(name, _value(frame, name, row)) for name in present]
     return [f"   {name} = {value}" for name, value in values if value != "null"]
 
 

@@ -1,4 +1,4 @@
-"""The funnel of a run, for people."""
+"""Print the funnel of a run: rows in, dropped and out, step by step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOG_WIDTH = 140
 
 
 def show_funnel(report: Report, console: Console) -> None:
-    """Print how many rows came to each step, how many were left, and why the others went."""
+    """Print how many rows reached each step, how many remained, and why the others were dropped."""
     if not console.is_terminal:
         console.width = _LOG_WIDTH
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
@@ -47,7 +47,7 @@ def _closing(report: Report) -> Iterator[str]:
     folder = run_folder(Path(report.export_path))
     if not report.rows_out:
         last = next(step for step in report.steps if not step.rows_out)
-        yield f"No row is left: {last.step} dropped the last of them."
+        yield f"No row is left: {last.step} dropped the last ones."
     yield f"{report.rows_out:,} rows in {report.export_path}"
     yield f"decisions and report.json in {folder}"
     if report.cache and report.dropped:

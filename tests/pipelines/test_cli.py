@@ -74,9 +74,9 @@ def test_run_twice(rejuice, recipe, tmp_path):
     assert story == "the story of a row"
     *words, row = command.split(" ", 3)
     assert words == ["rejuice", "explain", "recipe.yaml"]
-    code, told, err = rejuice("explain", recipe, row.strip("'"))
+    code, explained, err = rejuice("explain", recipe, row.strip("'"))
     assert (code, err) == (0, "")
-    assert ": dropped, " in told
+    assert ": dropped, " in explained
     assert lines[2][:4] == ["pass_rate_filter", "30", "1", "29"]
     code, again, _ = rejuice("run", recipe)
     assert code == 0
@@ -84,7 +84,7 @@ def test_run_twice(rejuice, recipe, tmp_path):
     assert rejuice("report", tmp_path / "out" / "curated.parquet") == (0, again, "")
 
 
-def test_quiet_says_nothing(rejuice, recipe):
+def test_quiet_prints_nothing(rejuice, recipe):
     assert rejuice("run", recipe, "-q") == (0, "", "")
     assert rejuice("run", recipe, "--quiet") == (0, "", "")
 
@@ -191,7 +191,7 @@ def test_check(rejuice, recipe, tmp_path):
     assert code == 0
     assert out == (
         "recipe.yaml: 2 steps, all fields right.\n"
-        "later.jsonl is not there yet, so columns were not followed.\n"
+        "later.jsonl does not exist yet, so columns were not checked.\n"
     )
 
 
@@ -224,9 +224,9 @@ def test_a_report_of_nothing(rejuice, tmp_path):
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".arrow"])
 def test_data(rejuice, tmp_path, suffix):
     path = tmp_path / "deep" / f"rollouts{suffix}"
-    said = f"deep/rollouts{suffix}: 3 problems, 2 responses each, seed 1.\n"
+    line = f"deep/rollouts{suffix}: 3 problems, 2 responses each, seed 1.\n"
     words = ("data", path, "--prompts", 3, "--responses", 2, "--seed", 1)
-    assert rejuice(*words) == (0, said, "")
+    assert rejuice(*words) == (0, line, "")
     first = path.read_bytes()
     rejuice(*words)
     assert path.read_bytes() == first
@@ -261,7 +261,7 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
     assert heavy_after(*commands) == []
 
 
-def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):
+def test_ctrl_c_tells_how_to_continue(recipe_file, rollouts, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time, pathlib\n"
         "from rejuice.operators import Filter, drop\n"
@@ -284,7 +284,7 @@ def test_ctrl_c_says_how_to_go_on(recipe_file, rollouts, tmp_path):
     os.kill(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert err == "rejuice: stopped; run again to go on from what is finished\n"
+    assert err == "rejuice: stopped; run again to continue from what is finished\n"
 
 
 def test_a_reader_that_goes_away_is_no_error():

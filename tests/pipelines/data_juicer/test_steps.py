@@ -124,13 +124,13 @@ def test_fields_are_those_that_data_juicer_checks():
         (
             "key_value_grouper",
             {},
-            "it is of Data-Juicer's kind grouper, whose rows come from no one row; "
+            "it is of Data-Juicer's kind grouper, whose rows come from several rows each; "
             "run this recipe with dj-process",
         ),
         (
             "topk_specified_field_selector",
             {"field_key": "__dj__stats__.text_len", "topk": 1},
-            "field 'field_key' names what Data-Juicer keeps beside the rows; rejuice does not; "
+            "field 'field_key' names a helper column of Data-Juicer, which rejuice does not have; "
             "run this recipe with dj-process",
         ),
         (
