@@ -20,8 +20,8 @@ from .operator import (
     Kind,
     Mapper,
     Operator,
+    ResumableOperator,
     Scope,
-    StreamOperator,
     drop,
 )
 from .registry import get, installed
@@ -41,8 +41,8 @@ __all__ = [
     "OperatorError",
     "RecipeError",
     "RejuiceError",
+    "ResumableOperator",
     "Scope",
-    "StreamOperator",
     "Verdict",
     "__version__",
     "build",

@@ -19,8 +19,8 @@ from ...operators import (
     Operator,
     OperatorError,
     RejuiceError,
+    ResumableOperator,
     Scope,
-    StreamOperator,
 )
 from ...operators.check import checked
 from .frame import Frame
@@ -122,6 +122,6 @@ def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
         except RejuiceError as error:
             raise error.at(operator.name()) from error.__cause__
         finally:
-            if isinstance(operator, StreamOperator):
+            if isinstance(operator, ResumableOperator):
                 operator.close()
     return frame.table()

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from ...operators import Change, Groups, Operator, RejuiceError, Scope, StreamOperator
+from ...operators import Change, Groups, Operator, RejuiceError, ResumableOperator, Scope
 from ..apply.apply import change_of, decide, digest
 from ..apply.frame import Frame
 from ..apply.parts import Heads, check_groups, heads, shares
@@ -127,7 +127,7 @@ def _applied(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Led
             operator, pa.concat_tables(digests, promote_options="permissive"), starts[-1]
         )
         changes = list(shares(whole, starts))
-    elif isinstance(operator, StreamOperator):
+    elif isinstance(operator, ResumableOperator):
         # Here, block by block: it has workers of its own, and a task would open another engine.
         for at, block in enumerate(blocks):
             (digest,) = _digests(operator, [block])

@@ -22,7 +22,7 @@ from loguru import logger
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from ...operators import Operator, RejuiceError, Scope, StreamOperator, build, get, installed
+from ...operators import Operator, RejuiceError, ResumableOperator, Scope, build, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
 from ..apply.report import Report, StepReport
@@ -106,7 +106,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     except RejuiceError as error:
         _stop(error.at(f"step {place.step.number} {place.step.name}"))
     finally:
-        if isinstance(place.step.operator, StreamOperator):
+        if isinstance(place.step.operator, ResumableOperator):
             place.step.operator.close()
     return out
 

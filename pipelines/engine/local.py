@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from ...operators import DataError, RejuiceError, StreamOperator
+from ...operators import DataError, RejuiceError, ResumableOperator
 from ..apply.apply import decide, digest, view
 from ..apply.frame import Frame
 from ..apply.parts import NO_HEADS, Heads, check_groups, heads, shares
@@ -69,7 +69,7 @@ def run(
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
     if chunk_rows is None:
-        samples = any(isinstance(step.operator, StreamOperator) for step in recipe.steps)
+        samples = any(isinstance(step.operator, ResumableOperator) for step in recipe.steps)
         chunk_rows = STREAM_CHUNK_ROWS if samples else CHUNK_ROWS
     schema = checked_schema(recipe)
     if not overwrite:
@@ -80,7 +80,7 @@ def run(
             source = prepare(head.dataset_path, cache, chunk_rows=chunk_rows, group_by=grouping)
         plan = Plan.of(recipe, source, cache)
         for step in recipe.steps if retry_dropped else ():
-            if isinstance(step.operator, StreamOperator):
+            if isinstance(step.operator, ResumableOperator):
                 reopen(kept_folder(cache, step.operator), plan.paths(step))
                 plan = Plan.of(recipe, source, cache)  # What follows has other keys now.
         cached = {step.name: plan.is_done(step) for step in plan.steps}
@@ -119,7 +119,7 @@ def _check_groups(plan: Plan, parts: Sequence[Heads]) -> None:
         raise error.at(str(plan.recipe.head.dataset_path)) from None
 
 
-def _run_stream(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> int:
+def _run_stream(plan: Plan, step: Step, operator: ResumableOperator, progress: Progress) -> int:
     """Run a stream on all chunks, here: it has workers of its own.
 
     Returns:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ...operators import ALL, DataError, Operator, RecipeError, Scope, StreamOperator
+from ...operators import ALL, DataError, Operator, RecipeError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.errors import suggest
 from ...operators.registry import load_all
@@ -36,10 +36,10 @@ class Stage(NamedTuple):
     barrier: Step | None
 
     @property
-    def stream(self) -> StreamOperator | None:
+    def stream(self) -> ResumableOperator | None:
         """The operator, where it is one whose rows are committed one by one."""
         operator = self.steps[0].operator if self.steps else None
-        return operator if isinstance(operator, StreamOperator) else None
+        return operator if isinstance(operator, ResumableOperator) else None
 
 
 class Plan(NamedTuple):
@@ -69,7 +69,7 @@ class Plan(NamedTuple):
         for step in recipe.steps:
             key = _digest(key, step.operator)
             keys.append(f"{step.operator.name()}-{key}")
-            if isinstance(step.operator, StreamOperator):
+            if isinstance(step.operator, ResumableOperator):
                 key += f"-{generation(kept_folder(cache, step.operator))}"
         return cls(recipe, source, cache, tuple(keys))
 
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
         """The steps, cut behind each one of dataset scope, and on both sides of a stream."""
         held: list[Step] = []
         for step in self.steps:
-            if isinstance(step.operator, StreamOperator):
+            if isinstance(step.operator, ResumableOperator):
                 if held:
                     yield Stage(tuple(held), None)
                 yield Stage((step,), None)
@@ -123,7 +123,7 @@ class Plan(NamedTuple):
         return frame
 
 
-def kept_folder(cache: Path, operator: StreamOperator) -> Path:
+def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
     """Where the results of a stream are kept, whatever came before it."""
     return cache / f"kept-{operator.name()}-{_digest('', operator)}"
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 import xxhash
 from filelock import FileLock, Timeout
 
-from ...operators import Change, OperatorError, StreamOperator
+from ...operators import Change, OperatorError, ResumableOperator
 from ...operators.check import checked
 from ..apply.apply import decide, own_faults, plain, view
 from ..apply.frame import Frame
@@ -43,7 +43,11 @@ _LOOKED_AT = 16
 
 
 def stream(
-    operator: StreamOperator, frame: Frame, kept: Path, path: Path, advance: Callable[[int], None]
+    operator: ResumableOperator,
+    frame: Frame,
+    kept: Path,
+    path: Path,
+    advance: Callable[[int], None],
 ) -> int:
     """Do the rows of `frame` that are not done yet, and commit all of them at `path`.
 
@@ -151,7 +155,7 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
 
 
 def _finished(
-    operator: StreamOperator,
+    operator: ResumableOperator,
     table: pa.Table,
     path: Path,
     done: dict[int, Entry],
@@ -186,11 +190,11 @@ def _drops(change: Change) -> bool:
 
 
 def _changes(
-    operator: StreamOperator, table: pa.Table, rows: Sequence[int]
+    operator: ResumableOperator, table: pa.Table, rows: Sequence[int]
 ) -> Iterator[tuple[int, Change]]:
     """What the operator finishes; its own faults are said to be its own."""
     with own_faults(operator):
-        stream = operator.stream(table, rows)
+        stream = operator.process_rows(table, rows)
     for number in count():
         with own_faults(operator):
             found = next(stream, None)
