@@ -19,8 +19,8 @@ from .operator import (
     Kind,
     Mapper,
     Operator,
+    ResumableOperator,
     Scope,
-    StreamOperator,
     drop,
 )
 from .registry import get, installed
@@ -40,8 +40,8 @@ __all__ = [
     "OperatorError",
     "RecipeError",
     "RejuiceError",
+    "ResumableOperator",
     "Scope",
-    "StreamOperator",
     "Verdict",
     "__version__",
     "build",

@@ -16,7 +16,7 @@ from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .fields import build
 from .groups import Groups
-from .operator import ALL, Operator, Scope, StreamOperator
+from .operator import ALL, Operator, ResumableOperator, Scope
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -28,9 +28,9 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     length; reasons are declared slugs; parents ascend and no row vanishes without a reason; the
     result is the same again, after pickling, from rebuilt config, and on any split of the rows
     its scope allows; an empty table, one-row groups and nulls do not break it (nulls may be
-    refused with a DataError); a column has the same type every time. Of a StreamOperator also:
-    `stream` finishes each row that it is asked for once and no other, all of them or some, and
-    its change to a row is what `apply` does to it.
+    refused with a DataError); a column has the same type every time. A ResumableOperator also has
+    to finish each row that `process_rows` is asked for once and no other, whether all rows are
+    asked for or some, and with the change that `apply` makes to the row.
 
     Args:
         operator: the operator to check.
@@ -52,14 +52,14 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     empty = _attempt(operator, table.slice(0, 0), "an empty table")
     _same_types(operator, change, empty, "an empty table")
     _attempt(operator, _one_row_groups(table), "one-row groups")
-    # The one operator that may stop here is one that was told to: `on_missing: fail`.
+    # An operator may stop here if it was configured to do so: `on_missing: fail`.
     with suppress(DataError):
         _attempt(operator, _with_nulls(table), "nulls")
     for at in _splits(operator, table):
         _check_split(operator, table, change, at)
-    if isinstance(operator, StreamOperator):
-        _check_stream(operator, table, change, range(table.num_rows))
-        _check_stream(operator, table, change, range(1, table.num_rows, 2))
+    if isinstance(operator, ResumableOperator):
+        _check_rows(operator, table, change, range(table.num_rows))
+        _check_rows(operator, table, change, range(1, table.num_rows, 2))
     return change
 
 
@@ -136,26 +136,26 @@ def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -
     return _equal(operator, change, joined, after)
 
 
-def _check_stream(
-    operator: StreamOperator, table: pa.Table, change: Change, rows: Sequence[int]
+def _check_rows(
+    operator: ResumableOperator, table: pa.Table, change: Change, rows: Sequence[int]
 ) -> None:
     left = set(rows)
     try:
-        # A run does not ask for no rows.
-        for row, own in operator.stream(_declared(operator, table), rows) if left else ():
+        # A run always asks for at least one row.
+        for row, own in operator.process_rows(_declared(operator, table), rows) if left else ():
             if row not in left:
                 again = "a second time" if row in rows else "which it was not asked for"
-                _broken(operator, f"finishes row {row}, {again}: see stream()")
+                _broken(operator, f"finishes row {row}, {again}: see process_rows()")
             left.remove(row)
             (share,) = split(change, [row, row + 1])
-            _equal(operator, share, checked(operator, own, 1), f"streaming row {row} alone")
+            _equal(operator, share, checked(operator, own, 1), f"processing row {row} alone")
     except RejuiceError:
         raise
     except Exception as error:
-        said = f"fails on a stream of {len(rows)} rows: {type(error).__name__}: {error}"
-        raise _breach(operator, said) from error
+        what = f"fails to process {len(rows)} rows one by one: {type(error).__name__}: {error}"
+        raise _breach(operator, what) from error
     if left:
-        _broken(operator, f"leaves out row {min(left)} of {len(rows)} that it was to stream")
+        _broken(operator, f"leaves out row {min(left)} of the {len(rows)} that it was asked for")
 
 
 def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:

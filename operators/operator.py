@@ -129,17 +129,17 @@ on_definition: list[Callable[[type[Operator]], object]] = []
 """Called with every concrete operator class as it is defined: how Data-Juicer learns of yours."""
 
 
-class StreamOperator(Operator):
+class ResumableOperator(Operator):
     """A resumable operator, for expensive work such as sampling: each finished row is persisted.
 
     It runs in one process for all rows, and each row is committed as it finishes. Joined, the
-    changes of `stream` to all rows are what `apply` gives. What becomes of a row depends on its
-    values in the columns of `reads` and on nothing else, unless it is dropped: so its result is
-    found again wherever the row comes up.
+    changes of `process_rows` to all rows are what `apply` gives. What becomes of a row depends on
+    its values in the columns of `reads` and on nothing else, unless it is dropped: so its result
+    is found again wherever the row comes up.
     """
 
     @abstractmethod
-    def stream(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
         """Changes to single rows of `table`, in any order, as they finish.
 
         Args:
@@ -151,7 +151,7 @@ class StreamOperator(Operator):
         """
 
     def close(self) -> None:
-        """Release what is kept from one call of `stream` to the next, such as a model."""
+        """Release what is kept from one call of `process_rows` to the next, such as a model."""
 
 
 class Mapper(Operator):

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from ..errors import DataError
 from ..openai.options import ScorerOptions
-from ..operator import Change, Columns, StreamOperator
+from ..operator import Change, Columns, ResumableOperator
 from ..scoring.cache import user_cache
 from ..scoring.judge import REASONS, Outcome, Question, judge_of, release
 from ..scoring.prompt import PLACES, TEMPLATE, chat_text, filled, system_message
@@ -33,7 +33,7 @@ _SEEDS = 2**31
 _NOT_FILLED = ("{prompt}", "{answer}")
 
 
-class LlmQualityRewardMapper(StreamOperator):
+class LlmQualityRewardMapper(ResumableOperator):
     """Write `reward_quality`: what an LLM behind a server thinks of each response.
 
     The scorer sees the question, which is the chat in `prompt`, and the response, and gives each
@@ -165,7 +165,7 @@ class LlmQualityRewardMapper(StreamOperator):
         found = dict(self._outcomes(table, range(table.num_rows)))
         return self._change([found[row] for row in range(table.num_rows)])
 
-    def stream(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
         for row, outcome in self._outcomes(table, rows):
             yield row, self._change([outcome])
 

@@ -16,7 +16,7 @@ from typing_extensions import Self
 from ..columns import ROW_CONTRACT, content_ids, flat, of_task
 from ..errors import DataError
 from ..groups import Array, Groups, hash_each
-from ..operator import Change, Columns, Scope, StreamOperator
+from ..operator import Change, Columns, ResumableOperator, Scope
 from ..sampling.engines import (
     Asked,
     EngineName,
@@ -37,7 +37,7 @@ _WRITTEN = (
 )  # fmt: skip
 
 
-class PolicyRolloutMapper(StreamOperator):
+class PolicyRolloutMapper(ResumableOperator):
     """Sample `n` responses to each prompt, with all that on-policy training needs about each.
 
     `prompt_token_ids` and `response_token_ids` are the tokens as they were sampled, never tokenised
@@ -152,7 +152,7 @@ class PolicyRolloutMapper(StreamOperator):
         passing = np.array([row for row, each in enumerate(became) if each is None], np.int64)
         return _with_rows(self._change(table["prompt_id"], became), passed, passing)
 
-    def stream(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
         prompt_ids, passed = table["prompt_id"], self._passed(table)
         for row, found in self._sampled(table, rows):
             if found is None:

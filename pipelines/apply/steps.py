@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...operators import Change, Operator, RejuiceError, StreamOperator
+from ...operators import Change, Operator, RejuiceError, ResumableOperator
 from ..recipe.recipe import Step, number_steps
 from .audit_log import AuditLog
 from .frame import Frame
@@ -125,7 +125,7 @@ def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
         return apply_steps(number_steps(operators), Frame.of(table)).table()
     finally:
         for operator in operators:
-            if isinstance(operator, StreamOperator):
+            if isinstance(operator, ResumableOperator):
                 operator.close()
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators import Change, Groups, Operator, Scope, StreamOperator
+from ...operators import Change, Groups, Operator, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.groups import Array
 from ..apply.audit_log import AuditLog
@@ -46,7 +46,9 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
     Raises:
         RejuiceError: what the operator raised.
     """
-    made = pieces(dataset, STREAM_ROWS if isinstance(step.operator, StreamOperator) else PIECE_ROWS)
+    made = pieces(
+        dataset, STREAM_ROWS if isinstance(step.operator, ResumableOperator) else PIECE_ROWS
+    )
     if new_groups:
         with naming(step):
             check_contiguous([GroupStarts.of(piece.frame, piece.first_row) for piece in made])

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from ...operators import Change, Groups, RejuiceError, Scope, StreamOperator
+from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
 from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.group_starts import GroupStarts, check_contiguous
@@ -126,7 +126,7 @@ def _apply(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Audit
     if operator.scope is Scope.DATASET:
         with naming(step):
             changes = list(decide_from_digests(operator, _digests(step, blocks)))
-    elif isinstance(operator, StreamOperator):
+    elif isinstance(operator, ResumableOperator):
         # Here, block by block: it has workers of its own, and a task would open another engine.
         for at, block in enumerate(blocks):
             (view,) = _digests(step, [block])

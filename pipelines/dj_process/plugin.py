@@ -19,7 +19,7 @@ from loguru import logger
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from ...operators import Operator, RejuiceError, StreamOperator, build, get, installed
+from ...operators import Operator, RejuiceError, ResumableOperator, build, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
 from .step_in_run import StepInRun
@@ -100,7 +100,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     except RejuiceError as error:
         _stop(error)
     finally:
-        if isinstance(step_in_run.step.operator, StreamOperator):
+        if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()
     return out
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ...operators import DataError, RejuiceError, StreamOperator
+from ...operators import DataError, RejuiceError, ResumableOperator
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.operator_call import decide_from_digests, digest
@@ -67,7 +67,7 @@ def run(
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
     if chunk_rows is None:
-        samples = any(isinstance(step.operator, StreamOperator) for step in recipe.steps)
+        samples = any(isinstance(step.operator, ResumableOperator) for step in recipe.steps)
         chunk_rows = SAMPLING_CHUNK_ROWS if samples else CHUNK_ROWS
     if not overwrite:
         check_export_is_ours(recipe.path, head.export_path)
@@ -75,7 +75,7 @@ def run(
         with progress.task("read", None):
             plan = Plan.open(recipe, cache, chunk_rows)
         for step in recipe.steps if retry_dropped else ():
-            if isinstance(step.operator, StreamOperator):
+            if isinstance(step.operator, ResumableOperator):
                 reopen(kept_folder(cache, step.operator), plan.paths(step))
                 plan = Plan.of(recipe, plan.source, cache)  # Later steps have other keys now.
         cached = {step.name: plan.is_done(step) for step in plan.steps}
@@ -114,7 +114,7 @@ def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
         raise error.at(str(plan.recipe.head.dataset_path)) from None
 
 
-def _run_resumable(plan: Plan, step: Step, operator: StreamOperator, progress: Progress) -> int:
+def _run_resumable(plan: Plan, step: Step, operator: ResumableOperator, progress: Progress) -> int:
     """Run a resumable operator on all chunks, in this process: it has workers of its own.
 
     Returns:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...operators import Operator, Scope, StreamOperator
+from ...operators import Operator, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
@@ -33,10 +33,10 @@ class Stage(NamedTuple):
     barrier: Step | None
 
     @property
-    def resumable(self) -> StreamOperator | None:
+    def resumable(self) -> ResumableOperator | None:
         """The operator of the stage, if it is one whose rows are persisted one by one."""
         operator = self.steps[0].operator if self.steps else None
-        return operator if isinstance(operator, StreamOperator) else None
+        return operator if isinstance(operator, ResumableOperator) else None
 
 
 class Plan(NamedTuple):
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
         for step in recipe.steps:
             key = _digest(key, step.operator)
             keys.append(f"{step.operator.name()}-{key}")
-            if isinstance(step.operator, StreamOperator):
+            if isinstance(step.operator, ResumableOperator):
                 key += f"-{generation(kept_folder(cache, step.operator))}"
         return cls(recipe, source, cache, tuple(keys))
 
@@ -86,7 +86,7 @@ class Plan(NamedTuple):
         """The steps, split after each one of dataset scope, and around each resumable operator."""
         waiting: list[Step] = []
         for step in self.steps:
-            if isinstance(step.operator, StreamOperator):
+            if isinstance(step.operator, ResumableOperator):
                 if waiting:
                     yield Stage(tuple(waiting), None)
                 yield Stage((step,), None)
@@ -129,7 +129,7 @@ class Plan(NamedTuple):
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 
-def kept_folder(cache: Path, operator: StreamOperator) -> Path:
+def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
     return cache / f"kept-{operator.name()}-{_digest('', operator)}"
 

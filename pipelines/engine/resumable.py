@@ -27,7 +27,7 @@ import pyarrow as pa
 import xxhash
 from filelock import FileLock, Timeout
 
-from ...operators import Change, OperatorError, StreamOperator
+from ...operators import Change, OperatorError, ResumableOperator
 from ...operators.change import concatenate, split
 from ...operators.check import checked
 from ..apply.frame import Frame
@@ -43,7 +43,11 @@ _CHECKED_ROWS = 16
 
 
 def run_resumable(
-    operator: StreamOperator, frame: Frame, kept: Path, path: Path, advance: Callable[[int], None]
+    operator: ResumableOperator,
+    frame: Frame,
+    kept: Path,
+    path: Path,
+    advance: Callable[[int], None],
 ) -> int:
     """Compute the rows of `frame` that are not finished yet, and commit all of them at `path`.
 
@@ -155,7 +159,7 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
 
 
 def _finish(
-    operator: StreamOperator,
+    operator: ResumableOperator,
     table: pa.Table,
     path: Path,
     finished: dict[int, Entry],
@@ -186,14 +190,14 @@ def _finish(
 
 
 def _changes(
-    operator: StreamOperator, table: pa.Table, rows: Sequence[int]
+    operator: ResumableOperator, table: pa.Table, rows: Sequence[int]
 ) -> Iterator[tuple[int, Change]]:
     """The rows that the operator finishes, in its order; its exceptions are attributed to it."""
     with attribute_operator_errors(operator):
-        stream = operator.stream(table, rows)
+        results = operator.process_rows(table, rows)
     for number in count():
         with attribute_operator_errors(operator):
-            item = next(stream, None)
+            item = next(results, None)
         if item is None:
             return
         row, change = item

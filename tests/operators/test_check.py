@@ -18,8 +18,8 @@ from rejuice.operators import (
     Mapper,
     Operator,
     OperatorError,
+    ResumableOperator,
     Scope,
-    StreamOperator,
     drop,
 )
 from rejuice.operators.check import check_operator, run
@@ -101,7 +101,7 @@ class PerGroup(Filter):
         return drop({"first": Groups.of(table).position() == 0})
 
 
-class Foundling(Operator):
+class AddsRow(Operator):
     """One new row without a parent after each group."""
 
     scope: ClassVar = Scope.GROUP
@@ -115,7 +115,7 @@ class Foundling(Operator):
         return Change(parents=np.insert(np.arange(table.num_rows), ends, -1))
 
 
-class Dear(StreamOperator):
+class RowByRow(ResumableOperator):
     """Two rows for each score of at most 4, last row first, and one without a parent after 2."""
 
     reasons: ClassVar = {"too_high": "the score is above 4"}
@@ -136,12 +136,12 @@ class Dear(StreamOperator):
         double = pa.array(double, pa.float64())
         return Change({"double": double}, drop({"too_high": high}), parents)
 
-    def stream(self, table, rows):
+    def process_rows(self, table, rows):
         for row in reversed(rows):
             yield row, self.apply(table.slice(row, 1))
 
 
-class DearMapper(StreamOperator):
+class RowByRowMapper(ResumableOperator):
     """As `Doubled`, row by row."""
 
     def reads(self):
@@ -153,13 +153,13 @@ class DearMapper(StreamOperator):
     def apply(self, table):
         return Change({"double": pc.multiply(table["score"], 2)})
 
-    def stream(self, table, rows):
+    def process_rows(self, table, rows):
         for row in rows:
             yield row, self.apply(table.slice(row, 1))
 
 
 GOOD = [
-    Scored(), Doubled(), Twice(), Highest(), PerGroup(), Foundling(), Dear(), DearMapper()
+    Scored(), Doubled(), Twice(), Highest(), PerGroup(), AddsRow(), RowByRow(), RowByRowMapper()
 ]  # fmt: skip
 
 
@@ -494,89 +494,89 @@ def test_a_column_whose_type_depends_on_the_rows():
     breaks(Untyped(), "column 'double' is string, but null after an empty table")
 
 
-class LeavesOut(Dear):
-    def stream(self, table, rows):
-        yield from ((row, change) for row, change in super().stream(table, rows) if row != 2)
+class LeavesOut(RowByRow):
+    def process_rows(self, table, rows):
+        yield from ((row, change) for row, change in super().process_rows(table, rows) if row != 2)
 
 
-class Repeats(Dear):
-    def stream(self, table, rows):
-        yield from super().stream(table, rows)
-        yield from super().stream(table, rows[:1])
+class Repeats(RowByRow):
+    def process_rows(self, table, rows):
+        yield from super().process_rows(table, rows)
+        yield from super().process_rows(table, rows[:1])
 
 
-class DoesAll(Dear):
+class DoesAll(RowByRow):
     """Whatever it is asked for."""
 
-    def stream(self, table, rows):
-        yield from super().stream(table, range(table.num_rows))
+    def process_rows(self, table, rows):
+        yield from super().process_rows(table, range(table.num_rows))
 
 
-class OtherValues(DearMapper):
-    def stream(self, table, rows):
+class OtherValues(RowByRowMapper):
+    def process_rows(self, table, rows):
         for row in rows:
             yield row, Change({"double": pc.multiply(table["score"].slice(row, 1), 3)})
 
 
-class OtherRows(DearMapper):
+class OtherRows(RowByRowMapper):
     """Does right by all rows, but by their place among those it is asked for."""
 
-    def stream(self, table, rows):
+    def process_rows(self, table, rows):
         for place, row in enumerate(rows):
             yield row, self.apply(table.slice(place, 1))
 
 
-class OtherReasons(Dear):
-    """Declares two reasons, and gives another one when it streams."""
+class OtherReasons(RowByRow):
+    """Declares two reasons, and gives another one row by row."""
 
-    reasons: ClassVar = {**Dear.reasons, "other": "no reason at all"}
+    reasons: ClassVar = {**RowByRow.reasons, "other": "no reason at all"}
 
-    def stream(self, table, rows):
-        for row, change in super().stream(table, rows):
+    def process_rows(self, table, rows):
+        for row, change in super().process_rows(table, rows):
             other = pc.if_else(change.reasons.is_valid(), "other", change.reasons)
             yield row, change._replace(reasons=other)
 
 
-class OtherParents(Dear):
-    def stream(self, table, rows):
-        for row, change in super().stream(table, rows):
+class OtherParents(RowByRow):
+    def process_rows(self, table, rows):
+        for row, change in super().process_rows(table, rows):
             yield row, change._replace(parents=change.parents[::-1])
 
 
-class WholeChange(DearMapper):
+class WholeChange(RowByRowMapper):
     """The change to all rows, for each."""
 
-    def stream(self, table, rows):
+    def process_rows(self, table, rows):
         yield from ((row, self.apply(table)) for row in rows)
 
 
-class Untold(DearMapper):
-    def stream(self, table, rows):
+class Raises(RowByRowMapper):
+    def process_rows(self, table, rows):
         raise ZeroDivisionError("no")
 
 
-class ReadsMore(DearMapper):
-    def stream(self, table, rows):
+class ReadsMore(RowByRowMapper):
+    def process_rows(self, table, rows):
         yield from ((row, Change({"double": table["text"].slice(row, 1)})) for row in rows)
 
 
-def test_a_stream_that_is_not_the_rows_it_was_asked_for():
-    breaks(LeavesOut(), "leaves out row 2 of 6 that it was to stream")
-    breaks(Repeats(), "finishes row 0, a second time: see stream()")
-    breaks(DoesAll(), "finishes row 4, which it was not asked for: see stream()")
+def test_rows_that_it_was_not_asked_for():
+    breaks(LeavesOut(), "leaves out row 2 of the 6 that it was asked for")
+    breaks(Repeats(), "finishes row 0, a second time: see process_rows()")
+    breaks(DoesAll(), "finishes row 4, which it was not asked for: see process_rows()")
 
 
-def test_a_stream_that_is_not_what_apply_gives():
-    breaks(OtherValues(), "column 'double' differs after streaming row 0 alone")
-    breaks(OtherRows(), "column 'double' differs after streaming row 1 alone")
-    breaks(OtherReasons(), "reasons differ after streaming row 5 alone")
-    breaks(OtherParents(), "parents differ after streaming row 1 alone")
+def test_rows_that_are_not_what_apply_gives():
+    breaks(OtherValues(), "column 'double' differs after processing row 0 alone")
+    breaks(OtherRows(), "column 'double' differs after processing row 1 alone")
+    breaks(OtherReasons(), "reasons differ after processing row 5 alone")
+    breaks(OtherParents(), "parents differ after processing row 1 alone")
     breaks(WholeChange(), "column 'double' has 6 values for 1 rows")
 
 
-def test_a_stream_that_fails():
-    breaks(Untold(), "fails on a stream of 6 rows: ZeroDivisionError: no")
-    breaks(ReadsMore(), "fails on a stream of 6 rows: KeyError: ")
+def test_rows_that_fail():
+    breaks(Raises(), "fails to process 6 rows one by one: ZeroDivisionError: no")
+    breaks(ReadsMore(), "fails to process 6 rows one by one: KeyError: ")
 
 
 def test_a_table_without_prompts_will_do_for_rows():

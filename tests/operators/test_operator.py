@@ -11,7 +11,7 @@ from rejuice.operators import (
     Mapper,
     Operator,
     RecipeError,
-    StreamOperator,
+    ResumableOperator,
     build,
     drop,
     get,
@@ -44,7 +44,7 @@ def test_the_name_is_the_class_name_in_snake_case():
 
 def test_the_kind_is_that_of_the_base_class_unless_it_is_declared():
     assert LLMScore2Filter.kind is PassRateFilter.kind is Kind.FILTER
-    assert Mapper.kind is Operator.kind is StreamOperator.kind is Kind.MAPPER
+    assert Mapper.kind is Operator.kind is ResumableOperator.kind is Kind.MAPPER
     assert get("exact_deduplicator").kind is Kind.DEDUPLICATOR
     assert get("label_balance_selector").kind is Kind.SELECTOR
     assert "kind" not in PassRateFilter.model_fields

@@ -92,7 +92,7 @@ def test_a_recipe_with_such_a_name_is_refused(install, recipe_file):
     install("mine", "1", "mine", [("length_filter", "OddFilter")])
     with pytest.raises(RecipeError, match="operator 'length_filter' is registered by mine 1 ") as error:  # fmt: skip
         load(recipe_file([{"length_filter": {"min": 1}}]))
-    assert str(error.value).split(": ")[0].endswith("recipe.yaml, step 1 length_filter")
+    assert str(error.value).split(": ")[0].endswith("recipe.yaml, line 4, step 1 length_filter")
     assert load(recipe_file(["exact_deduplicator"])).steps
 
 

@@ -455,7 +455,7 @@ def test_a_server_that_dies_in_the_middle(make, on_server_down):
     with FakeJudge(think_s=0.02) as judge:
         operator = make(judge, server={"patience_s": 0.2}, on_server_down=on_server_down)
         found = {}
-        stream = operator.stream(numbered(*range(40)), range(40))
+        stream = operator.process_rows(numbered(*range(40)), range(40))
         for _ in range(5):
             row, change = next(stream)
             found[row] = change
@@ -576,7 +576,7 @@ def test_who_waits_for_its_turn_is_not_late(make):
 def test_who_leaves_early_takes_nothing_from_others(make):
     with FakeJudge(think_s=0.1) as judge:
         operator = make(judge)
-        leaving = operator.stream(numbered(*range(6)), range(6))
+        leaving = operator.process_rows(numbered(*range(6)), range(6))
         next(leaving)
         with ThreadPoolExecutor(1) as pool:
             staying = pool.submit(operator.apply, numbered(*range(6)))
@@ -588,7 +588,7 @@ def test_who_leaves_early_takes_nothing_from_others(make):
 
 def test_leaving_early_leaves_no_request(make):
     with FakeJudge(think_s=0.05) as judge:
-        stream = make(judge).stream(numbered(*range(50)), range(50))
+        stream = make(judge).process_rows(numbered(*range(50)), range(50))
         next(stream)
         stream.close()
         time.sleep(0.1)
@@ -600,7 +600,7 @@ def test_leaving_early_leaves_no_request(make):
 def test_closing_in_the_middle(make):
     with FakeJudge(think_s=0.05) as judge:
         operator = make(judge)
-        stream = operator.stream(numbered(*range(50)), range(50))
+        stream = operator.process_rows(numbered(*range(50)), range(50))
         next(stream)
         operator.close()
         operator.close()

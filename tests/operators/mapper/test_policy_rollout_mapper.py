@@ -118,7 +118,7 @@ def test_the_stream_gives_what_apply_gives(parrot):
     operator = PolicyRolloutMapper(n=2)
     whole = operator.apply(table)
     parrot.asked.clear()
-    stream = dict(operator.stream(table, [0, 1, 3, 4]))
+    stream = dict(operator.process_rows(table, [0, 1, 3, 4]))
     assert sorted(stream) == [0, 1, 3, 4]
     assert len(parrot.asked) == 3
     for row, change in stream.items():
@@ -399,7 +399,7 @@ def test_the_samples_of_a_task_are_those_of_its_rows_alone(parrot):
 
 
 def test_rows_of_another_task_pass_before_anything_is_asked(parrot):
-    stream = VERIFY.stream(rows_of("vone", "g1", "vtwo", "g2"), range(4))
+    stream = VERIFY.process_rows(rows_of("vone", "g1", "vtwo", "g2"), range(4))
     assert [next(stream)[0], next(stream)[0]] == [1, 3]
     assert parrot.asked == []
     assert [row for row, _ in stream] == [2, 0]
@@ -435,7 +435,7 @@ def test_columns_that_pass_get_the_types_of_the_contract(parrot):
         change = VERIFY.apply(table)
         for name, column in change.columns.items():
             assert column.type == ROW_CONTRACT[name], name
-        for row, own in VERIFY.stream(table, range(table.num_rows)):
+        for row, own in VERIFY.process_rows(table, range(table.num_rows)):
             for name, column in own.columns.items():
                 assert column.type == ROW_CONTRACT[name], (row, name)
     assert change.columns["response"].to_pylist() == []

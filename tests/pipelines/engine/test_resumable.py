@@ -19,16 +19,16 @@ from rejuice.pipelines.recipe.read import load
 DEAR = """
 import os, pathlib, signal, time
 import pyarrow as pa
-from rejuice.operators import Change, StreamOperator
+from rejuice.operators import Change, ResumableOperator
 
-class DearMapper(StreamOperator):
+class DearMapper(ResumableOperator):
     log: str
     fault: str = ""
     reasons = {"gone": "it ends in 1"}
     def reads(self): return ("response_id",)
     def writes(self): return ("sample",)
     def apply(self, table): return self._change(table["response_id"].to_pylist())
-    def stream(self, table, rows):
+    def process_rows(self, table, rows):
         ids = table["response_id"].to_pylist()
         for row in rows[:-1] if self.fault == "left out" else reversed(rows):
             fate = pathlib.Path(self.log + ".fate")
