@@ -31,8 +31,8 @@ def test_it_is_the_share_of_yes_among_the_well_formed_judgements():
 def test_the_rule_of_succession():
     # Laplace: after s of n, the next is one with probability (s + 1) / (n + 2).
     found = judgements.judged(judgements.digest(judged_rows("1:YYYN 2:NN 3:Y 4 5:-"), "answer"))
-    assert found.believed(1.0)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
-    assert found.believed(0.0)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
+    assert found.smoothed(1.0)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
+    assert found.smoothed(0.0)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
 
 
 def test_malformed_judgements_say_nothing():

@@ -494,7 +494,7 @@ ONE_LINE = {
     Trouble.NO_KEY: r"{url} answers 401: 401; is the key right\? see api_key_env",
     Trouble.NOT_FOUND: r"the server has the model 'm' but no {url}/chat/completions; "
     r"is it a server with OpenAI's API\?",
-    Trouble.REDIRECT: r"{url} sends requests on to .*; set base_url to where the server is",
+    Trouble.REDIRECT: r"{url} redirects requests to .*; set base_url to the address of the server",
     Trouble.REFUSED: r"{url} answers no prompt: request_refused, 400: 400",
 }
 
@@ -713,7 +713,7 @@ def broken_caches(folder):
     return {
         "text.sqlite": "file is not a database",
         "folder.sqlite": "unable to open database file",
-        "other.sqlite": "it is of another program or version",
+        "other.sqlite": "it belongs to another program or version",
         "file/scores.sqlite": "[Errno",
     }
 
@@ -790,11 +790,11 @@ WRONG = [
     ({"template": "{response}"}, "it must contain {question}"),
     (
         {"template": "{prompt} {question} {response}"},
-        "it contains {prompt}, which is not filled in",
+        "it contains {prompt}, which is not a placeholder",
     ),
     (
         {"system": "Judge {response}."},
-        "it contains {response}, which is filled in in template only",
+        "it contains {response}, which is allowed in template only",
     ),
     ({"dimensions": []}, "name at least one"),
     ({"dimensions": ["a b"]}, "'a b' is not a name such as accuracy"),

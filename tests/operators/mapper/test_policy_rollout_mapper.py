@@ -67,7 +67,7 @@ class Parrot:
 @pytest.fixture
 def parrot(monkeypatch):
     parrot = Parrot()
-    monkeypatch.setattr(policy_rollout_mapper, "sampler", lambda asked: parrot)
+    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda asked: parrot)
     monkeypatch.setattr(policy_rollout_mapper, "release", lambda asked: parrot.close())
     PolicyRolloutMapper().close()  # What an earlier test was told is forgotten.
     parrot.closed = 0
@@ -405,7 +405,7 @@ def test_rows_of_another_task_pass_before_anything_is_asked(parrot):
 
 
 def test_where_no_row_is_of_the_task_no_engine_is_opened(monkeypatch):
-    monkeypatch.delattr(policy_rollout_mapper, "sampler")
+    monkeypatch.delattr(policy_rollout_mapper, "open_engine")
     table = rows_of("g1", "-2")
     change = VERIFY.apply(table)
     for name in WRITTEN:
@@ -459,7 +459,7 @@ def test_columns_of_something_else_are_an_error(parrot, name, values, found):
 @settings(max_examples=30)
 def test_rows_of_other_tasks_stay_as_they_are(tasks, cut):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_rollout_mapper, "sampler", lambda asked: StubEngine())
+        patch.setattr(policy_rollout_mapper, "open_engine", lambda asked: StubEngine())
         operator = PolicyRolloutMapper(task="verify", n=3)
         table = rows_of(
             *(f"{task}{at // 2 if task == 'g' else at}" for at, task in enumerate(tasks))
@@ -550,7 +550,7 @@ def test_a_recipe_with_both_samplings(recipe_file, monkeypatch):
     rows = [{"question": f"{k}0 + 1 is?", "answer": f"#### {k}1"} for k in range(1, 8)]
     path = recipe_file(both_samplings(3), rows)
     pupil = Pupil(patience=12)
-    monkeypatch.setattr(policy_rollout_mapper, "sampler", lambda asked: pupil)
+    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda asked: pupil)
     with pytest.raises(EngineError, match=r"step 8 policy_rollout_mapper_2: the pupil is tired$"):
         engine.run(load(path), chunk_rows=3)
     pupil.patience = None
@@ -578,7 +578,7 @@ def test_the_embedded_policy_answers_and_judges(recipe_file, tmp_path, monkeypat
     verify = table.filter(pc.equal(table["task"], "verify"))
     # It was taught to judge, and nearly all it says is a judgement.
     assert pc.mean(verify["judgement"].is_valid().combine_chunks().cast("float64")).as_py() > 0.8
-    monkeypatch.delattr(policy_rollout_mapper, "sampler")
+    monkeypatch.delattr(policy_rollout_mapper, "open_engine")
     again = engine.run(load(path), chunk_rows=7)
     assert all(step.cached for step in again.steps)
     # In one process, with other chunks, and nothing cached but the samples.

@@ -223,7 +223,7 @@ def test_a_component_of_weight_zero_cannot_be_missing():
         ({"weights": {}}, r"^field 'weights' is {}; dictionary should have at least 1 item"),
         (
             {"weights": {"x": 1}, "gates": {"y": "only_correct"}},
-            r"^gates name 'y', which has no weight$",
+            r"^gates contain 'y', which has no weight$",
         ),
         (
             {"weights": {"x": 1}, "gates": {"x": "never"}},
@@ -430,7 +430,7 @@ def after_both(graded, *, accuracy=1.0, judgement=1.0):
         GrpoAdvantageMapper(normalise="none"),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_rollout_mapper, "sampler", lambda asked: Judge())
+        patch.setattr(policy_rollout_mapper, "open_engine", lambda asked: Judge())
         rows = run_in_memory(operators, rolled_out(graded, accuracy)).to_pylist()
     own = {"generate": [], "verify": []}
     for row in rows:

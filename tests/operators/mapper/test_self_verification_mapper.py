@@ -339,11 +339,11 @@ def test_all_candidates_can_be_balanced_over_the_dataset():
         ({"mode": "response", "template": "{question}"}, "template does not contain {response}"),
         (
             {"template": "{question}{answer}{response}"},
-            "template contains {response}, which mode: answer has not",
+            "template contains {response}, which mode: answer does not fill in",
         ),
         (
             {"carry": ["verdict"]},
-            "carry must not name 'verdict', which is a verification row's own",
+            "carry must not name 'verdict', which verification rows set themselves",
         ),
         ({"max_per_label": 0}, "field 'max_per_label' is 0; input should be greater than 0"),
         (

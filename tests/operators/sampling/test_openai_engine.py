@@ -218,14 +218,14 @@ def test_tokenizer_and_api_must_fit():
 def test_prompt_that_the_template_refuses_is_never_sent(make):
     def strict(messages):
         if len(messages[0][1]) == 2:
-            raise TemplateRefusedError("the chat template says: no")
+            raise TemplateRefusedError("the chat template refuses: no")
         return encode(messages)
 
     with FakeServer() as server:
         engine = make(server)
         engine.encode = strict
         found = dict(engine.sample(prompts(3), FOUR))
-        assert found[1] == Failure("template_refused", "the chat template says: no")
+        assert found[1] == Failure("template_refused", "the chat template refuses: no")
         assert sorted(server.attempts) == [0, 2]
 
 
@@ -437,8 +437,8 @@ def test_server_that_was_well_before_is_judged_anew(make):
 
 
 ONE_LINE = {
-    Trouble.REDIRECT: r"{url} sends requests on to 'http://else.where/v1'; "
-    r"set base_url to where the server is",
+    Trouble.REDIRECT: r"{url} redirects requests to 'http://else.where/v1'; "
+    r"set base_url to the address of the server",
     Trouble.NO_KEY: r"{url} answers 401: 401; is the key right\? see api_key_env",
     Trouble.NOT_FOUND: r"the server has the model 'm' but no {url}/completions; "
     r"choose another api; vLLM has 'generate' with --enable-scale-out",
@@ -485,7 +485,7 @@ def test_server_without_a_good_certificate_is_not_waited_for(make):
 
 
 def test_address_that_is_none(make):
-    with pytest.raises(EngineError, match=r"^base_url is 'http://a:b:c'; which is no address$"):
+    with pytest.raises(EngineError, match=r"^base_url is 'http://a:b:c'; which is not an address$"):
         list(make("http://a:b:c").sample(prompts(1), FOUR))
 
 

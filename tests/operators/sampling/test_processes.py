@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from stub_engine import StubEngine
 
 from rejuice.operators import __version__
+from rejuice.operators.cores import usable_cores
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling.processes import EngineProcesses, usable_cores
+from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
 
 ONE = Settings(n=1)
@@ -102,7 +103,9 @@ def test_another_version_is_told(tmp_path):
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     link.chmod(0o755)
-    said = rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same one there$"
+    said = (
+        rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same version there$"
+    )
     with pytest.raises(EngineError, match=said):
         EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": str(tmp_path)})
 
@@ -125,7 +128,7 @@ def test_what_they_print_is_kept_from_the_terminal(two, capfd):
 
 def test_last_words_of_a_process_that_dies(two, capfd):
     pids = two.pids
-    message = r"^a sampling process died with exit code 3; what it said is above$"
+    message = r"^a sampling process died with exit code 3; its output is above$"
     with pytest.raises(EngineError, match=message):
         list(two.sample(ask("a", "exit"), ONE))
     assert capfd.readouterr().err.endswith("last words\n")
@@ -137,7 +140,9 @@ def test_last_words_of_a_process_that_dies(two, capfd):
 def test_process_that_is_killed(capfd):
     engine = EngineProcesses(StubEngine)
     os.kill(engine.pids[0], signal.SIGKILL)
-    message = r"^a sampling process died with exit code -9; it said nothing; perhaps memory ran out"
+    message = (
+        r"^a sampling process died with exit code -9; it printed nothing; perhaps memory ran out"
+    )
     with pytest.raises(EngineError, match=message):
         list(engine.sample(ask("a"), ONE))
     assert capfd.readouterr().err == ""
@@ -182,7 +187,7 @@ def test_closing_twice(two):
 
 def test_usable_cores_obey_affinity():
     program = (
-        "import os; from rejuice.operators.sampling.processes import usable_cores\n"
+        "import os; from rejuice.operators.cores import usable_cores\n"
         "print(usable_cores()); os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "print(usable_cores())"
     )

@@ -91,7 +91,7 @@ def test_a_prompt_that_is_not_there(record):
     # The whole chat counts, not its last message alone.
     other = Prompt((("user", "a"),), 0)
     ((_, found),) = RecordedEngine(path, exact=True).sample([other], TWO)
-    assert found == Failure("not_recorded", f"{path} does not have the prompt")
+    assert found == Failure("not_recorded", f"{path} does not contain the prompt")
 
 
 def test_text_alone_is_enough_where_it_is_not_for_training(tmp_path):
@@ -131,7 +131,7 @@ def test_files_that_are_no_recording(record, tmp_path):
     with pytest.raises(EngineError, match="has no column 'response'"):
         RecordedEngine(record([row("a", 0)], "response"), exact=True)
     (tmp_path / "none").mkdir()
-    with pytest.raises(EngineError, match=r"none holds no file of \.parquet, \.arrow, \.jsonl"):
+    with pytest.raises(EngineError, match=r"none contains no file of \.parquet, \.arrow, \.jsonl"):
         RecordedEngine(tmp_path / "none", exact=True)
 
 
@@ -216,7 +216,7 @@ def test_responses_of_two_runs_make_no_group(tmp_path, other, said):
     write(tmp_path / "1.parquet", [row("a", 0), row("a", 1)])
     write(tmp_path / "2.parquet", [row("a", 2, **other), row("a", 3, **other)])
     assert refused(tmp_path, n=3) == (
-        f"{tmp_path} holds responses {said} to one prompt; name a file of one run"
+        f"{tmp_path} contains responses {said} to one prompt; name a file of one run"
     )
     # The first file's are enough for two.
     assert texts(given_back(tmp_path)) == ["a0", "a1"]
@@ -315,7 +315,7 @@ def test_files_of_two_formats(tmp_path):
     write(tmp_path / "run.parquet", [row("a", 0)])
     (tmp_path / "run.jsonl").write_text("{}\n")
     (tmp_path / "notes.txt").write_text("x")
-    assert refused(tmp_path) == f"{tmp_path} holds files of .jsonl and .parquet; name one file"
+    assert refused(tmp_path) == f"{tmp_path} contains files of .jsonl and .parquet; name one file"
 
 
 def test_a_file_of_a_folder_lacks_a_column(tmp_path):

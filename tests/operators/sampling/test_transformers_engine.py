@@ -128,7 +128,9 @@ def test_text_is_without_the_end(trained, engine):
         for sample in group.samples:
             assert sample.text == tokenizer.decode(sample.token_ids, skip_special_tokens=True)
             assert tokenizer.eos_token not in sample.text
-    ended = decoding.Answer((41, END), (-1.0, -1.0), stopped=False)  # at the limit, not by itself
+    ended = decoding.SampledResponse(
+        (41, END), (-1.0, -1.0), stopped=False
+    )  # at the limit, not by itself
     assert engine._sample(ended).text.endswith("<|im_end|>")
 
 
@@ -136,7 +138,7 @@ def test_prompts_that_leave_no_room(engine):
     # 512 places, 18 of them for what the template adds
     by_index = dict(engine.sample([ask("x" * n) for n in (494, 493, 490)], FOUR))
     assert by_index[0] == Failure(
-        "prompt_too_long", "512 tokens of 512 that the policy takes with a response"
+        "prompt_too_long", "512 tokens; the policy's context of 512 includes the response"
     )
     assert {len(s.token_ids) for s in by_index[1].samples} == {1}
     assert max(len(s.token_ids) for s in by_index[2].samples) <= 4
@@ -154,7 +156,7 @@ def test_template_that_refuses(tmp_path):
     save_policy(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('no system role') }}")
     assert dict(TransformersEngine(tmp_path).sample([ask("a")], FOUR)) == {
-        0: Failure("template_refused", "the chat template says: no system role")
+        0: Failure("template_refused", "the chat template refuses: no system role")
     }
 
 
@@ -237,8 +239,8 @@ def test_near_ties_are_decided_alike_whatever_the_rounding(folder, monkeypatch, 
         logits = forward(self, *arguments)
         return logits + 2e-3 * (2 * torch.rand(logits.shape, generator=generator) - 1)
 
-    def sampled(slack):
-        monkeypatch.setattr(decoding, "SLACK", slack)
+    def sampled(tie_margin):
+        monkeypatch.setattr(decoding, "TIE_MARGIN", tie_margin)
         wanted = Settings(n=8, max_tokens=12, top_p=top_p)
         return all_tokens(engine.sample(PROMPTS, wanted))
 
@@ -249,9 +251,9 @@ def test_near_ties_are_decided_alike_whatever_the_rounding(folder, monkeypatch, 
 
 
 def test_slack_is_far_above_rounding(trained, monkeypatch):
-    """What `SLACK` promises, on the trained policy: 50 times what is seen."""
+    """What `TIE_MARGIN` promises, on the trained policy: 50 times what is seen."""
     seen = []
-    draw = decoding._Batch._draw
+    draw = decoding._DecodingBatch._draw
 
     def watched(batch):
         row = len(batch._group_R) // 2
@@ -261,10 +263,10 @@ def test_slack_is_far_above_rounding(trained, monkeypatch):
         seen.append(float((batch._logits[row] - alone).abs().max()))
         return draw(batch)
 
-    monkeypatch.setattr(decoding._Batch, "_draw", watched)
+    monkeypatch.setattr(decoding._DecodingBatch, "_draw", watched)
     list(trained.sample(SUMS[:6], EIGHT))
     assert len(seen) > 20
-    assert 0 < max(seen) < decoding.SLACK / 2 / 25
+    assert 0 < max(seen) < decoding.TIE_MARGIN / 2 / 25
 
 
 def test_seed_sample_and_step_decide(engine):

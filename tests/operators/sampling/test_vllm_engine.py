@@ -82,7 +82,7 @@ class FakeLLM:
 def make(monkeypatch):
     def encode(messages):
         if messages[0][0] == "tool":
-            raise TemplateRefusedError("the chat template says: no")
+            raise TemplateRefusedError("the chat template refuses: no")
         return [len(messages[0][1])] * (len(messages[0][1]) % 20)
 
     def params(settings, seed, *, ignore_eos=False):
@@ -140,8 +140,8 @@ def test_prompts_that_cannot_be_sampled_are_named_and_the_others_go_on(make):
     few = prompts(12)
     few[2] = Prompt((("tool", "x"),), 0)
     found = dict(make(FakeLLM()).sample(few, TWO))
-    assert found[2] == Failure("template_refused", "the chat template says: no")
-    said = "tokens, but with a response the policy takes 10"
+    assert found[2] == Failure("template_refused", "the chat template refuses: no")
+    said = "tokens; the policy's context of 10 includes the response"
     assert found[9] == Failure("prompt_too_long", f"10 {said}")
     assert [k for k, each in found.items() if isinstance(each, Group)] != []
     assert {k for k, each in found.items() if isinstance(each, Failure)} == {2, 9, 10, 11}
@@ -224,7 +224,7 @@ def test_dead_canary_leaves_the_engine_unusable(make, folder, monkeypatch):
     )
     said = (
         rf"^vLLM does not sample from '{folder}': log-probabilities of a response are off by 0.01 "
-        r"on average, 0.2 at most; start it anew with these weights$"
+        r"on average, 0.2 at most; restart it with these weights$"
     )
     for use in (
         lambda: engine.load_weights(folder, 1),
@@ -247,7 +247,7 @@ def test_loading_that_fails_midway_leaves_the_engine_unusable(make, folder):
 
 def test_folder_without_a_policy_changes_nothing(make, tmp_path):
     engine = make(FakeLLM(), version=4)
-    with pytest.raises(EngineError, match=r"it is no folder with config.json and weights$"):
+    with pytest.raises(EngineError, match=r"it is not a folder with config.json and weights$"):
         engine.load_weights(tmp_path / "nothing", 5)
     ((_, group),) = engine.sample(prompts(1), TWO)
     assert group.version == 4
@@ -299,7 +299,9 @@ def test_interpreter_without_vllm():
         VllmEngine(str(EMBEDDED), VllmOptions())
     said = str(error.value)
     assert said.startswith("vLLM cannot be imported by ")
-    assert said.endswith(": No module named 'vllm'; name an environment that has it by `python`")
+    assert said.endswith(
+        ": No module named 'vllm'; set `python` to the interpreter of an environment that has it"
+    )
 
 
 # From here on with vLLM itself.
@@ -397,7 +399,7 @@ class TestReal:
             assert rows.argmax(-1).tolist() == list(sample.token_ids)
 
     def test_settings_that_vllm_refuses(self, engine):
-        with pytest.raises(EngineError, match=r"^vLLM refuses these settings; n must be 1 when"):
+        with pytest.raises(EngineError, match=r"^vLLM rejects these settings; n must be 1 when"):
             list(engine.sample(problems(2), EIGHT._replace(temperature=0.0)))
 
     def test_canary_dies_of_the_old_output_head(self, other_policy):

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.scoring.answer import Answer, Token
+from rejuice.operators.scoring.answer import AnswerToken, ScorerAnswer
 from rejuice.operators.scoring.verdict import MalformedError, read_verdict, schema
 
 TWO = ("accuracy", "grammar")
 
 
 def read(text, *, answer_format="json_schema", expected=False, tokens=None, finish="stop"):
-    answer = Answer(text, finish, tokens)
+    answer = ScorerAnswer(text, finish, tokens)
     return read_verdict(answer, TWO, answer_format, expected=expected)
 
 
@@ -27,7 +27,7 @@ def said(text, **fields):
 def tokens_of(*texts, **tops):
     """Tokens; those named by their place, such as `t3`, with these tokens at their place."""
     return tuple(
-        Token(text, tuple(tops.get(f"t{place}", {text: 0.0}).items()))
+        AnswerToken(text, tuple(tops.get(f"t{place}", {text: 0.0}).items()))
         for place, text in enumerate(texts)
     )
 
@@ -89,7 +89,7 @@ def test_what_is_said_of_a_malformed_verdict():
     assert said('{"accuracy": 1, "grammar": 7}') == "grammar is 7, not an integer from 1 to 5"
     assert said('{"accuracy": 1, "grammar": "4/5"}').startswith('grammar is "4/5", not')
     assert said('{"accuracy": 1, "grammar": NaN}').startswith("grammar is NaN, not")
-    assert said('{"accuracy": 1, "grammar": 2}', finish="length") == "it is cut at max_tokens"
+    assert said('{"accuracy": 1, "grammar": 2}', finish="length") == "it is truncated at max_tokens"
 
 
 VERDICT = '{"accuracy": 4, "grammar": 2}'

@@ -152,7 +152,7 @@ def test_the_choice_does_not_depend_on_chunks():
     ("fields", "message"),
     [
         ({"negative": ["correct"]}, "'correct' is both positive and negative"),
-        ({"negative": []}, "negative names no value"),
+        ({"negative": []}, "negative contains no value"),
         ({"ratio": [1, 3], "target": 3}, "target 3 is too small for the ratio"),
         ({"ratio": [0, 1]}, "field 'ratio.0' is 0; input should be greater than 0"),
     ],
