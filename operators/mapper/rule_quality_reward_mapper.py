@@ -64,8 +64,8 @@ class RuleQualityRewardMapper(Mapper):
     """Highest share with the full score for `repetition`, and lowest share with the lowest score.
     The second is the most that Data-Juicer's filter keeps."""
     special_characters: tuple[Share, Share] = (0.7, 0.9)
-    """The same for `special_characters`. Data-Juicer's filter keeps at most 0.25, which no worked
-    calculation stays below."""
+    """The same for `special_characters`. Data-Juicer's filter keeps at most 0.25, which every
+    worked calculation exceeds."""
     ngram: PositiveInt = 10
     """Characters of an n-gram, for `repetition`."""
 

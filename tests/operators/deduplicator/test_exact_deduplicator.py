@@ -53,7 +53,7 @@ def test_nulls_are_kept_and_are_not_the_empty_text():
     assert dropped(ExactDeduplicator(), rows) == [None, None, None, "duplicate", None]
 
 
-def test_normalisation_is_asked_for():
+def test_normalisation_is_optional():
     rows = table(["A  b\n", "a b", " a\tb", "ab"])
     assert dropped(ExactDeduplicator(), rows) == [None] * 4
     assert dropped(ExactDeduplicator(lowercase=True), rows) == [None] * 4

@@ -62,7 +62,7 @@ def fake_pool(monkeypatch):
     return pool
 
 
-def test_each_verdict_is_held_against_what_the_other_verifier_says(fake_pool):
+def test_each_verdict_is_compared_with_that_of_the_other_verifier(fake_pool):
     outcomes = ("correct", "wrong_answer", "timeout", "verifier_error")
     rows = table(*((letter, slug, "1") for letter in "cw" for slug in outcomes))
     recheck, notes = rechecked(VerdictRecheckMapper(), rows)
@@ -107,9 +107,9 @@ def test_math_verify_sees_the_response_and_the_reference_once(fake_pool):
         fake_pool.calls.append((pairs, options)) or [GradingOutcome("correct") for _ in pairs]
     )
     change = run(VerdictRecheckMapper(timeout=0.5), rows)
-    said = "1 is what I say."
+    sentence = "1 is what I say."
     ((pairs, options),) = fake_pool.calls
-    assert pairs == [(said, "1"), (said, "2"), ("correct: 1", "1")]
+    assert pairs == [(sentence, "1"), (sentence, "2"), ("correct: 1", "1")]
     assert (options["timeout"], options["rule"]) == (0.5, "math_verify")
     assert [change.notes[name] for name in NOTES] == [200, 150, 50, 0, 50, 0]
 

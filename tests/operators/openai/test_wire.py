@@ -58,7 +58,7 @@ def test_text_only_asks_for_nothing_that_some_server_does_not_know():
     assert body == {"model": "m", "messages": messages, **known}
 
 
-def test_template_is_told_more_where_the_server_applies_it():
+def test_template_arguments_are_sent_if_the_server_applies_the_template():
     kwargs, settings = {"enable_thinking": False}, Settings()
     body = request_body("chat", "m", PROMPT, None, settings, True, kwargs)
     plain = request_body("chat", "m", PROMPT, None, settings, True)
@@ -81,7 +81,7 @@ def test_costs():
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b'{"error": {"message": "too\\nlong", "code": 400}}', "too long"),
         (b'{"error": "no"}', "no"),
@@ -91,15 +91,15 @@ def test_costs():
         (b"", ""),
     ],
 )
-def test_what_was_said_is_one_short_line(body, said):
-    assert error_text(body) == said
+def test_error_text_is_one_short_line(body, message):
+    assert error_text(body) == message
 
 
 @pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504, 529])
 def test_statuses_that_may_pass(status):
-    with pytest.raises(AttemptError) as fault:
+    with pytest.raises(AttemptError) as caught:
         check_status(HttpResponse(status, b""), "http://h/v1")
-    assert (fault.value.reason, fault.value.retry_class) == (
+    assert (caught.value.reason, caught.value.retry_class) == (
         "server_error",
         RetryClass.SERVER_FAILED,
     )
@@ -107,9 +107,12 @@ def test_statuses_that_may_pass(status):
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_statuses_of_a_prompt(status):
-    with pytest.raises(AttemptError) as fault:
+    with pytest.raises(AttemptError) as caught:
         check_status(HttpResponse(status, b""), "http://h/v1")
-    assert (fault.value.reason, fault.value.retry_class) == ("request_refused", RetryClass.REFUSED)
+    assert (caught.value.reason, caught.value.retry_class) == (
+        "request_refused",
+        RetryClass.REFUSED,
+    )
 
 
 @pytest.mark.parametrize("status", [201, 301, 403, 405, 410])
@@ -167,11 +170,11 @@ def test_weights_that_changed_meanwhile(labels, oldest, newest):
     if oldest == newest:
         assert read(body).version == oldest
         return
-    with pytest.raises(AttemptError) as fault:
+    with pytest.raises(AttemptError) as caught:
         read(body)
-    said = f"weights changed from {oldest} to {newest} while it was sampled"
-    assert fault.value.args == ("bad_response", said)
-    assert fault.value.retry_class is RetryClass.BAD_ANSWER
+    message = f"weights changed from {oldest} to {newest} while it was sampled"
+    assert caught.value.args == ("bad_response", message)
+    assert caught.value.retry_class is RetryClass.BAD_ANSWER
 
 
 def test_weights_that_changed_between_samples_of_a_group():
@@ -198,10 +201,10 @@ def test_weights_that_changed_between_samples_of_a_group():
     ],
 )
 def test_answers_that_cannot_be_used(fields, detail):
-    with pytest.raises(AttemptError) as fault:
+    with pytest.raises(AttemptError) as caught:
         read(answer(**fields))
-    assert fault.value.reason == "bad_response"
-    assert fault.value.detail.startswith(detail)
+    assert caught.value.reason == "bad_response"
+    assert caught.value.detail.startswith(detail)
 
 
 @pytest.mark.parametrize(
@@ -223,12 +226,12 @@ def test_servers_that_cannot_be_used(fields, ids, error):
      ("Mon, 01 Jan 2001 00:00:00 GMT", 0)],
 )  # fmt: skip
 def test_retry_after(header, seconds):
-    with pytest.raises(AttemptError) as fault:
+    with pytest.raises(AttemptError) as caught:
         check_status(HttpResponse(429, b"slow down", header), "http://h/v1")
-    assert (fault.value.after, fault.value.detail) == (seconds, "429: slow down")
+    assert (caught.value.after, caught.value.detail) == (seconds, "429: slow down")
 
 
-def test_what_the_server_did_not_say_is_not_known():
+def test_what_the_server_does_not_report_is_none():
     group = read(answer(token_ids=None, logprobs=None), exact=False)
     assert group.samples == (Sample("a", None, None, "stop"),)
     bare = json.dumps({"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}).encode()
@@ -238,14 +241,14 @@ def test_what_the_server_did_not_say_is_not_known():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"message": {"refusal": "I cannot"}}, "I cannot"),
         ({"finish_reason": "content_filter"}, "the server's content filter"),
     ],
 )
-def test_refusals(fields, said):
-    with pytest.raises(AttemptError) as fault:
+def test_refusals(fields, message):
+    with pytest.raises(AttemptError) as caught:
         read(answer(**fields))
-    assert fault.value.args == ("content_refused", said)
-    assert fault.value.retry_class is RetryClass.REFUSED
+    assert caught.value.args == ("content_refused", message)
+    assert caught.value.retry_class is RetryClass.REFUSED

@@ -87,7 +87,7 @@ def check_against_full_passes(model, kind, n, waves, seed):
                 if kind is not SharedPrompts and not rows:
                     groups.clear()
                     break
-                store.leave(
+                store.compact(
                     open_R, Compaction(np.array(gaps, int), np.array(movers, int), len(used))
                 )
                 place = {g: g for g in used} | dict(zip(movers, gaps, strict=True))
@@ -132,7 +132,7 @@ def test_store_by_architecture(config, kind):
 
 
 def test_store_that_miscalculates_is_not_taken(monkeypatch):
-    """The probe judges by numbers, not by what a model says of itself."""
+    """The probe compares numbers, and ignores what a model claims to support."""
     qwen = model(Qwen2Config(**TINY))
     right = key_values.sdpa_attention_forward
 

@@ -1,4 +1,4 @@
-"""Engines in processes: who samples what, what ends with what, and what is said on the way."""
+"""Engines in processes: which process samples what, how they end, and their output."""
 
 import os
 import signal
@@ -95,7 +95,7 @@ def test_another_interpreter_has_its_own_path(tmp_path):
     engine.close()
 
 
-def test_another_version_is_told(tmp_path):
+def test_another_version_is_an_error(tmp_path):
     """Even one that knows nothing of engines."""
     package = tmp_path / "rejuice" / "operators"
     package.mkdir(parents=True)
@@ -103,10 +103,10 @@ def test_another_version_is_told(tmp_path):
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     link.chmod(0o755)
-    said = (
+    expected_message = (
         rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same version there$"
     )
-    with pytest.raises(EngineError, match=said):
+    with pytest.raises(EngineError, match=expected_message):
         EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": str(tmp_path)})
 
 
@@ -134,7 +134,7 @@ def test_last_words_of_a_process_that_dies(two, capfd):
     assert capfd.readouterr().err.endswith("last words\n")
     assert two.pids == []
     wait_until_gone(pids)
-    assert len(list(two.sample(ask("a", "b"), ONE))) == 2  # begun anew
+    assert len(list(two.sample(ask("a", "b"), ONE))) == 2  # started again
 
 
 def test_process_that_is_killed(capfd):

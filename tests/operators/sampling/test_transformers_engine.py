@@ -95,7 +95,7 @@ def test_no_prompts(engine):
     assert list(engine.sample([], FOUR)) == []
 
 
-def test_group_says_where_it_comes_from(folder, groups):
+def test_a_group_names_its_origin(folder, groups):
     assert {group.policy for group in groups.values()} == {str(folder)}
     assert {group.version for group in groups.values()} == {0}
     assert all(group.seed == PROMPTS[index].seed for index, group in groups.items())
@@ -144,7 +144,7 @@ def test_prompts_that_leave_no_room(engine):
     assert max(len(s.token_ids) for s in by_index[2].samples) <= 4
 
 
-def test_template_is_told_more(tmp_path):
+def test_template_arguments_are_passed(tmp_path):
     save_policy(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content + more }}")
     build = partial(TransformersEngine, tmp_path, chat_template_kwargs={"more": "!!"})
@@ -170,7 +170,7 @@ def test_no_such_policy(tmp_path, folder):
 # --- what decides a sample --------------------------------------------------------------
 
 
-def test_a_full_pass_for_each_token_says_the_same(trained, answers):
+def test_a_full_pass_for_each_token_agrees(trained, answers):
     """The definition of a sample, without cache, batch or bookkeeping of any kind."""
     model = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="float32").eval()
     for index in (0, 7):
@@ -197,7 +197,9 @@ def test_a_full_pass_for_each_token_says_the_same(trained, answers):
     st.sampled_from([1, 3, 8, 9, 20]),
     st.sampled_from([5, 64]),
 )
-def test_subset_order_rows_n_and_limit_decide_nothing(trained, answers, chosen, rows, n, limit):
+def test_samples_do_not_depend_on_subset_order_rows_n_or_limit(
+    trained, answers, chosen, rows, n, limit
+):
     trained._rows = rows
     wanted = Settings(n=n, max_tokens=limit)
     results = all_tokens(trained.sample([SUMS[i] for i in chosen], wanted))
@@ -205,7 +207,7 @@ def test_subset_order_rows_n_and_limit_decide_nothing(trained, answers, chosen, 
         assert results[place] == [ids[:limit] for ids in answers[index][:n]]
 
 
-def test_random_weights_rows_and_stores_decide_nothing(engine, groups, monkeypatch):
+def test_samples_do_not_depend_on_rows_or_stores_with_random_weights(engine, groups, monkeypatch):
     """With flat distributions near ties are common."""
     for rows in (1, 12):
         monkeypatch.setattr(engine, "_rows", rows)
@@ -221,7 +223,7 @@ def test_random_weights_rows_and_stores_decide_nothing(engine, groups, monkeypat
 
 
 @pytest.mark.slow
-def test_threads_decide_nothing(trained, answers):
+def test_samples_do_not_depend_on_threads(trained, answers):
     torch.set_num_threads(2)
     try:
         results = all_tokens(trained.sample(SUMS[:6], EIGHT))
@@ -250,7 +252,7 @@ def test_near_ties_are_decided_alike_whatever_the_rounding(folder, monkeypatch, 
     assert sampled(0.0) != undisturbed  # so there were near ties
 
 
-def test_slack_is_far_above_rounding(trained, monkeypatch):
+def test_the_tie_margin_is_far_above_rounding(trained, monkeypatch):
     """What `TIE_MARGIN` promises, on the trained policy: 50 times what is seen."""
     seen = []
     draw = decoding._DecodingBatch._draw
@@ -369,7 +371,7 @@ def test_weights_reload(folder, groups, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_processes_decide_nothing(answers, workers):
+def test_samples_do_not_depend_on_processes(answers, workers):
     engine = EngineProcesses(partial(TransformersEngine, EMBEDDED), workers=workers)
     try:
         some = range(0, len(SUMS), 3)

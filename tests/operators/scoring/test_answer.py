@@ -34,7 +34,7 @@ def test_what_a_server_need_not_say():
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "detail", "blame"),
+    ("raw", "reason", "detail", "retry_class"),
     [
         (b"<html>", "bad_response", "body: Invalid JSON: expected value", RetryClass.BAD_ANSWER),
         (b'{"choices": []}', "bad_response", "0 choices, not 1", RetryClass.BAD_ANSWER),
@@ -54,11 +54,11 @@ def test_what_a_server_need_not_say():
         ),
     ],
 )
-def test_what_is_no_answer(said, reason, detail, blame):
-    with pytest.raises(AttemptError) as fault:
-        read_answer(said)
-    assert (fault.value.reason, fault.value.retry_class) == (reason, blame)
-    assert fault.value.detail.startswith(detail)
+def test_what_is_no_answer(raw, reason, detail, retry_class):
+    with pytest.raises(AttemptError) as error:
+        read_answer(raw)
+    assert (error.value.reason, error.value.retry_class) == (reason, retry_class)
+    assert error.value.detail.startswith(detail)
 
 
 tops = st.lists(st.tuples(st.text(), st.floats(-99, 0)), max_size=3).map(tuple)
@@ -66,5 +66,5 @@ tokens = st.none() | st.lists(st.builds(AnswerToken, st.text(), tops), max_size=
 
 
 @given(st.builds(ScorerAnswer, st.text(), st.just("stop"), tokens, st.integers(0), st.integers(0)))
-def test_what_is_kept_is_what_was_said(answer):
+def test_an_answer_survives_dump_and_load(answer):
     assert ScorerAnswer.load(answer.dump()) == answer

@@ -88,7 +88,7 @@ def test_an_idle_worker_that_died_costs_one_error(pool: Pool) -> None:
     assert slugs[-1] == "correct"
 
 
-def test_a_dead_nursery_is_replaced(pool: Pool) -> None:
+def test_a_dead_fork_server_is_replaced(pool: Pool) -> None:
     pool.run([EASY], timeout=30, workers=1)
     os.kill(pool._fork_server[0].pid, signal.SIGKILL)
     pool._fork_server[0].wait()
@@ -106,7 +106,7 @@ def test_workers_cannot_eat_the_machine(pool: Pool) -> None:
     assert int(line.split()[3]) == 2 << 30
 
 
-def test_a_closed_pool_says_so(pool: Pool) -> None:
+def test_a_closed_pool_is_an_error(pool: Pool) -> None:
     pool.close()
     pool.close()
     with pytest.raises(WorkerPoolError):

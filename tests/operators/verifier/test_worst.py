@@ -34,7 +34,7 @@ from rejuice.operators.verifier.pool import Pool, shared_pool
 
 pytestmark = pytest.mark.alone
 GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"
-needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not next to this checkout")
 TIMEOUT = 1.0
 EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")
 HUNGRY = r"\sum_{k=1}^{999} (x+y+k)^{999}"
@@ -306,7 +306,7 @@ def test_what_is_not_text_is_refused(responses: Any, references: Any, message: s
 def test_an_answer_that_ate_the_memory_is_not_wrong(
     peaks: tuple[int, int], slug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # sympy may have caught the MemoryError, and said that it cannot.
+    # sympy may have caught the MemoryError, and reported that it cannot.
     monkeypatch.setattr(symbolic, "equivalent", lambda answer, reference: False)
     monkeypatch.setattr(worker, "_peak", iter(peaks).__next__)
     monkeypatch.setattr(worker, "_limit", lambda: 1000)
@@ -319,7 +319,7 @@ def test_an_answer_that_ate_the_memory_is_not_wrong(
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
-def test_a_parser_short_of_memory_says_nothing_of_the_answer(
+def test_a_parser_short_of_memory_gives_no_verdict_on_the_answer(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*args: object, **options: object) -> None:
