@@ -1,4 +1,4 @@
-"""What can be done to a table of rollouts.
+"""Operators on tables of rollouts.
 
     from rejuice.operators import Filter, drop          # write an operator
     from rejuice.operators import verify, verify_batch  # grade answers

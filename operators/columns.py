@@ -7,16 +7,18 @@ Columns of the user that are not listed here pass through untouched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from numpy.typing import NDArray
 
 from .errors import DataError
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+BoolArray: TypeAlias = NDArray[np.bool_]
+"""bool[N]."""
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -26,7 +28,7 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "prompt": MESSAGES,
     "reference": pa.string(),
     "response": pa.string(),
-    "finish_reason": pa.string(),  # stop, length, or what the engine says
+    "finish_reason": pa.string(),  # stop, length, or as the engine reports it
     "prompt_token_ids": pa.list_(pa.int32()),
     "response_token_ids": pa.list_(pa.int32()),
     "response_logprobs": pa.list_(pa.float32()),
@@ -49,6 +51,16 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
 }
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of this type are strings."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values of this type are lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def flat(column: Any) -> pa.Array:
     """A column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -57,33 +69,33 @@ def flat(column: Any) -> pa.Array:
 def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
     """Stable ids, string[N]: 128-bit xxh3 (hex) of each row's parts.
 
-    Each part goes in with its length before it, so that ("ab", "c") and ("a", "bc") differ; a
-    null goes in as a length that no text has.
+    Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ; a null has a
+    length that no text has.
     """
     ids = []
     for row in parts:
-        told = bytearray()
+        content = bytearray()
         for part in row:
             if part is None:
-                told += b"null:"
+                content += b"null:"
             else:
                 raw = part.encode("utf-8", "surrogatepass")
-                told += b"%d:" % len(raw)
-                told += raw
-        ids.append(xxhash.xxh3_128_hexdigest(bytes(told)))
+                content += b"%d:" % len(raw)
+                content += raw
+        ids.append(xxhash.xxh3_128_hexdigest(bytes(content)))
     return pa.array(ids, pa.string())
 
 
-def of_task(table: pa.Table, task: str) -> Mask:
-    """Which rows are of a task, bool[N]; a null is none."""
+def of_task(table: pa.Table, task: str) -> BoolArray:
+    """Which rows belong to a task, bool[N]; a null belongs to none."""
     return np.asarray(pc.fill_null(pc.equal(table["task"].cast(pa.string()), task), False))
 
 
-def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[Mask, Mask]:
-    """Which responses were graded right, and which wrong, both bool[N]; the rest were not graded.
+def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[BoolArray, BoolArray]:
+    """Which responses were graded right, and which wrong, each bool[N]; the rest are ungraded.
 
     Args:
-        verdicts: the column `verdict`. No answer is a wrong one.
+        verdicts: the column `verdict`. `no_answer` counts as wrong.
     """
     known = verdicts.cast(pa.string())
     right, wrong = pa.array(["correct"]), pa.array(["wrong_answer", "no_answer"])
@@ -91,18 +103,18 @@ def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[Mask, Mask]:
 
 
 def component_columns(component: str) -> tuple[str, str]:
-    """The two columns of a reward component: its value, and why it is missing."""
+    """The two columns of a reward component: its value, and why the value is missing."""
     return f"reward_{component}", f"reward_{component}_missing"
 
 
 def component(
-    name: str, values_N: np.ndarray[Any, np.dtype[Any]], missing: pa.Array | None = None
+    name: str, values_N: NDArray[Any], missing: pa.Array | None = None
 ) -> dict[str, pa.Array]:
     """Both columns of a reward component.
 
     Args:
         name: the component, such as `accuracy`.
-        values_N: float64[N]; ignored where `missing` has a reason.
+        values_N: float64[N]; ignored where `missing` gives a reason.
         missing: string[N], null where there is a value. None: no value is missing.
     """
     missing = pa.nulls(len(values_N), pa.string()) if missing is None else missing
@@ -111,11 +123,11 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
-def numbers(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     """The numbers of column `name`, float64[N], nan where there is none.
 
     Raises:
-        DataError: the column holds something else than numbers.
+        DataError: the column does not hold numbers.
 
     Example:
         >>> numbers(pa.table({"reward": pa.array([1, None], pa.int64())}), "reward")

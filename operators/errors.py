@@ -1,4 +1,4 @@
-"""Errors that end a run. A bad rollout is data and never raises one of these."""
+"""Errors that end a run. A bad rollout is data and raises none of these."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 class RejuiceError(Exception):
-    """A problem the user can mend, said in one line.
+    """A problem that the user can fix, described in one line.
 
     Args:
         found: what is wrong, with the offending value.
         right: what would be right, as an instruction.
-        where: file, then step, as far as known; callers that know more prepend to it.
+        where: file, then step, as far as known; callers that know more prepend it.
     """
 
     def __init__(self, found: str, right: str = "", *, where: str = "") -> None:
@@ -24,17 +24,17 @@ class RejuiceError(Exception):
         return f"{self.where}: {line}" if self.where else line
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process boundaries; keyword-only arguments need help to be pickled.
+        # Errors cross process boundaries; keyword-only arguments need a function to unpickle them.
         return _rebuild, (type(self), self.found, self.right, self.where)
 
     def at(self, where: str) -> RejuiceError:
-        """The same error, with `where` put in front of what it already says."""
+        """The same error, with `where` put in front of its own location."""
         joined = ", ".join(part for part in (where, self.where) if part)
         return type(self)(self.found, self.right, where=joined)
 
 
 class RecipeError(RejuiceError):
-    """The recipe asks for something that does not exist or does not fit together."""
+    """The recipe contains something that does not exist or does not fit together."""
 
 
 class DataError(RejuiceError):
@@ -42,11 +42,11 @@ class DataError(RejuiceError):
 
 
 class OperatorError(RejuiceError):
-    """An operator broke its contract or failed on rows it should have handled."""
+    """An operator broke its contract or failed on rows that it should have handled."""
 
 
 class EngineError(RejuiceError):
-    """A sampling engine is gone, or cannot be had: nothing more will come of it."""
+    """An engine has failed or cannot be opened: it gives no further results."""
 
 
 def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> RejuiceError:

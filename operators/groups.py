@@ -1,25 +1,26 @@
-"""Groups as integer offsets, and everything that is computed per group.
+"""Groups as integer offsets, and every computation per group.
 
 Rows of a `prompt_id` are contiguous, so a group is a slice and group arithmetic is
-`ufunc.reduceat` over offsets: no hashing, no sorting, no Python loop. Suffixes in names say the
-axis: `_N` one value per row, `_G` one per group.
+`ufunc.reduceat` over offsets: no hashing, no sorting, no Python loop. Suffixes of names
+give the axis: `_N` one value per row, `_G` one per group.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from numpy.typing import NDArray
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = NDArray[Any]
 
 
 class Groups(NamedTuple):
-    """Where the groups of a table begin.
+    """The groups of a table.
 
     Attributes:
         starts_G: int64, first row of each group.
@@ -33,7 +34,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table, key: str = "prompt_id") -> Groups:
-        """Groups of consecutive rows with the same `key` (a null is equal to a null)."""
+        """Groups of consecutive rows with the same `key` (a null equals a null)."""
         return cls.of_column(table[key])
 
     @classmethod
@@ -46,7 +47,7 @@ class Groups(NamedTuple):
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())  # Arrow does not compare nulls without a type.
         elif pa.types.is_nested(column.type):
-            # Nor does it compare lists and structs; messages of a chat are such.
+            # Nor does it compare lists and structs, such as the messages of a chat.
             column = pa.chunked_array([[repr(value) for value in column.to_pylist()]])
         changed_N = np.ones(n, bool)
         left, right = column.slice(0, n - 1), column.slice(1)
@@ -72,7 +73,7 @@ class Groups(NamedTuple):
         if values_N.dtype.kind != "f" or len(mean_G) == 0:
             return mean_G
         # Rounding can push a mean past its values: the mean of three 0.1 is 0.10000000000000002.
-        # Kept between them, equal values have exactly themselves as mean, and 0 as spread.
+        # Clipped to their range, equal values have exactly themselves as mean, and 0 as spread.
         low_G = np.minimum.reduceat(np.where(valid_N, values_N, np.inf), self.starts_G)
         high_G = np.maximum.reduceat(np.where(valid_N, values_N, -np.inf), self.starts_G)
         return np.minimum(np.maximum(mean_G, low_G), high_G, where=~np.isnan(mean_G), out=mean_G)
@@ -83,7 +84,7 @@ class Groups(NamedTuple):
         Exactly 0 where the valid values are equal.
         """
         valid_N = np.ones(len(values_N), bool) if valid_N is None else valid_N
-        # Two passes: the mean first, so that nothing cancels.
+        # Two passes, the mean first, so that no digits cancel.
         mean_N = self.mean(values_N, valid_N)[self.codes_N]
         square_N = np.where(valid_N, (np.where(valid_N, values_N, 0.0) - mean_N) ** 2, 0.0)
         count_G = self.sum(valid_N) - ddof
@@ -105,21 +106,21 @@ class Groups(NamedTuple):
 def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
     """One reproducible uniform number in [0, 1) per row.
 
-    It depends on (seed, salt, prompt_id, index within the group) and on nothing else, so a result
-    does not change with chunk size, worker count or engine.
+    It depends only on (seed, salt, prompt_id, index within the group), so a result does not change
+    with chunk size, worker count or engine.
 
     Args:
         table: whole groups, with `prompt_id`.
         seed: the operator's own seed.
-        salt: the operator's name, so that two operators do not share their randomness.
+        salt: the operator's name, so that two operators draw different numbers.
 
     Returns:
         float64[N].
     """
     groups = Groups.of(table)
-    heads = table["prompt_id"].take(groups.starts_G)
+    first_ids = table["prompt_id"].take(groups.starts_G)
     base = xxhash.xxh3_64_intdigest(salt.encode(), seed=seed & 0xFFFFFFFFFFFFFFFF)
-    hashes_G = hash_each(heads, seed=base)
+    hashes_G = hash_each(first_ids, seed=base)
     golden = np.uint64(0x9E3779B97F4A7C15)
     drawn = hashes_G[groups.codes_N] + groups.position().astype(np.uint64) * golden
     # The top 53 bits, as many as a float64 holds.
@@ -136,7 +137,7 @@ def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:
 
 
 def mix(z: Array) -> Array:
-    """A 64-bit finaliser, uint64 to uint64: each input bit moves about half of the output's.
+    """A 64-bit finaliser, uint64 to uint64: each input bit flips about half of the output bits.
 
     Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
     """
@@ -154,7 +155,7 @@ def scoped_keys(keys_N: Array, prompt_ids: pa.ChunkedArray) -> Array:
 
 
 def group_starts(table: pa.Table) -> pa.Array:
-    """bool[N]: the row is the first one of its prompt."""
+    """Whether a row is the first of its prompt, bool[N]."""
     starts_N = np.zeros(table.num_rows, bool)
     starts_N[Groups.of(table).starts_G] = True
     return pa.array(starts_N)

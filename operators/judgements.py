@@ -1,4 +1,4 @@
-"""What the policy thinks of its answers: its judgements, joined to the responses they are about.
+"""The policy's judgements of its own answers, joined to the responses that they judge.
 
     task      response_id  prompt_id  answer  judged_response_id  judgement  judged_right
     generate  a            p          7                                      0.5
@@ -8,8 +8,8 @@
     verify    e            q                  a                   No
     verify    f            q                  a                   null             malformed
 
-Verification rows are groups of their own and may be in another chunk than what they judge. So the
-operators that need this are of dataset scope, and keep of each row only what `digest` gives.
+Verification rows are separate groups and may be in another chunk than the response that they judge.
+So the operators that need judgements have dataset scope, and keep only `digest` of each row.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def read(mode: Mode) -> Columns:
 
 
 def digest(table: pa.Table, mode: Mode) -> pa.Table:
-    """What is kept of whole groups, one row for each row: 17 bytes, 25 with `mode: response`.
+    """The digest of whole groups, row by row: 17 bytes each, 25 with `mode: response`.
 
     Returns:
-        `role`: generated, judged to be right, judged to be wrong, or none of these.
-        `about`: hash of the row's own id or, of a judgement, of the judged response's.
+        `role`: a generated response, a judgement Yes, a judgement No, or none of these.
+        `about`: hash of the row's own id or, for a judgement, of the id of the judged response.
         `answer`, and with `mode: response` also `response`: a hash of the text and of the prompt.
-        `starts`: the row is the first of its group.
+        `starts`: whether the row is the first of its group.
     """
     generated_N, judging_N = of_task(table, "generate"), of_task(table, "verify")
-    # A judgement that is neither is malformed, and says nothing about the answer.
+    # A judgement that is neither Yes nor No is malformed and does not count.
     yes_N, no_N = (judging_N & _equal(table["judgement"], word) for word in ("Yes", "No"))
     role_N = np.select([generated_N, no_N, yes_N], [_GENERATED, _NO, _YES], _OTHER)
     own, judged = (table[name].cast(pa.string()) for name in ("response_id", "judged_response_id"))
@@ -73,41 +73,41 @@ class Judged(NamedTuple):
     """The well-formed judgements of each response.
 
     Attributes:
-        said_N: how many there are, int64[N].
+        count_N: how many there are, int64[N].
         yes_N: how many of them are Yes, int64[N].
     """
 
-    said_N: Array
+    count_N: Array
     yes_N: Array
 
     @property
     def right_N(self) -> Array:
-        """The share of Yes, float64[N]; nan where nothing is known."""
+        """The share of Yes, float64[N]; nan where there is no judgement."""
         return self._share(0.0)
 
-    def believed(self, prior: float) -> Array:
-        """The share of Yes after `prior` more judgements either way, float64[N].
+    def smoothed(self, prior: float) -> Array:
+        """The share of Yes after adding `prior` judgements of each kind, float64[N].
 
-        Half, where there is nothing to take a share of.
+        0.5 where there is no judgement at all.
         """
         return np.nan_to_num(self._share(prior), nan=0.5)
 
     def _share(self, prior: float) -> Array:
-        said_N = self.said_N + 2 * prior
-        share_N = np.full(len(said_N), np.nan)
-        np.divide(self.yes_N + prior, said_N, out=share_N, where=said_N > 0)
+        count_N = self.count_N + 2 * prior
+        share_N = np.full(len(count_N), np.nan)
+        np.divide(self.yes_N + prior, count_N, out=share_N, where=count_N > 0)
         return share_N
 
 
 def judged(digests: pa.Table) -> Judged:
     """The judgements of each response.
 
-    A response without one takes those of its prompt's responses that have the same text of what
-    was judged, then those of the ones that have the same answer. What is no response of `task:
-    generate` has none.
+    A response without its own takes those of the responses to its prompt with the same text (with
+    `mode: response`), then those of the responses with the same answer. Rows that are not of `task:
+    generate` have none.
 
     Args:
-        digests: what `digest` gives, of all rows.
+        digests: of all rows, from `digest`.
     """
     generated_N, role_N = generated(digests), np.asarray(digests["role"])
     ids_N, named_N = _keys(digests["about"])
@@ -126,7 +126,7 @@ def judged(digests: pa.Table) -> Judged:
 
 
 def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
-    """Sums of the values that stand under each wanted key, int64[K, 2]; 0 where none does."""
+    """Sums of the values of each wanted key, int64[K, 2]; 0 where it has none."""
     if len(keys_M) == 0:
         return np.zeros((len(wanted_K), 2), np.int64)
     keys_G, codes_M = np.unique(keys_M, return_inverse=True)
@@ -137,7 +137,7 @@ def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
 
 
 def _keys(column: pa.ChunkedArray) -> tuple[Array, Array]:
-    """Keys, uint64[N], and which of them there are, bool[N]."""
+    """Keys, uint64[N], and which of them are not null, bool[N]."""
     return np.asarray(pc.fill_null(column, 0)), np.asarray(column.is_valid())
 
 
@@ -146,6 +146,6 @@ def _equal(column: pa.ChunkedArray, word: str) -> Array:
 
 
 def same_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts that are the same wherever they differ in white space only, string[N]."""
+    """Texts with normalised white space, string[N], so that they differ only in their words."""
     texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
     return pc.replace_substring_regex(texts, r"\s+", " ")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import Self
 
-from ..operators.sampling.engines import EMBEDDED
+from ..operators.sampling.engines import located as located
 
 
 class Policy(NamedTuple):
@@ -40,11 +40,6 @@ class Sampling(NamedTuple):
     top_p: float
     max_tokens: int
     seed: int
-
-
-def located(policy: str) -> str:
-    """The folder or hub name of a policy, of which `embedded` is one."""
-    return str(EMBEDDED) if policy == "embedded" else policy
 
 
 def _ends_said(path: str) -> list[int | None]:

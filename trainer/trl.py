@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..operators import ALL, DataError, OperatorError, RecipeError
+from ..operators.chats import prompt_ids
 from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ..operators.mapper.prompt_template_mapper import prompt_ids
 from ..pipelines.dataset.read import read_all
 from ..pipelines.recipe.read import load
 from ..pipelines.recipe.recipe import Step

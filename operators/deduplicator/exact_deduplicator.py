@@ -14,30 +14,30 @@ from typing_extensions import Self
 from ..groups import group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of
-from .units import Unit, Within, checked_unit, not_first, repeats
+from .units import ComparedUnit, Within, checked_unit, occurred_before, repeats
 
 
 class ExactDeduplicator(Filter):
     """Drop responses that repeat an earlier one word for word, or prompts that do.
 
-    Rows are compared by a 64-bit hash, the only thing that is kept of a row: 8 bytes. Among ten
-    million different texts the chance that any two share a hash is 3 in a million. A null is not
-    compared and stays.
+    Rows are compared by a 64-bit hash, so 8 bytes are kept per row. Among ten million different
+    texts the probability that any two share a hash is 3 in a million. Nulls are not compared and
+    stay.
     """
 
-    unit: Unit = "response"
+    unit: ComparedUnit = "response"
     """What repeats: `response` drops rows; `prompt` drops all rows of a prompt whose text an
     earlier prompt had, and leaves the responses within a prompt alone."""
     column: str | None = None
     """The column to compare, of strings or of messages; by default `response` or `prompt`, as
-    `unit` says. For prompts, the first row of a prompt speaks for all."""
+    `unit` says. For prompts, the first row of each prompt is compared."""
     within: Within | None = None
     """Compare a response with those to the same prompt (`prompt`, the default) or with those to
     all prompts (`all`). Prompts are always compared with all others."""
     lowercase: bool = False
     """Ignore case."""
     ignore_whitespace: bool = False
-    """Take any run of whitespace for one space, and none at both ends. `1 2` is still not `12`."""
+    """Collapse runs of white space and strip both ends. `1 2` is still not `12`."""
 
     kind: ClassVar[Kind] = Kind.DEDUPLICATOR
     scope: ClassVar[Scope] = Scope.DATASET
@@ -57,7 +57,7 @@ class ExactDeduplicator(Filter):
         return (column,) if alone else ("prompt_id", column)
 
     def digest(self, table: pa.Table) -> pa.Table:
-        """One 64-bit key per row, and for prompts one bit that says where a group begins."""
+        """One 64-bit key per row, and for prompts one bit for the first row of each group."""
         texts = self._normalised(texts_of(table[self.column or self.unit]))
         keys_N = hash_each(texts)
         if self.unit == "response" and self.within != "all":
@@ -69,7 +69,7 @@ class ExactDeduplicator(Filter):
 
     def decide(self, table: pa.Table) -> pa.Array:
         keys_N = np.asarray(pc.fill_null(table["key"], 0))
-        again_N = repeats(table, self.unit, lambda rows: not_first(keys_N[rows]))
+        again_N = repeats(table, self.unit, lambda rows: occurred_before(keys_N[rows]))
         return drop({"duplicate" if self.unit == "response" else "duplicate_prompt": again_N})
 
     def _normalised(self, texts: pa.Array) -> pa.Array:

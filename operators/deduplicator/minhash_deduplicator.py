@@ -15,7 +15,7 @@ from ..groups import Array, group_starts, mix, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
-from .units import Unit, Within, checked_unit, not_first, repeats
+from .units import ComparedUnit, Within, checked_unit, occurred_before, repeats
 
 
 class MinhashDeduplicator(Filter):
@@ -25,32 +25,32 @@ class MinhashDeduplicator(Filter):
     `threshold`, as estimated from 128 MinHashes (standard error at most 0.044). Candidates come
     from locality-sensitive hashing; every candidate is checked. Of a set of near duplicates the
     first stays; a row is dropped only for an earlier row that stays, never through a chain of
-    rows that each differ a little. Kept of a row: 136 bytes. A null is not compared and stays.
+    rows that each differ a little. 136 bytes are kept per row. Nulls are not compared and stay.
 
     Source: Broder, On the resemblance and containment of documents, 1997,
     https://doi.org/10.1109/SEQUEN.1997.666900.
     """
 
-    unit: Unit = "response"
+    unit: ComparedUnit = "response"
     """What repeats: `response` drops rows; `prompt` drops all rows of a prompt whose text an
     earlier prompt nearly had, and leaves the responses within a prompt alone."""
     column: str | None = None
     """The column to compare, of strings or of messages; by default `response` or `prompt`, as
-    `unit` says. For prompts, the first row of a prompt speaks for all."""
+    `unit` says. For prompts, the first row of each prompt is compared."""
     within: Within | None = None
     """Compare a response with those to the same prompt (`prompt`, the default) or with those to
     all prompts (`all`). Prompts are always compared with all others."""
     threshold: float = Field(0.7, ge=0.2, le=1)
-    """Least Jaccard similarity of near duplicates."""
+    """Smallest Jaccard similarity of near duplicates."""
     ngram: int = Field(3, ge=1, le=32)
     """Tokens in a shingle: words, punctuation marks, characters beyond ASCII. A shorter text is
-    one shingle, so short texts are near duplicates only where they have the same tokens."""
+    one shingle, so short texts are near duplicates only if they have the same tokens."""
     lowercase: bool = True
     """Ignore the case of A to Z."""
     keep_different_numbers: bool = True
-    """Texts whose sequences of numbers differ are never near duplicates: a problem with other
-    numbers is another problem. Numbers are digits (`-2`, `3.50`, `1,000`) and English words from
-    two on (`three`, `dozen`, `half`)."""
+    """Never treat texts with different sequences of numbers as near duplicates: a problem with
+    other numbers is another problem. Numbers are digits (`-2`, `3.50`, `1,000`) and English words
+    from two upwards (`three`, `dozen`, `half`)."""
 
     kind: ClassVar[Kind] = Kind.DEDUPLICATOR
     scope: ClassVar[Scope] = Scope.DATASET
@@ -103,14 +103,14 @@ def near_repeats(signatures_MK: Array, keys_M: Array, threshold: float) -> Array
     Args:
         signatures_MK: uint8[M, PERMUTATIONS].
         keys_M: uint64[M]; rows with different keys are not compared.
-        threshold: least estimated Jaccard similarity.
+        threshold: smallest estimated Jaccard similarity.
     """
-    # Equal signatures first: however often a text is there, it is compared once.
-    dropped_M = not_first(_fold(signatures_MK.view(np.uint64), keys_M))
+    # Equal signatures first, so that a repeated text is compared only once.
+    dropped_M = occurred_before(_fold(signatures_MK.view(np.uint64), keys_M))
     rows = np.flatnonzero(~dropped_M)
     pairs = _near_pairs(signatures_MK[rows], keys_M[rows], threshold)
     drops = np.zeros(len(rows), bool).tolist()
-    # By the later row: whether the earlier one stays is settled when a pair's turn comes.
+    # Pairs come in order of the later row, so it is already known whether the earlier one stays.
     for later, earlier in pairs.tolist():
         if not drops[earlier]:
             drops[later] = True
@@ -128,31 +128,30 @@ def _near_pairs(signatures_MK: Array, keys_M: Array, threshold: float) -> Array:
             near = jaccard(signatures_MK[later], signatures_MK[earlier]) >= threshold
             near &= keys_M[later] == keys_M[earlier]
             found.append(pairs[start : start + (1 << 16)][near])
-    together = np.concatenate(found)
-    # As one number per pair, which sorts faster than rows of two.
-    codes = np.unique(together[:, 0] * len(keys_M) + together[:, 1])
+    pairs = np.concatenate(found)
+    # One number per pair sorts faster than rows of two.
+    codes = np.unique(pairs[:, 0] * len(keys_M) + pairs[:, 1])
     return np.stack(np.divmod(codes, max(len(keys_M), 1)), axis=1)
 
 
 def _candidates(bands_M: Array) -> Array:
-    """Pairs of rows with the same band: each with the first of its bucket, and with the last
-    before it. Not all pairs, of which a large bucket has too many: similar rows meet in several
-    buckets."""
+    """Pairs of rows with the same band: each row with the first of its bucket and with the previous
+    one. Not all pairs, of which a large bucket has too many; similar rows share several buckets."""
     order_M = np.argsort(bands_M, kind="stable")
     ordered_M = bands_M[order_M]
-    again_M = np.zeros(len(bands_M), bool)
-    again_M[1:] = ordered_M[1:] == ordered_M[:-1]
-    heads_M = np.maximum.accumulate(np.where(again_M, 0, np.arange(len(bands_M))))
-    places = np.flatnonzero(again_M)
-    with_head = np.stack([order_M[places], order_M[heads_M[places]]], axis=1)
-    inner = places[heads_M[places] != places - 1]
+    repeated_M = np.zeros(len(bands_M), bool)
+    repeated_M[1:] = ordered_M[1:] == ordered_M[:-1]
+    first_M = np.maximum.accumulate(np.where(repeated_M, 0, np.arange(len(bands_M))))
+    places = np.flatnonzero(repeated_M)
+    with_head = np.stack([order_M[places], order_M[first_M[places]]], axis=1)
+    inner = places[first_M[places] != places - 1]
     with_last = np.stack([order_M[inner], order_M[inner - 1]], axis=1)
     return np.concatenate([with_head, with_last])
 
 
 def _rows_per_band(threshold: float) -> int:
-    """The most hashes per band, so the fewest candidates, that still find 9 of 10 pairs that
-    are just at the threshold: 1 - (1 - t^r)^(128 / r) >= 0.9."""
+    """The most hashes per band, hence the fewest candidates, with which 9 of 10 pairs exactly at
+    the threshold are found: 1 - (1 - t^r)^(128 / r) >= 0.9."""
     for rows in (16, 8, 4):
         if 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) >= 0.9:
             return rows
@@ -168,7 +167,7 @@ def _bands(signatures_MK: Array, keys_M: Array, rows: int) -> Iterator[Array]:
 
 
 def _fold(words_MW: Array, keys_M: Array) -> Array:
-    """One hash of each row of words and its key, uint64[M]."""
+    """One hash of the words and the key of each row, uint64[M]."""
     folded_M = mix(keys_M)
     for column in range(words_MW.shape[1]):
         folded_M = mix(folded_M + words_MW[:, column].astype(np.uint64))

@@ -1,4 +1,4 @@
-"""What the deduplicators compare: responses of a prompt, responses of all prompts, or prompts."""
+"""What deduplicators compare: responses to a prompt, responses to all prompts, or prompts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from ..groups import Array
 
-Unit = Literal["response", "prompt"]
+ComparedUnit = Literal["response", "prompt"]
 Within = Literal["prompt", "all"]
 
 
-def checked_unit(unit: Unit, column: str | None, within: Within | None) -> None:
+def checked_unit(unit: ComparedUnit, column: str | None, within: Within | None) -> None:
     """Refuse fields that do not fit together.
 
     Raises:
-        ValueError: `unit: prompt` with fields that only make sense for responses.
+        ValueError: `unit: prompt` with fields that apply only to responses.
     """
     if unit == "prompt" and within == "prompt":
         raise ValueError("unit prompt compares prompts with each other, so within must be all")
@@ -26,11 +26,11 @@ def checked_unit(unit: Unit, column: str | None, within: Within | None) -> None:
         raise ValueError("unit prompt needs a column that all rows of a prompt share, not response")
 
 
-def repeats(digest: pa.Table, unit: Unit, find: Callable[[Array], Array]) -> Array:
+def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]) -> Array:
     """Which rows repeat an earlier one, bool[N].
 
     Args:
-        digest: with the column `key`, null where there is nothing to compare; for prompts also
+        digest: with the column `key`, null if there is nothing to compare; for prompts also
             `starts`, because a whole group follows its first row.
         unit: what is compared.
         find: from int64[M] rows to compare, ascending, to bool[M] which of them are repeats.
@@ -47,15 +47,15 @@ def repeats(digest: pa.Table, unit: Unit, find: Callable[[Array], Array]) -> Arr
     return repeats_N
 
 
-def not_first(keys_M: Array) -> Array:
-    """Which keys have stood before, bool[M].
+def occurred_before(keys_M: Array) -> Array:
+    """Which keys have occurred before, bool[M].
 
     Example:
-        >>> not_first(np.array([7, 3, 7, 7])).tolist()
+        >>> occurred_before(np.array([7, 3, 7, 7])).tolist()
         [False, False, True, True]
     """
     order_M = np.argsort(keys_M, kind="stable")
     ordered_M = keys_M[order_M]
-    again_M = np.zeros(len(keys_M), bool)
-    again_M[order_M[1:][ordered_M[1:] == ordered_M[:-1]]] = True
-    return again_M
+    repeated_M = np.zeros(len(keys_M), bool)
+    repeated_M[order_M[1:][ordered_M[1:] == ordered_M[:-1]]] = True
+    return repeated_M

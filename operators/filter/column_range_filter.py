@@ -17,20 +17,20 @@ from ..operator import Columns, Filter, drop
 class ColumnRangeFilter(Filter):
     """Drop rows whose value in a numeric column is outside [min, max].
 
-    A value of 0 is a value like any other. Null and nan are missing.
+    0 is a value like any other. Null and nan are missing values.
 
     Raises:
         DataError: the column does not hold numbers.
     """
 
     column: str
-    """The numeric column to look at, such as `reward` or one of your own."""
+    """The numeric column to filter by, such as `reward` or one of your own."""
     min: FiniteFloat | None = None
     """Lowest value to keep; none by default."""
     max: FiniteFloat | None = None
     """Highest value to keep; none by default."""
     on_missing: Literal["keep", "drop"] = "drop"
-    """What to do with a row that has no value."""
+    """What to do with a row without a value."""
 
     reasons: ClassVar[Mapping[str, str]] = {
         "below_min": "the value is below `min`",
@@ -53,7 +53,7 @@ class ColumnRangeFilter(Filter):
         values_N = numbers(table, self.column)
         low = -np.inf if self.min is None else self.min
         high = np.inf if self.max is None else self.max
-        # nan is neither below nor above anything.
+        # Comparisons with nan are false, so nan is neither below nor above.
         masks = {"below_min": values_N < low, "above_max": values_N > high}
         if self.on_missing == "drop":
             masks["missing_value"] = np.isnan(values_N)

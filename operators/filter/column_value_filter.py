@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pydantic import StrictBool, StrictInt, StrictStr, model_validator
 from typing_extensions import Self
 
+from ..columns import is_text
 from ..errors import DataError
 from ..operator import Columns, Filter
 from ..operator import drop as drop_where
@@ -21,20 +22,20 @@ class ColumnValueFilter(Filter):
     """Keep only rows with one of the values in `keep`, or drop rows with one of those in `drop`.
 
     The column holds strings, integers or booleans; the values must be of the same kind, so that
-    `"1"` never stands for 1.
+    `"1"` never matches 1.
 
     Raises:
-        DataError: the column holds something else, or a value cannot be in it.
+        DataError: the column has another type, or cannot contain one of the values.
     """
 
     column: str
-    """The column to look at, such as `verdict` or one of your own."""
+    """The column to filter by, such as `verdict` or one of your own."""
     keep: tuple[Value, ...] | None = None
-    """Values to keep; every other is dropped. Give this or `drop`."""
+    """Values to keep; rows with any other value are dropped. Give this or `drop`."""
     drop: tuple[Value, ...] | None = None
-    """Values to drop; every other is kept. Give this or `keep`."""
+    """Values to drop; rows with any other value are kept. Give this or `keep`."""
     on_missing: Literal["keep", "drop"] = "drop"
-    """What to do with a row that has no value."""
+    """What to do with a row without a value."""
 
     reasons: ClassVar[Mapping[str, str]] = {
         "value_not_kept": "the value is not one of `keep`",
@@ -77,15 +78,15 @@ class ColumnValueFilter(Filter):
             found = f"column '{self.column}' is {kind}, not a string, integer or boolean"
             raise DataError(found, "name such a column")
         for value in values:
-            # Compared exactly, as a bool is also an int.
+            # The exact type is compared, because a bool is also an int.
             if type(value) is not allowed:
-                found = f"column '{self.column}' is {kind}, and {value!r} cannot be in it"
+                found = f"column '{self.column}' is {kind}, and cannot contain {value!r}"
                 raise DataError(found, f"give values of type {allowed.__name__}")
         return pa.array([value for value in values if _fits(value, kind)], kind)
 
 
 def _python_type(kind: Any) -> type | None:
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return str
     if pa.types.is_integer(kind):
         return int
@@ -93,7 +94,7 @@ def _python_type(kind: Any) -> type | None:
 
 
 def _fits(value: Value, kind: Any) -> bool:
-    # An integer too wide for the column is in no row of it.
+    # No row can hold an integer that is too wide for the column.
     if not pa.types.is_integer(kind):
         return True
     width: int = kind.bit_width

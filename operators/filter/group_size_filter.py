@@ -17,8 +17,8 @@ from ..operator import Columns, Filter, Scope, drop
 class GroupSizeFilter(Filter):
     """Drop whole groups with fewer than `min` or more than `max` responses.
 
-    Earlier steps may have dropped single responses; a group of one has nothing to be compared
-    with in GRPO, so the default drops it.
+    Earlier steps may have dropped single responses; GRPO has nothing to compare the only
+    response of a group with, so the default drops such a group.
     """
 
     min: int = Field(2, ge=1)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..columns import is_list, is_text
 from ..errors import DataError
 from ..operator import Columns, Filter, drop
 
@@ -20,7 +21,7 @@ TOKENS = "response_token_ids"
 class LengthFilter(Filter):
     """Drop rows whose text is shorter than `min` or longer than `max`.
 
-    Characters are Unicode code points, words are what white space separates, and tokens are the
+    Characters are Unicode code points, words are separated by white space, and tokens are the
     sampled ones in `response_token_ids`, so that no tokenizer is needed.
 
     Raises:
@@ -66,10 +67,12 @@ class LengthFilter(Filter):
         if pa.types.is_null(kind):
             return column.cast(pa.int64())
         if self.unit == "tokens":
-            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-                raise DataError(f"column '{TOKENS}' is {kind}, not a list", "give token ids there")
+            if not is_list(kind):
+                raise DataError(
+                    f"column '{TOKENS}' is {kind}, not a list", "fill it with lists of token ids"
+                )
             return pc.list_value_length(column).cast(pa.int64())
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not is_text(kind):
             raise DataError(f"column '{self.column}' is {kind}, not text", "name a text column")
         return (_words if self.unit == "words" else pc.utf8_length)(column).cast(pa.int64())
 

@@ -19,7 +19,7 @@ class PassRateFilter(Filter):
     """Drop whole groups whose pass rate is outside [min, max].
 
     The pass rate is the share of `correct` among the responses of a prompt that have a verdict.
-    Responses that could not be graded (`timeout`, `verifier_error`) count neither way.
+    Responses that could not be graded (`timeout`, `verifier_error`) are not counted.
     """
 
     min: float = Field(0.0, ge=0, le=1)

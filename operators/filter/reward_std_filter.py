@@ -1,4 +1,4 @@
-"""Keep groups whose rewards differ, because only those have a gradient in GRPO."""
+"""Keep groups whose rewards differ: in GRPO, only they have a gradient."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class RewardStdFilter(Filter):
 
     The deviation is the population's (ddof 0), as in verl's `filter_groups`, which implements
     the dynamic sampling of DAPO (https://arxiv.org/abs/2503.14476). Unlike `numpy.std` it is
-    exactly 0 for equal rewards, whatever their rounding. Responses without a finite reward count
-    neither way and share the fate of their group; a group with one reward has no spread.
+    exactly 0 for equal rewards, without rounding errors. Responses without a finite reward are not
+    counted, and are kept or dropped with their group; a group with a single reward has no spread.
     """
 
     column: str = "reward"
-    """The reward to look at: `reward`, or a component such as `reward_accuracy`."""
+    """The reward to filter by: `reward`, or a component such as `reward_accuracy`."""
     min: float = Field(0.0, ge=0)
     """Keep groups with a larger standard deviation than this."""
 

@@ -1,4 +1,4 @@
-"""Keep responses that came to their own end."""
+"""Keep responses that are complete."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..operator import Columns, Filter, drop
 
 
 class TruncatedResponseFilter(Filter):
-    """Drop responses that did not finish, by what the sampling engine says in `finish_reason`.
+    """Drop unfinished responses, according to the sampling engine's `finish_reason`.
 
-    A response that ran into the token limit has no answer because it was cut, not because the
-    policy had none.
+    A response that reached the token limit has no answer because it was truncated, not because
+    the policy has none.
     """
 
     reasons_to_drop: tuple[str, ...] = Field(("length",), min_length=1)
-    """The finish reasons of unfinished responses; vLLM and OpenAI's API say `length`."""
+    """The finish reasons of unfinished responses; vLLM and OpenAI's API report `length`."""
     keep_unknown: bool = True
     """Keep responses without a finish reason."""
 

@@ -1,4 +1,4 @@
-"""Drop the answers that the policy itself rejects."""
+"""Drop the responses that the policy itself judges to be wrong."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..operator import Columns, Filter, Scope, drop
 class VerificationFilter(Filter):
     """Drop responses that too few of the policy's own judgements call right.
 
-    What counts is the share of `Yes` among the well-formed judgements of a response. A response
-    that was not judged itself takes the judgements of those of its prompt with the same answer,
-    since each distinct text of a prompt is judged once. It is the `judged_right` of
-    `self_verified_vote_mapper`, which need not be in the recipe.
+    The criterion is the share of `Yes` among the well-formed judgements of a response. A response
+    that was not judged itself takes the judgements of the responses to its prompt that have the
+    same answer, since each distinct text of a prompt is judged once. This share is the
+    `judged_right` of `self_verified_vote_mapper`, which need not be in the recipe.
 
-    Only rows with `task: generate` are dropped. Verification rows stay, also those about a response
-    that goes: put a `column_value_filter` on `task` behind this where they are not wanted.
+    Only rows with `task: generate` are dropped. Verification rows stay, even if the response that
+    they judge is dropped: to remove them, put a `column_value_filter` on `task` after this step.
     """
 
     min: float = Field(0.5, ge=0, le=1)
     """Smallest share of `Yes` to keep."""
     unjudged: Literal["keep", "drop"] = "keep"
-    """What to do with a response of which no judgement is known."""
+    """What to do with a response without any judgement."""
     mode: judgements.Mode = "answer"
     """What was judged, as in `self_verification_mapper`. With `response`, a response that was not
     judged itself takes the judgements of the same text first, then those of the same answer."""
@@ -36,7 +36,7 @@ class VerificationFilter(Filter):
     scope: ClassVar[Scope] = Scope.DATASET
     reasons: ClassVar[Mapping[str, str]] = {
         "rejected": "the share of `Yes` among the policy's judgements is below `min`",
-        "not_judged": "no judgement of the response is known, and `unjudged` is `drop`",
+        "not_judged": "the response has no judgement, and `unjudged` is `drop`",
     }
 
     def reads(self) -> Columns:

@@ -13,37 +13,44 @@ from typing_extensions import Self
 from ..columns import component, component_columns, right_and_wrong
 from ..groups import Array, Groups
 from ..operator import Columns, Mapper, Scope, drop
-from ..text.embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
+from ..text.embedding import (
+    Backend,
+    EmbeddingDtype,
+    checked_backend,
+    embedder,
+    group_grams,
+    usable_texts,
+)
 from ..text.tokens import texts_of
 
-Measure = Literal["centroid", "pairwise", "vendi", "dra"]
-Gate = Literal["none", "only_correct", "mixed_groups_only"]
+DiversityMeasure = Literal["centroid", "pairwise", "vendi", "dra"]
+DiversityGate = Literal["none", "only_correct", "mixed_groups_only"]
 
 
 class DiversityRewardMapper(Mapper):
     """Write `reward_diversity`: how much a response differs from its group.
 
-    A response that is null or blank has no embedding: it is missing as `empty_response` and the
-    others are compared without it. Where fewer than two are left there is nothing to differ from:
+    A response that is null or blank has no embedding: its reward is missing as `empty_response`,
+    and the others are compared without it. If fewer than two are left, there is nothing to compare:
     `group_too_small`.
 
-    A gate withholds the bonus: the reward is then 0.0, which is a value and not a failure,
-    because by the definition of the gated reward this response gets nothing, whatever its text.
-    A gate that cannot be decided, for want of a verdict, leaves the reward missing.
+    A closed gate withholds the bonus: the reward is then 0.0, which is a value and not a failure,
+    because by definition a response with a closed gate gets no bonus, whatever its text. If the
+    gate depends on a missing verdict, the reward is missing.
     """
 
-    measure: Measure = "centroid"
-    """What is rewarded; e are unit vectors, s_ij = cos(e_i, e_j), n responses:
+    measure: DiversityMeasure = "centroid"
+    """The measure of diversity; e are unit vectors, s_ij = cos(e_i, e_j), n responses:
     `centroid` 1 - cos(e_i, mean e), in [0, 2];
     `pairwise` mean over the others of 1 - s_ij, in [0, 2];
-    `vendi` Vendi score of the group less that of the group without the response: by how many
-    different responses it makes the group richer; below 0 for a repetition;
+    `vendi` Vendi score of the group minus that of the group without the response: how many
+    effective responses it adds to the group; below 0 for a repetition;
     `dra` 1 / (1 + sum over the others of max(s_ij, 0)), in [1 / n, 1]: with gate `only_correct`
     and without a further reward for accuracy this is DRA-GRPO's adjusted reward."""
-    gate: Gate = "none"
-    """Who gets it: all (`none`); `only_correct` responses, still compared with the whole group;
-    responses of `mixed_groups_only`, with a right and a wrong one. Otherwise, in a group where
-    all are right or all wrong, diversity is the only signal and GRPO scales it up."""
+    gate: DiversityGate = "none"
+    """Which responses get it: all (`none`); `only_correct` responses, still compared with the whole
+    group; those of `mixed_groups_only`, with right and wrong responses. In a group where all are
+    right or all wrong, diversity would be the only signal, and GRPO would scale it up."""
     column: str = "response"
     """The text to embed."""
     backend: Backend = "hashed_ngram"
@@ -51,18 +58,18 @@ class DiversityRewardMapper(Mapper):
     and compares meaning. Their rewards are on different scales."""
     model: str | None = None
     """Name or folder of a sentence-transformers model."""
-    dtype: Dtype = "float32"
-    """In which the model computes; `bfloat16` is twice as fast on processors that have it."""
+    dtype: EmbeddingDtype = "float32"
+    """Data type of the model; `bfloat16` is twice as fast on processors that support it."""
     device: str | None = None
-    """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
+    """Device of the model, such as `cpu` or `cuda:0`; by default the library chooses."""
 
     scope: ClassVar[Scope] = Scope.GROUP
     depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch")
     reasons: ClassVar[Mapping[str, str]] = {
         "empty_response": "the response is null or blank",
-        "group_too_small": "fewer than two responses of the group have a text",
-        "zero_mean": "the embeddings of the group cancel out, so no angle to their mean exists",
-        "not_graded": "the gate needs a verdict, and there is none",
+        "group_too_small": "fewer than two responses of the group have text",
+        "zero_mean": "the embeddings of the group cancel out, so there is no angle to their mean",
+        "not_graded": "the gate needs a verdict, which is missing",
     }
 
     @model_validator(mode="after")
@@ -101,10 +108,10 @@ class DiversityRewardMapper(Mapper):
         return component("diversity", np.where(open_N, values_N, 0.0), missing)
 
     def _gates(self, table: pa.Table, groups: Groups) -> tuple[Array, Array]:
-        """Rows that the gate lets through, and rows for which it cannot be decided, bool[N]."""
-        nobody_N = np.zeros(table.num_rows, bool)
+        """Rows with an open gate, and rows whose gate cannot be decided, each bool[N]."""
+        none_N = np.zeros(table.num_rows, bool)
         if self.gate == "none":
-            return ~nobody_N, nobody_N
+            return ~none_N, none_N
         correct_N, wrong_N = right_and_wrong(table["verdict"])
         if self.gate == "only_correct":
             return correct_N, ~(correct_N | wrong_N)
@@ -125,26 +132,26 @@ def from_centroid(grams_BMM: Array) -> Array:
         [[0.293, 0.293]]
     """
     n = grams_BMM.shape[-1]
-    # e_i . c = sum_j s_ij / n and |c|^2 = sum_ij s_ij / n^2: the cosines say it all.
+    # The cosines suffice: e_i . c = sum_j s_ij / n and |c|^2 = sum_ij s_ij / n^2.
     square_B1 = grams_BMM.sum(axis=(1, 2))[:, None] / n**2
     with np.errstate(invalid="ignore", divide="ignore"):
         cosine_BM = grams_BMM.sum(axis=2) / n / np.sqrt(square_B1)
-    return np.where(square_B1 > 1e-12, _tidy(1.0 - cosine_BM, 0.0), np.nan)
+    return np.where(square_B1 > 1e-12, _without_rounding_noise(1.0 - cosine_BM, 0.0), np.nan)
 
 
 def from_each_other(grams_BMM: Array) -> Array:
     """Mean of 1 - s_ij over the other responses j, float64[B, M]."""
     n = grams_BMM.shape[-1]
-    return _tidy(1.0 - _others(grams_BMM) / (n - 1), 0.0)
+    return _without_rounding_noise(1.0 - _others(grams_BMM) / (n - 1), 0.0)
 
 
 def vendi_gain(grams_BMM: Array) -> Array:
-    """Vendi score of the group less that of the group without response i, float64[B, M]."""
+    """Vendi score of the group minus that of the group without response i, float64[B, M]."""
     n = grams_BMM.shape[-1]
     all_B = vendi(grams_BMM)
     rest = [np.delete(np.arange(n), i) for i in range(n)]
     without = [vendi(grams_BMM[:, keep[:, None], keep]) for keep in rest]
-    return _tidy(all_B[:, None] - np.stack(without, axis=1), -np.inf)
+    return _without_rounding_noise(all_B[:, None] - np.stack(without, axis=1), -np.inf)
 
 
 def vendi(grams_BMM: Array) -> Array:
@@ -158,7 +165,7 @@ def vendi(grams_BMM: Array) -> Array:
         [3.0, 1.0]
     """
     values = np.linalg.eigvalsh(grams_BMM / grams_BMM.shape[-1])
-    # Below noise an eigenvalue is 0, and 0 log 0 is 0.
+    # An eigenvalue below rounding noise is 0, and 0 log 0 is 0.
     values = np.where(values > 1e-15, values, 1.0)
     scores_B: Array = np.exp(-(values * np.log(values)).sum(axis=1))
     return scores_B
@@ -170,7 +177,7 @@ def diversity_adjusted(grams_BMM: Array) -> Array:
     Source: DRA-GRPO, https://arxiv.org/abs/2505.09655, graph-cut form; a negative cosine counts
     as 0, so that the sum cannot reach -1.
     """
-    return _tidy(1.0 / (1.0 + _others(np.maximum(grams_BMM, 0.0))), 0.0)
+    return _without_rounding_noise(1.0 / (1.0 + _others(np.maximum(grams_BMM, 0.0))), 0.0)
 
 
 def _others(grams_BMM: Array) -> Array:
@@ -179,8 +186,8 @@ def _others(grams_BMM: Array) -> Array:
     return sums_BM
 
 
-def _tidy(values: Array, least: float) -> Array:
-    """Without the last digits, which are rounding noise: equal responses are at exactly 0."""
+def _without_rounding_noise(values: Array, least: float) -> Array:
+    """Round off the last digits, which are noise, so that equal responses get exactly 0."""
     return np.maximum(np.round(values, 12), least) + 0.0
 
 

@@ -1,4 +1,4 @@
-"""Reward a response for the form it was asked to have."""
+"""Reward a response for having the requested format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
-from ..columns import component, component_columns
+from ..columns import component, component_columns, is_text
 from ..errors import DataError
 from ..operator import Columns, Mapper
 
@@ -22,15 +22,15 @@ _BOX = "\\boxed{"
 
 
 class FormatRewardMapper(Mapper):
-    r"""Write `reward_format`: `right` if the response has the form of `style`, else `wrong`.
+    r"""Write `reward_format`: `right` if the response has the format of `style`, else `wrong`.
 
-    The form of tags is strict, because a policy finds what is not: each tag exactly once and in
-    order, one after the other, no part empty, and nothing but white space before, between and
-    after them. In the style `boxed` the text is free, but holds exactly one `\boxed{...}` with
-    balanced braces and something in them. Both take time linear in the length of the response.
+    The format of tags is strict, because a policy exploits any laxity: each tag exactly once, in
+    order and not nested, no part empty, and only white space before, between and after them. In the
+    style `boxed` the text is free, but must contain exactly one `\boxed{...}` with balanced braces
+    that is not empty. Both take time linear in the length of the response.
 
-    A null response is missing with `no_response`; an empty one has the wrong form. The default
-    values are those of the Trinity-RFT report (https://arxiv.org/abs/2505.17826).
+    The reward of a null response is missing as `no_response`; an empty one has the wrong
+    format. The default values are those of the Trinity-RFT report (https://arxiv.org/abs/2505.17826).
     """
 
     style: Literal["think_answer", "boxed", "tags"] = "think_answer"
@@ -38,9 +38,9 @@ class FormatRewardMapper(Mapper):
     tags: tuple[str, ...] = ()
     """For the style `tags`: the names of the tags in order, such as `[plan, final]`."""
     right: FiniteFloat = 0.1
-    """Reward of a response that has the form."""
+    """Reward of a response with the right format."""
     wrong: FiniteFloat = -0.1
-    """Reward of a response that does not."""
+    """Reward of a response with another format."""
 
     gil_bound: ClassVar[bool] = True
 
@@ -97,8 +97,8 @@ def is_tagged(text: str, marks: Sequence[tuple[str, str]]) -> bool:
         at = end + len(closing)
     if not _blank(text[at:]):
         return False
-    # All marks are there. As many `<` as marks leave none for a second one; otherwise, as in
-    # `a < b`, count them all.
+    # All marks occur. If there are only as many `<` as marks, none can occur twice; otherwise, as
+    # with `a < b`, count each of them.
     return text.count("<") == 2 * len(marks) or _each_once(text, marks)
 
 
@@ -107,9 +107,9 @@ def _each_once(text: str, marks: Sequence[tuple[str, str]]) -> bool:
 
 
 def has_one_box(text: str) -> bool:
-    r"""Whether `text` holds exactly one `\boxed{...}`, balanced and not empty.
+    r"""Whether `text` contains exactly one `\boxed{...}`, balanced and not empty.
 
-    Escaped braces, as in `\{1, 2\}`, are no braces.
+    Escaped braces, as in `\{1, 2\}`, do not count as braces.
 
     Example:
         >>> has_one_box(r"so it is \boxed{\frac{1}{2}}.")
@@ -135,6 +135,6 @@ def _blank(text: str) -> bool:
 def _texts(table: pa.Table) -> pa.Array:
     column = table["response"]
     kind = column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+    if not (is_text(kind) or pa.types.is_null(kind)):
         raise DataError(f"column 'response' is {kind}, not text", "give the responses as strings")
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, pa.string())

@@ -1,4 +1,4 @@
-"""What a response was worth more than the others of its group: the advantage GRPO trains on."""
+"""The advantage of a response over the others of its group, on which GRPO trains."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class GrpoAdvantageMapper(Operator):
         leave_one_out  r - mean of the others = (r - m) n / (n - 1)
                                                                   https://arxiv.org/abs/2402.14740
 
-    A response without a finite reward gets a null advantage and is not in n, m and s. A group
-    with a single reward has nothing to compare it with; verl takes the raw reward for its
-    advantage, here the group is dropped. Equal rewards have an advantage of exactly 0.
+    A response without a finite reward gets a null advantage and is not counted in n, m and s. A
+    group with a single reward has nothing to compare; verl uses the raw reward as its advantage,
+    here the group is dropped. Equal rewards have an advantage of exactly 0.
     """
 
     normalise: Literal["std", "none", "leave_one_out"] = "std"
-    """What to do with the distance from the mean: divide by the deviation, nothing, or RLOO."""
+    """How to normalise the distance from the mean: by the deviation, not at all, or as RLOO."""
     epsilon: float = Field(1e-6, gt=0, allow_inf_nan=False)
     """Added to the standard deviation."""
     std_floor: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Smallest standard deviation to divide by: without it, a tiny bonus in a group that is all
-    right or all wrong is blown up to advantages around 1."""
+    right or all wrong is scaled up to advantages around 1."""
 
     scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
@@ -63,8 +63,10 @@ class GrpoAdvantageMapper(Operator):
         count_N = groups.sum(valid_N)[groups.codes_N]
         factor_N = self._factors(groups, reward_N, valid_N)[groups.codes_N]
         with np.errstate(invalid="ignore"):
-            far_N = reward_N - groups.mean(reward_N, valid_N)[groups.codes_N]
-            advantage_N = far_N * factor_N if self.normalise != "std" else far_N / factor_N
+            distance_N = reward_N - groups.mean(reward_N, valid_N)[groups.codes_N]
+            advantage_N = (
+                distance_N * factor_N if self.normalise != "std" else distance_N / factor_N
+            )
         defined_N = valid_N & (count_N > 1)
         return Change(
             columns={"advantage": pa.array(advantage_N, pa.float64(), mask=~defined_N)},

@@ -19,8 +19,8 @@ from ..columns import component, component_columns, flat
 from ..operator import Change, Columns, Operator, drop
 
 _BOX = re.compile(r"\\boxed\s*\{")
-# What is in a box: a text, which may have one pair of braces in it. No two neighbours of the
-# pattern match the same character, so a text is gone through three times at most.
+# The content of a box: text, which may contain one pair of braces. No two adjacent parts of the
+# pattern match the same character, so a text is scanned three times at most.
 _CONTENT = re.compile(r"([^{}]*)(?:\{([^{}]*)\}([^{}]*))?\}")
 _FONT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm))")
 _JUDGEMENTS = {"yes": "Yes", "no": "No"}
@@ -29,21 +29,22 @@ _JUDGEMENTS = {"yes": "Yes", "no": "No"}
 class JudgementRewardMapper(Operator):
     r"""Write `judgement`, Yes or No, and `reward_verification`: whether it equals the `label`.
 
-    It works on verification prompts, rows with `task: verify` such as `self_verification_mapper`
-    makes, once responses to them are sampled. The judgement is what stands in the last
+    It applies to verification prompts, rows with `task: verify` such as `self_verification_mapper`
+    makes, once responses to them are sampled. The judgement is the content of the last
     `\boxed{...}` of the response: Yes or No in any case, also as `\text{Yes}` or `\textbf{Yes}`,
-    with or without a full stop. Other things in the boxes before it do no harm.
+    with or without a full stop. Earlier boxes may contain anything else.
 
     A response without a judgement is malformed, and its `judgement` is null: it has no box (it may
-    have been cut), or something else in the last one. So is a response with Yes in one box and No
-    in another, wherever they are: it would hedge. Malformed is a verdict on the policy, and has a
-    reward; the reward is missing only where nothing is known of the policy:
+    have been truncated), or something else in the last one. A response with Yes in one box and No
+    in another, in any order, is also malformed, because it hedges. A malformed response is the
+    policy's fault and has a reward; the reward is missing only if nothing can be said about the
+    policy:
 
-    - `other_task`: the row is no verification prompt;
-    - `no_response`: the response is null, as that of a prompt that is not sampled yet;
+    - `other_task`: the row is not a verification prompt;
+    - `no_response`: the response is null, for example because it is not sampled yet;
     - `no_label`: the label is neither Yes nor No.
 
-    The notes say how many of the rewarded rows were `right`, `wrong` and `malformed`. The default
+    The notes count how many of the rewarded rows were `right`, `wrong` and `malformed`. The default
     values are those of the source.
 
     Source: Learning to Self-Verify, https://arxiv.org/abs/2602.07594.
@@ -58,7 +59,7 @@ class JudgementRewardMapper(Operator):
 
     gil_bound: ClassVar[bool] = True
     missing: ClassVar[Mapping[str, str]] = {
-        "other_task": "the row is no verification prompt",
+        "other_task": "the row is not a verification prompt",
         "no_response": "the response is null",
         "no_label": "the label is neither Yes nor No",
     }
@@ -82,8 +83,8 @@ class JudgementRewardMapper(Operator):
         task, response, label = (flat(table[name]).cast(pa.string()) for name in self.reads())
         verify = pc.fill_null(pc.equal(task, "verify"), False)
         texts = pc.if_else(verify, response, pa.scalar(None, pa.string()))
-        said = [None if text is None else judgement_in(text) for text in texts.to_pylist()]
-        judgement = pa.array(said, pa.string())
+        found = [None if text is None else judgement_in(text) for text in texts.to_pylist()]
+        judgement = pa.array(found, pa.string())
         missing = drop(
             {
                 "other_task": pc.invert(verify),
@@ -107,7 +108,7 @@ class JudgementRewardMapper(Operator):
 
 
 def judgement_in(text: str) -> str | None:
-    r"""The judgement of a response, Yes or No; None where it is malformed.
+    r"""The judgement of a response, Yes or No; None if the response is malformed.
 
     Example:
         >>> judgement_in(r"It is \boxed{42}, as the student says. \boxed{\text{Yes}}")
@@ -124,11 +125,11 @@ def judgement_in(text: str) -> str | None:
     return last if len(found) == 1 else None
 
 
-def _judgement(before: str, inner: str | None, behind: str | None) -> str | None:
-    """What is judged by `before`, or by `before{inner}behind`."""
+def _judgement(before: str, inner: str | None, after: str | None) -> str | None:
+    """The judgement that a box contains, as `before` or as `before{inner}after`."""
     word = before
     if inner is not None:
-        if not _FONT.fullmatch(before.strip()) or (behind or "").strip() not in ("", "."):
+        if not _FONT.fullmatch(before.strip()) or (after or "").strip() not in ("", "."):
             return None
         word = inner
     return _JUDGEMENTS.get(word.strip().removesuffix(".").strip().lower())

@@ -1,4 +1,4 @@
-"""Reward a response for its quality, as another language model sees it."""
+"""Reward a response for its quality, as judged by another language model."""
 
 from __future__ import annotations
 
@@ -15,92 +15,92 @@ import xxhash
 from pydantic import Field, PositiveInt, field_validator, model_validator
 from typing_extensions import Self
 
+from ..chats import is_chat
 from ..errors import DataError
+from ..first_failures import FirstFailures
 from ..openai.options import ScorerOptions
 from ..operator import Change, Columns, ResumableOperator
 from ..scoring.cache import user_cache
-from ..scoring.judge import REASONS, Outcome, Question, judge_of, release
-from ..scoring.prompt import PLACES, TEMPLATE, chat_text, filled, system_message
+from ..scoring.judge import REASONS, ScoringOutcome, ScoringRequest, open_judge, release
+from ..scoring.prompt import PLACEHOLDERS, TEMPLATE, chat_text, fill_placeholders, system_message
 from ..scoring.quality import WRITTEN, quality_columns
 from ..scoring.verdict import AnswerFormat, read_verdict, schema
 
-_log = logging.getLogger(__name__)
+_first_failures = FirstFailures(logging.getLogger(__name__).warning)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TOP = (
-    20  # log-probabilities at a token: the most that OpenAI gives, and vLLM unless told otherwise
-)
+_TOP = 20  # log-probabilities at a token: the most that OpenAI gives, and vLLM by default
 _SEEDS = 2**31
-_NOT_FILLED = ("{prompt}", "{answer}")
+_RESERVED = ("{prompt}", "{answer}")
 
 
 class LlmQualityRewardMapper(ResumableOperator):
-    """Write `reward_quality`: what an LLM behind a server thinks of each response.
+    """Write `reward_quality`: the quality of each response, as scored by an LLM behind a server.
 
     The scorer sees the question, which is the chat in `prompt`, and the response, and gives each
     dimension a score from 1 to 5. With s their mean / 5, in [0.2, 1], the reward is
 
         reward_quality = (s - 0.2) / 0.8 - 0.5
 
-    in [-0.5, 0.5]. `quality` keeps the scores, a struct with a field for each dimension, and
-    `quality_score` keeps s.
+    in [-0.5, 0.5]. `quality` contains the scores, a struct with a field for each dimension, and
+    `quality_score` contains s.
 
-    A failure is never a number: the reward is missing, with a reason in `reward_quality_missing`.
-    No response is scored twice: answers are kept in `cache` by all that decides them, equal
-    responses to a question are asked once, and so are responses of several threads at a time.
+    A failure never becomes a number: the reward is missing, with a reason in
+    `reward_quality_missing`. No response is scored twice: answers are stored in `cache` under
+    everything that determines them, and equal requests, also of several threads, are sent once.
     Each row is committed as it finishes.
     """
 
     model: str
     """Name of the scorer on the server."""
     revision: str = ""
-    """Which weights these are. Change it when those behind the name have changed, and all is
-    scored anew."""
+    """Identifies the weights. Change it when the weights behind the name change, and all responses
+    are scored again."""
     server: ScorerOptions = ScorerOptions()
-    """Where the scorer is. In a process, steps with the same options share its connections and
-    `concurrency`, however many threads they run in."""
+    """Where the scorer is. Within a process, steps with the same options share its connections and
+    `concurrency`, in all threads."""
     dimensions: tuple[str, ...] = (
         "accuracy",
         "grammar",
         "informativeness",
         "coherence",
     )
-    """What is scored. The default are those of Data-Juicer's `llm_quality_score_filter`."""
+    """What is scored. The defaults are those of Data-Juicer's `llm_quality_score_filter`."""
     system: str | None = None
     """System message of the scorer. Null: one that explains the dimensions and asks for JSON."""
     template: str | None = None
-    """Message of the user, with `{question}`, `{response}` and, if you like, `{reference}`, each
-    once; all other braces are text. Null: question and response."""
+    """User message, with `{question}`, `{response}` and optionally `{reference}`, each once; all
+    other braces are plain text. Null: question and response."""
     answer_format: AnswerFormat = "json_schema"
-    """`json_schema` has the server constrain the answer to integers from 1 to 5; `json_object`
-    to some JSON; with `text` the last JSON object in the answer counts, so that the scorer may
-    think before. A verdict that is not exactly one score for each dimension is malformed."""
+    """`json_schema` has the server constrain the answer to integers from 1 to 5, `json_object` to
+    any JSON; with `text`, the last JSON object in the answer counts, so that the scorer may reason
+    first. A verdict that is not exactly one score for each dimension is malformed."""
     expected_score: bool = False
-    """Take the mean of the scores 1 to 5 by their probability instead of the score that was
-    sampled. The server must give log-probabilities, 20 at a token; one that is not among
-    them counts as 0."""
+    """Take the mean of the scores 1 to 5, weighted by their probabilities, instead of the sampled
+    score. The server must give log-probabilities, 20 at a token; a score that is not among them has
+    probability 0."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """Of the scorer."""
     max_tokens: PositiveInt = 512
-    """Longest answer of the scorer, in tokens, its thoughts included."""
+    """Longest answer of the scorer, in tokens, including its reasoning."""
     chat_template_kwargs: dict[str, Any] = Field({})
-    """What else the server's chat template is told, such as `{enable_thinking: false}` for
+    """Further arguments of the server's chat template, such as `{enable_thinking: false}` for
     Qwen3."""
     parameters: dict[str, Any] = Field({})
     """Further fields of the request, such as `{reasoning_effort: low}`."""
     tries: PositiveInt = 3
-    """How often to ask while the verdict is malformed; once if `temperature` is 0, because the same
-    would come again."""
+    """How often to send a request while the verdict is malformed; once if `temperature` is 0,
+    because the answer would be the same."""
     on_server_down: Literal["fail", "missing"] = "fail"
-    """What a server does that is down for `patience_s`: end the run, or leave the reward of all
-    that it has not scored missing, with `scorer_unreachable`."""
+    """What to do if the server is down for `patience_s`: end the run, or leave the rewards that it
+    has not scored missing, as `scorer_unreachable`."""
     cache: Path | Literal["user"] | None = "user"
-    """File that keeps answers. `user`: `rejuice/scores.sqlite` in your cache folder
-    ($XDG_CACHE_HOME or ~/.cache). Null: none is kept."""
+    """File that stores answers. `user`: `rejuice/scores.sqlite` in your cache folder
+    ($XDG_CACHE_HOME or ~/.cache). Null: answers are not stored."""
 
     reasons: ClassVar[Mapping[str, str]] = {
-        "empty_response": "the response is null or blank: the scorer is not asked",
-        "no_prompt": "the prompt is null or empty: the scorer is not asked",
-        "no_reference": "`template` shows the reference, which is null",
+        "empty_response": "the response is null or blank, so it is not scored",
+        "no_prompt": "the prompt is null or empty, so the response is not scored",
+        "no_reference": "`template` contains the reference, which is null",
         **REASONS,
     }
 
@@ -121,23 +121,23 @@ class LlmQualityRewardMapper(ResumableOperator):
     def _shows_each_once(cls, template: str | None) -> str | None:
         if template is None:
             return None
-        for place in PLACES:
-            count = template.count(f"{{{place}}}")
-            if not count and place != "reference":
-                raise ValueError(f"it must contain {{{place}}}")
+        for name in PLACEHOLDERS:
+            count = template.count(f"{{{name}}}")
+            if not count and name != "reference":
+                raise ValueError(f"it must contain {{{name}}}")
             if count > 1:
-                raise ValueError(f"it contains {{{place}}} {count} times")
-        for place in _NOT_FILLED:
-            if place in template:
-                raise ValueError(f"it contains {place}, which is not filled in")
+                raise ValueError(f"it contains {{{name}}} {count} times")
+        for name in _RESERVED:
+            if name in template:
+                raise ValueError(f"it contains {name}, which is not a placeholder")
         return template
 
     @field_validator("system")
     @classmethod
     def _has_no_places(cls, system: str | None) -> str | None:
-        for place in PLACES:
-            if system and f"{{{place}}}" in system:
-                raise ValueError(f"it contains {{{place}}}, which is filled in in template only")
+        for name in PLACEHOLDERS:
+            if system and f"{{{name}}}" in system:
+                raise ValueError(f"it contains {{{name}}}, which is allowed in template only")
         return system
 
     @model_validator(mode="after")
@@ -158,7 +158,7 @@ class LlmQualityRewardMapper(ResumableOperator):
         return self.model_dump(mode="json", exclude={"server", "cache"})
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        shown = self._messages(*(f"{{{place}}}" for place in PLACES))
+        shown = self._messages(*(f"{{{name}}}" for name in PLACEHOLDERS))
         return {} if row else {f"the scorer's {each['role']}": each["content"] for each in shown}
 
     def apply(self, table: pa.Table) -> Change:
@@ -171,28 +171,32 @@ class LlmQualityRewardMapper(ResumableOperator):
 
     def close(self) -> None:
         release(self.server, self._cache_file())
-        _told.clear()
+        _first_failures.clear()
 
-    def _outcomes(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
-        """What became of each of these rows, as they finish."""
-        places, questions = list[int](), list[Question]()
+    def _outcomes(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[tuple[int, ScoringOutcome]]:
+        """The outcome of each of these rows, as they finish."""
+        places, requests = list[int](), list[ScoringRequest]()
         for row, shown in zip(rows, self._shown(table, rows), strict=True):
             if isinstance(shown, str):
-                yield row, Outcome(None, shown)
+                yield row, ScoringOutcome(None, shown)
             else:
                 places.append(row)
-                questions.append(self._question(*shown))
-        if not questions:
+                requests.append(self._request(*shown))
+        if not requests:
             return
-        judge = judge_of(self.server, self._cache_file())
+        judge = open_judge(self.server, self._cache_file())
         probe = self._body("Hi", "Hi", "Hi")
         fail = self.on_server_down == "fail"
-        for index, outcome in judge.outcomes(questions, probe, fail=fail):
-            _tell(outcome)
+        for index, outcome in judge.outcomes(requests, probe, fail=fail):
+            if outcome.reason is not None:
+                message = f"a response has no score, {outcome.reason}: {outcome.detail}"
+                _first_failures.report(outcome.reason, message)
             yield places[index], outcome
 
     def _shown(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[str, str, str] | str]:
-        """Question, response and reference of each row, or the reason not to ask."""
+        """Question, response and reference of each row, or the reason not to score it."""
         taken = table.take(pa.array(rows, pa.int64()))
         questions, responses = _questions(taken["prompt"]), _texts(taken, "response")
         references: list[str | None] = [""] * len(questions)
@@ -208,7 +212,7 @@ class LlmQualityRewardMapper(ResumableOperator):
             else:
                 yield question, response, reference
 
-    def _question(self, question: str, response: str, reference: str) -> Question:
+    def _request(self, question: str, response: str, reference: str) -> ScoringRequest:
         read = partial(
             read_verdict,
             dimensions=self.dimensions,
@@ -216,7 +220,7 @@ class LlmQualityRewardMapper(ResumableOperator):
             expected=self.expected_score,
         )
         tries = self.tries if self.temperature else 1
-        return Question(self._body(question, response, reference), self.revision, read, tries)
+        return ScoringRequest(self._body(question, response, reference), self.revision, read, tries)
 
     def _body(self, question: str, response: str, reference: str) -> dict[str, Any]:
         return self._own_fields(question, response, reference) | self.parameters
@@ -229,12 +233,12 @@ class LlmQualityRewardMapper(ResumableOperator):
             "max_tokens": self.max_tokens,
         }
         if self.temperature:
-            # Of its own, or the same chance would decide about all responses.
+            # A seed of its own, or the same random numbers would decide about all responses.
             shown = "\0".join((question, response, reference)).encode()
             body["seed"] = xxhash.xxh3_64_intdigest(shown) % _SEEDS
         if self.answer_format == "json_schema":
-            asked = {"name": "verdict", "strict": True, "schema": schema(self.dimensions)}
-            body["response_format"] = {"type": "json_schema", "json_schema": asked}
+            verdict = {"name": "verdict", "strict": True, "schema": schema(self.dimensions)}
+            body["response_format"] = {"type": "json_schema", "json_schema": verdict}
         elif self.answer_format == "json_object":
             body["response_format"] = {"type": "json_object"}
         if self.expected_score:
@@ -244,14 +248,14 @@ class LlmQualityRewardMapper(ResumableOperator):
         return body
 
     def _messages(self, question: str, response: str, reference: str) -> list[dict[str, str]]:
-        values = dict(zip(PLACES, (question, response, reference), strict=True))
+        values = dict(zip(PLACEHOLDERS, (question, response, reference), strict=True))
         system = system_message(self.dimensions) if self.system is None else self.system
         return [
             {"role": "system", "content": system},
-            {"role": "user", "content": filled(self._template(), values)},
+            {"role": "user", "content": fill_placeholders(self._template(), values)},
         ]
 
-    def _change(self, outcomes: Sequence[Outcome]) -> Change:
+    def _change(self, outcomes: Sequence[ScoringOutcome]) -> Change:
         notes: dict[str, float] = {}
         for outcome in outcomes:
             for name, figure in outcome.notes.items():
@@ -277,18 +281,10 @@ class LlmQualityRewardMapper(ResumableOperator):
 
 def _questions(prompts: pa.ChunkedArray) -> list[str]:
     kind = prompts.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    is_chat = is_list and pa.types.is_struct(kind.value_type) and _is_message(kind.value_type)
-    if not (pa.types.is_null(kind) or is_chat):
+    if not (pa.types.is_null(kind) or is_chat(kind)):
         right = "prompt_template_mapper makes prompts: lists of messages with role and content"
         raise DataError(f"column 'prompt' is {kind}", right)
     return [chat_text([each for each in chat or () if each]) for chat in prompts.to_pylist()]
-
-
-def _is_message(kind: pa.DataType) -> bool:
-    fields = {field.name: field.type for field in kind}
-    texts = (pa.string(), pa.large_string(), pa.null())
-    return all(fields.get(name) in texts for name in ("role", "content"))
 
 
 def _texts(table: pa.Table, name: str) -> list[str | None]:
@@ -297,13 +293,3 @@ def _texts(table: pa.Table, name: str) -> list[str | None]:
         raise DataError(f"column '{name}' is {kind}, not text", "give strings")
     texts: list[str | None] = table[name].cast(pa.string()).to_pylist()
     return texts
-
-
-_told: set[str] = set()
-
-
-def _tell(outcome: Outcome) -> None:
-    """The first failure of each kind in full: the books keep only its reason."""
-    if outcome.reason is not None and outcome.reason not in _told:
-        _told.add(outcome.reason)
-        _log.warning("a response has no score, %s: %s", outcome.reason, outcome.detail)

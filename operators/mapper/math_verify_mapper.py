@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..columns import component
+from ..groups import Array
 from ..operator import Columns, Mapper, drop
 from ..verifier import check_reference, verify_batch
 
@@ -19,15 +20,15 @@ from ..verifier import check_reference, verify_batch
 class MathVerifyMapper(Mapper):
     """Write the verdict on each response, its extracted answer, and the accuracy component.
 
-    Accuracy is `right` for `correct`, `wrong` for `wrong_answer` and `no_answer`. It is missing
-    where nothing is known of the response:
+    Accuracy is `right` for `correct`, `wrong` for `wrong_answer` and `no_answer`. It is missing if
+    the response could not be graded:
 
-    - `timeout`, `verifier_error`: what the verifier says of itself. With `on_timeout: wrong` a
-      timeout is `wrong` instead.
+    - `timeout`, `verifier_error`: the verifier did not finish or failed. With `on_timeout: wrong`
+      a timeout is `wrong` instead.
     - `no_reference`, `bad_reference`: the reference is null, or cannot be graded against; the
       verdict is `verifier_error`.
-    - `no_response`: the response is null, as that of a prompt that is not sampled yet; the verdict
-      is null. An empty response is one, with `no_answer`.
+    - `no_response`: the response is null, for example because it is not sampled yet; the verdict
+      is null. An empty response is graded, as `no_answer`.
     """
 
     timeout: float = Field(5.0, gt=0)
@@ -39,8 +40,8 @@ class MathVerifyMapper(Mapper):
     on_timeout: Literal["missing", "wrong"] = "missing"
     """Accuracy of a response whose verification timed out.
 
-    A policy may learn to escape `wrong` with answers that no check finishes. Choose `wrong` where
-    references are plain numbers: what times out beside one is hardly ever right."""
+    A policy may learn to avoid `wrong` by answers whose verification never finishes. Choose `wrong`
+    if references are plain numbers: an answer that times out against one is hardly ever right."""
 
     depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
     gil_bound: ClassVar[bool] = True
@@ -66,34 +67,34 @@ class MathVerifyMapper(Mapper):
         return ("verdict", "answer", "reward_accuracy", "reward_accuracy_missing")
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        # A dataset's own references may be numbers.
+        # References of a dataset may be numbers.
         responses, references = (table[name].cast(pa.string()) for name in self.reads())
-        unfit = _unfit(responses, references)
-        # An answer is there to be extracted also where nothing is there to compare it with.
-        references = pc.if_else(unfit.is_null(), references, pa.scalar(None, pa.string()))
-        there = np.flatnonzero(np.asarray(responses.is_valid()))
+        ungradable = _ungradable(responses, references)
+        # The answer is extracted even if there is no reference to compare it with.
+        references = pc.if_else(ungradable.is_null(), references, pa.scalar(None, pa.string()))
+        rows = np.flatnonzero(np.asarray(responses.is_valid()))
         verdicts = verify_batch(
-            responses.take(pa.array(there)).to_pylist(),
-            references.take(pa.array(there)).to_pylist(),
+            responses.take(pa.array(rows)).to_pylist(),
+            references.take(pa.array(rows)).to_pylist(),
             timeout=self.timeout,
         )
-        slugs = _scatter([verdict.verdict for verdict in verdicts], there, table.num_rows)
+        slugs = _scatter([verdict.verdict for verdict in verdicts], rows, table.num_rows)
         failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]
         failed = pc.is_in(slugs, pa.array(failures))
         no_verdict = pc.if_else(failed, slugs, pa.scalar(None, pa.string()))
         correct_N = np.asarray(pc.fill_null(pc.equal(slugs, "correct"), False))
         return {
             "verdict": slugs,
-            "answer": _scatter([verdict.answer for verdict in verdicts], there, table.num_rows),
+            "answer": _scatter([verdict.answer for verdict in verdicts], rows, table.num_rows),
             **component(
                 "accuracy",
                 np.where(correct_N, self.right, self.wrong),
-                pc.coalesce(unfit, no_verdict),
+                pc.coalesce(ungradable, no_verdict),
             ),
         }
 
 
-def _unfit(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
+def _ungradable(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
     """string[N]: why a row cannot be graded at all, null where it can."""
     distinct = references.unique()
     bad = [text for text in distinct.to_pylist() if text is not None and check_reference(text)]
@@ -106,7 +107,7 @@ def _unfit(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
     )
 
 
-def _scatter(values: list[str | None], rows: np.ndarray, n: int) -> pa.Array:
+def _scatter(values: list[str | None], rows: Array, n: int) -> pa.Array:
     """string[n] with `values` at `rows` and null elsewhere."""
     at_N = np.full(n, -1, np.int64)
     at_N[rows] = np.arange(len(rows))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +13,8 @@ import pyarrow.compute as pc
 from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
-from ..columns import MESSAGES, content_ids
+from ..chats import fill, is_chat, nest_messages, prompt_ids, user_roles
+from ..columns import is_text
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, Operator, drop
@@ -24,9 +24,9 @@ class PromptTemplateMapper(Operator):
     r"""Write `prompt_id`, `prompt` and `reference` from a question and an answer column.
 
     Rows with the same messages and the same reference get the same `prompt_id`. So a file with
-    one row per response becomes groups, provided that its rows are sorted by question.
+    one row per response becomes groups if its rows are sorted by question.
 
-    References are stripped and otherwise left as they are: `1,234` is for the verifier to read.
+    References are stripped of white space and otherwise unchanged: the verifier reads `1,234`.
 
     Example:
         >>> train = pa.table({"question": ["1 + 1?"], "answer": ["One and one.\n#### 2"]})
@@ -40,16 +40,16 @@ class PromptTemplateMapper(Operator):
     reference: str | None = "answer"
     """Column with the reference answer: strings or numbers; `reward_model.ground_truth` is a field
     of a column of structs, as in verl's datasets. Null: the prompts have none, and
-    `reference` is null, also where the dataset has a column of that name."""
+    `reference` is null, even if the dataset has a column of that name."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
-    match counts; of it, the first group where there is one."""
+    match counts; its first group is the reference, if it has one."""
     system: str | None = None
-    """System message to put in front. Messages that already begin with one keep theirs."""
+    """System message to prepend. Chats that already begin with a system message keep theirs."""
     template: str = "{question}"
     """The user's message. `{question}` is filled in; all other braces are text."""
     on_bad_row: Literal["fail", "drop_row"] = "fail"
-    """What to do about a row without a question or a reference."""
+    """What to do with a row without a question or a reference."""
 
     gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
@@ -103,25 +103,27 @@ class PromptTemplateMapper(Operator):
         return Change(columns, reasons)
 
     def _prompts(self, questions: pa.Array) -> pa.Array:
-        if _is_text(questions.type):
+        if is_text(questions.type) or pa.types.is_null(questions.type):
             return self._from_text(questions.cast(pa.string()))
-        if _is_chat(questions.type):
+        if is_chat(questions.type):
             return self._from_chat(questions)
         raise DataError(
             f"column '{self.question}' is {questions.type}",
-            "name a column of strings or of chat messages (role, content) as `question`",
+            "set `question` to a column of strings or of chat messages (role, content)",
         )
 
     def _from_text(self, questions: pa.Array) -> pa.Array:
-        asked_N = np.asarray(
+        present_N = np.asarray(
             pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(questions), ""), False)
         )
-        text = fill(self.template, {"{question}": questions.filter(pa.array(asked_N))})
-        return self._with_system(chat_roles(len(text)), text, asked_N.astype(np.int64))
+        text = fill(self.template, {"{question}": questions.filter(pa.array(present_N))})
+        return self._with_system(user_roles(len(text)), text, present_N.astype(np.int64))
 
     def _from_chat(self, chats: pa.Array) -> pa.Array:
         if self.template != "{question}":
-            raise DataError(f"column '{self.question}' holds chat messages", "leave out `template`")
+            raise DataError(
+                f"column '{self.question}' contains chat messages", "leave out `template`"
+            )
         sizes_N = np.asarray(pc.fill_null(pc.list_value_length(chats), 0)).astype(np.int64)
         messages = pc.list_flatten(chats)
         roles = pc.struct_field(messages, "role").cast(pa.string())
@@ -130,17 +132,17 @@ class PromptTemplateMapper(Operator):
         )
 
     def _with_system(self, roles: pa.Array, contents: pa.Array, sizes_N: Array) -> pa.Array:
-        """Lists of messages from flat ones, the system message put in front where there is none."""
+        """Lists of messages from flat ones; the system message is prepended if there is none."""
         if self.system is None:
-            return _lists(roles, contents, sizes_N)
+            return nest_messages(roles, contents, sizes_N)
         full_N = np.flatnonzero(sizes_N)
-        heads = (np.cumsum(sizes_N) - sizes_N)[full_N]
-        has_system = pc.fill_null(pc.equal(roles.take(pa.array(heads)), "system"), False)
-        lacking = ~np.asarray(has_system)
-        take = pa.array(np.insert(np.arange(len(roles)), heads[lacking], len(roles)))
+        starts = (np.cumsum(sizes_N) - sizes_N)[full_N]
+        has_system = pc.fill_null(pc.equal(roles.take(pa.array(starts)), "system"), False)
+        lacks_system = ~np.asarray(has_system)
+        take = pa.array(np.insert(np.arange(len(roles)), starts[lacks_system], len(roles)))
         sizes_N = sizes_N.copy()
-        sizes_N[full_N[lacking]] += 1
-        return _lists(
+        sizes_N[full_N[lacks_system]] += 1
+        return nest_messages(
             pa.concat_arrays([roles, pa.array(["system"])]).take(take),
             pa.concat_arrays([contents, pa.array([self.system], pa.string())]).take(take),
             sizes_N,
@@ -150,28 +152,32 @@ class PromptTemplateMapper(Operator):
         if pa.types.is_nested(column.type):
             raise DataError(
                 f"column '{self.reference}' is {column.type}",
-                "name a column of strings or numbers as `reference`",
+                "set `reference` to a column of strings or numbers",
             )
         if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         found = column.cast(pa.string())
         if self.reference_pattern is not None:
             pattern = re.compile(self.reference_pattern)
-            found = pa.array([_last(pattern, text) for text in found.to_pylist()], pa.string())
+            found = pa.array(
+                [_last_match(pattern, text) for text in found.to_pylist()], pa.string()
+            )
         stripped = pc.utf8_trim_whitespace(found)
         return pc.if_else(pc.equal(stripped, ""), pa.scalar(None, pa.string()), stripped)
 
     def _fail(self, table: pa.Table, reasons: pa.Array) -> None:
         row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
-        right = "mend the row, or set on_bad_row: drop_row to leave such rows out"
+        right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
         paths = [path for path in (self.question, self.reference) if path is not None]
         values = {path: _excerpt(_at_path(table, path)[row].as_py()) for path in paths}
         if reasons[row].as_py() == "no_question" or self.reference is None:
             rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
             raise DataError(f"a row has no text in column '{self.question}'{rest}", right)
-        why = "" if self.reference_pattern is None else f", {self.reference_pattern!r} not found"
+        pattern = (
+            "" if self.reference_pattern is None else f", {self.reference_pattern!r} not found"
+        )
         raise DataError(
-            f"no reference in column '{self.reference}': {values[self.reference]}{why}"
+            f"no reference in column '{self.reference}': {values[self.reference]}{pattern}"
             f" (its {self.question}: {values[self.question]})",
             right,
         )
@@ -190,71 +196,7 @@ def _at_path(table: pa.Table, path: str) -> pa.Array:
     return column
 
 
-def prompt_ids(prompts: pa.Array, references: pa.Array | None) -> pa.Array:
-    """Ids of prompts, string[N]: content hash of all roles and contents, then the reference."""
-    sizes_N = np.asarray(pc.fill_null(pc.list_value_length(prompts), 0))
-    messages = pc.list_flatten(prompts)
-    roles, contents = (pc.struct_field(messages, name).to_pylist() for name in ("role", "content"))
-    flat = list(chain.from_iterable(zip(roles, contents, strict=True)))
-    ends = 2 * np.cumsum(sizes_N)
-    starts = ends - 2 * sizes_N
-    last = [None] * len(prompts) if references is None else references.to_pylist()
-    return content_ids(
-        (*flat[start:end], reference)
-        for start, end, reference in zip(starts.tolist(), ends.tolist(), last, strict=True)
-    )
-
-
-def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
-    r"""The template with each placeholder replaced, string[N]; null where a value is null.
-
-    All placeholders are filled in at once: one that stands in a value is text.
-
-    Example:
-        >>> fill("{a}, {b}: \\boxed{Yes}", {"{a}": pa.array(["{b}"]), "{b}": pa.array(["x"])})[0]
-        <pyarrow.StringScalar: '{b}, x: \\boxed{Yes}'>
-    """
-    parts = re.split("|".join(f"({re.escape(name)})" for name in values), template)
-    pieces = [values.get(part, part) for part in parts if part]
-    # One array at least, so that the result is an array also where there is no placeholder.
-    return pc.binary_join_element_wise(*pieces, "")
-
-
-def user_messages(texts: pa.Array) -> pa.Array:
-    """Prompts of one user message each."""
-    return _lists(chat_roles(len(texts)), texts, np.ones(len(texts), np.int64))
-
-
-def chat_roles(n: int) -> pa.Array:
-    """The role `user`, n times."""
-    return pa.repeat(pa.scalar("user"), n)
-
-
-def _lists(roles: pa.Array, contents: pa.Array, sizes_N: Array) -> pa.Array:
-    """MESSAGES[N] from flat messages; null where there are none."""
-    values = pa.StructArray.from_arrays([roles, contents], fields=list(MESSAGES.value_type))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, type=MESSAGES, mask=pa.array(sizes_N == 0))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
-    )
-
-
-def _is_chat(kind: pa.DataType) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return False
-    message = kind.value_type
-    if not pa.types.is_struct(message):
-        return False
-    fields = {message.field(i).name: message.field(i).type for i in range(message.num_fields)}
-    return all(name in fields and _is_text(fields[name]) for name in ("role", "content"))
-
-
-def _last(pattern: re.Pattern[str], text: str | None) -> str | None:
+def _last_match(pattern: re.Pattern[str], text: str | None) -> str | None:
     matches = deque(pattern.finditer(text or ""), maxlen=1)
     return matches[0][min(1, pattern.groups)] if matches else None
 

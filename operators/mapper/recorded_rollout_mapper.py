@@ -1,4 +1,4 @@
-"""Responses that are already on disk, one row each."""
+"""Read responses that are already in the dataset, one row each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..columns import ROW_CONTRACT, content_ids
+from ..columns import ROW_CONTRACT, content_ids, is_list, is_text
 from ..errors import DataError, suggest
 from ..groups import Groups
 from ..operator import Change, Columns, Operator, Scope, drop
@@ -20,32 +20,32 @@ _OWN = ("prompt_id", "response_id", "response")
 
 
 class RecordedRolloutMapper(Operator):
-    """Make one row per recorded response, wherever the responses of a prompt are.
+    """Make one row per recorded response, however the responses of a prompt are stored.
 
     - Several columns (one per model): each cell is a response; its policy is the column's name.
     - One list column: each item is a response.
-    - One column of strings, one row per response already: only the ids are new.
+    - One column of strings, with one row per response already: only the ids are new.
 
     Cells and items are strings, or structs with the response in the field `text`. Responses of a
-    prompt keep their order: by row, then by `columns`, then by place in the list. A null response
-    is a rollout too, of which nothing came: it keeps its row, with a null `response`.
+    prompt keep their order: by row, then by `columns`, then by position in the list. A null
+    response counts as a rollout: it keeps its row, with a null `response`.
 
-    The columns that held the responses are taken away.
+    The columns that contained the responses are removed.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=1)]
     """Columns with the responses."""
     text: str | None = None
-    """Field of the structs that holds the response."""
+    """Field of the structs that contains the response."""
     keep_fields: dict[str, str] = Field({})
-    """Other fields of the structs to keep, each with the column it becomes, such as
-    `{model: policy, is_correct: is_correct}`. One that becomes a reward component, such as
-    `{score: reward_judge}`, is missing as `no_value` where it is null."""
+    """Other fields of the structs to keep, each with its new column, such as
+    `{model: policy, is_correct: is_correct}`. A field that becomes a reward component, such as
+    `{score: reward_judge}`, is missing as `no_value` if it is null."""
     policy: str | None = None
-    """Name of the policy that all these responses come from. Null: what `keep_fields` says, else
-    the column's name where there are several."""
+    """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
+    column's name if there are several columns."""
 
-    # Ids hold the index within the group, so the group must be whole.
+    # Ids contain the index within the group, so the group must be complete.
     scope: ClassVar[Scope] = Scope.GROUP
     gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
@@ -57,7 +57,7 @@ class RecordedRolloutMapper(Operator):
         if len(set(self.columns)) < len(self.columns):
             raise ValueError("columns names a column twice")
         if self.keep_fields and self.text is None:
-            raise ValueError("keep_fields needs text, the field that holds the response")
+            raise ValueError("keep_fields needs text, the field that contains the response")
         targets = list(self.keep_fields.values())
         for target in targets:
             if target in _OWN or targets.count(target) > 1:
@@ -76,7 +76,7 @@ class RecordedRolloutMapper(Operator):
         return ("response_id", "response", *policy, *self.keep_fields.values(), *missing)
 
     def _rewards(self) -> list[str]:
-        """Kept fields that are reward components: each says beside it where it is missing."""
+        """Kept fields that are reward components, each of which needs a `_missing` column."""
         targets = self.keep_fields.values()
         named = [t for t in targets if t.startswith("reward_") and not t.endswith("_missing")]
         return [name for name in named if f"{name}_missing" not in targets]
@@ -113,13 +113,13 @@ class RecordedRolloutMapper(Operator):
                 f"columns {', '.join(self.columns)} differ in type: {error}",
                 "leave the field out of keep_fields",
             ) from None
-        # Stable: within a row, by column and then by place in the list.
+        # Stable: within a row, by column and then by position in the list.
         return found.take(pa.array(np.argsort(np.asarray(found["row"]), kind="stable")))
 
     def _of_column(self, name: str, cells: pa.Array) -> pa.Table:
         rows = pa.array(np.arange(len(cells)))
         kind = cells.type
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if is_list(kind):
             rows = pc.list_parent_indices(cells).cast(pa.int64())
             cells = pc.list_flatten(cells)
         columns = {"row": rows, "response": self._text(name, cells)}
@@ -134,8 +134,8 @@ class RecordedRolloutMapper(Operator):
             if self.text is None:
                 fields = ", ".join(field.name for field in cells.type)
                 raise DataError(
-                    f"column '{name}' holds structs of {fields}",
-                    "set `text` to the field that holds the response",
+                    f"column '{name}' contains structs of {fields}",
+                    "set `text` to the field that contains the response",
                 )
             cells = self._field(name, cells, self.text)
         elif self.text is not None and not pa.types.is_null(cells.type):
@@ -143,9 +143,7 @@ class RecordedRolloutMapper(Operator):
                 f"column '{name}' has no fields, it is {cells.type}", "leave out `text`"
             )
         kind = cells.type
-        if not (
-            pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
-        ):
+        if not (is_text(kind) or pa.types.is_null(kind)):
             raise DataError(
                 f"responses in column '{name}' are {kind}", "name columns or a field of strings"
             )

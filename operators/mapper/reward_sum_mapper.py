@@ -1,4 +1,4 @@
-"""Sum reward components into the one reward that the trainer sees."""
+"""Sum reward components into the single reward that the trainer uses."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ..errors import DataError
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
 
-Gate = Literal["only_correct", "mixed_groups_only"]
+RewardGate = Literal["only_correct", "mixed_groups_only"]
 OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]
 
 
-class Schedule(BaseModel):
+class WeightSchedule(BaseModel):
     """A weight that changes with the progress of training."""
 
     model_config = ConfigDict(
@@ -41,13 +41,13 @@ class Schedule(BaseModel):
     to: FiniteFloat
     """Weight at the end."""
     kind: Literal["linear", "cosine"] = "linear"
-    """In a straight line, or slow at both ends: half a cosine."""
+    """Linear, or slow at both ends as half a cosine."""
 
     def at(self, progress: float) -> float:
         """The weight at `progress` in [0, 1], exactly `from` and `to` at the ends.
 
         Example:
-            >>> Schedule.model_validate({"from": 0.5, "to": 0.3}).at(0.5)
+            >>> WeightSchedule.model_validate({"from": 0.5, "to": 0.3}).at(0.5)
             0.4
         """
         cosine = self.kind == "cosine"
@@ -56,24 +56,24 @@ class Schedule(BaseModel):
 
 
 def _weight_tag(weight: Any) -> str:
-    # Told apart by hand, so that an error speaks of the one that was meant.
-    return "schedule" if isinstance(weight, (Mapping, Schedule)) else "number"
+    # Discriminated explicitly, so that an error is about the intended kind of weight.
+    return "schedule" if isinstance(weight, (Mapping, WeightSchedule)) else "number"
 
 
 Weight = Annotated[
-    Annotated[FiniteFloat, Tag("number")] | Annotated[Schedule, Tag("schedule")],
+    Annotated[FiniteFloat, Tag("number")] | Annotated[WeightSchedule, Tag("schedule")],
     Discriminator(_weight_tag),
 ]
 
 
 class _Component(NamedTuple):
-    """One component's part in the sum.
+    """One component of the sum.
 
     Attributes:
-        value_N: float64, its values; where it is missing, what stands in for it.
+        value_N: float64, its values; if missing, their substitute.
         counts_N: bool, whether it counts in this row: its weight is not 0, its gate is open.
-        missing_N: bool, whether it counts and nothing stands in for it.
-        filled: in how many rows the group mean stands in.
+        missing_N: bool, whether it counts, is missing and has no substitute.
+        filled: in how many rows the group mean is substituted.
     """
 
     value_N: Array
@@ -85,17 +85,17 @@ class _Component(NamedTuple):
 class RewardSumMapper(Operator):
     """Write `reward`, float64[N]: the weighted sum of the components named in `weights`.
 
-    A component counts in a row if its weight is not 0 and its gate is open there; otherwise it
-    adds 0, and cannot be missing. A component that counts is missing where its value is null or
-    not finite or a reason stands beside it, and `on_missing` says what becomes of the row.
-    The reward of a row with a missing component is null.
+    A component counts in a row if its weight is not 0 and its gate is open; otherwise it adds 0,
+    and cannot be missing. A component that counts is missing if its value is null or not finite,
+    or its `_missing` column has a reason; `on_missing` decides what happens to the row. The reward
+    of a row with a missing component is null.
 
     With `task`, only rows of that task are summed and only they can be dropped; the others keep
-    the reward that they have, and neither count in a group's mean nor make a group mixed. So
-    generation and verification, each summed in a step of its own, never meet in one reward.
+    their reward, do not count in a group's mean and do not make a group mixed. So generation and
+    verification, each summed in its own step, never mix in one reward.
 
     The sum is `((0 + w1 c1) + w2 c2) + ...` in float64, in the order of `weights`, so the same
-    components give the same bits offline and in training.
+    components give bit-identical rewards offline and in training.
 
     Raises:
         DataError: a component is missing and `on_missing` is `fail`.
@@ -104,28 +104,29 @@ class RewardSumMapper(Operator):
     weights: dict[str, Weight] = Field(min_length=1)
     """Weight of each component: a number, or `{from: 0.5, to: 0.3, kind: linear}` (or `cosine`)
     for one that changes over training. Component `quality` is the column `reward_quality`."""
-    gates: dict[str, Gate] = Field({})
+    gates: dict[str, RewardGate] = Field({})
     """Where a component counts, if not everywhere: `only_correct` in responses whose verdict is
     `correct`; `mixed_groups_only` in groups with both right and wrong responses."""
     on_missing: OnMissing = "fail"
-    """What a missing component does: end the run, drop its row, drop its whole group, or take the
-    mean of the group's other responses in which it counts (drop the group if there is none)."""
+    """What to do if a component is missing: end the run, drop the row, drop the whole group, or
+    substitute its mean over the group's other responses in which it counts (drop the group if there
+    is none)."""
     task: Literal["generate", "verify"] | None = None
     """Sum only in rows of this task. Null: in all rows; the column `task` is then not read."""
     progress: float = Field(0.0, ge=0, le=1)
-    """How far training is, from 0 to 1; moves the weights that have a schedule. Offline it is what
-    the recipe says; the trainer sets it at each step by `model_copy`."""
+    """Progress of training, from 0 to 1, for weights with a schedule. Offline it is taken from the
+    recipe; the trainer sets it at each step by `model_copy`."""
 
     scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
-        "missing_component": "a reward component is missing and nothing stands in for it",
+        "missing_component": "a reward component is missing and has no substitute",
     }
 
     @model_validator(mode="after")
     def _gates_have_weights(self) -> Self:
         for name in self.gates:
             if name not in self.weights:
-                raise ValueError(f"gates name '{name}', which has no weight")
+                raise ValueError(f"gates contain '{name}', which has no weight")
         return self
 
     def reads(self) -> Columns:
@@ -157,10 +158,10 @@ class RewardSumMapper(Operator):
     def weight(self, name: str) -> float:
         """The weight of component `name` at the current `progress`."""
         weight = self.weights[name]
-        return weight.at(self.progress) if isinstance(weight, Schedule) else weight
+        return weight.at(self.progress) if isinstance(weight, WeightSchedule) else weight
 
     def _summed(self, table: pa.Table) -> Array:
-        """In which rows there is a sum, bool[N]."""
+        """Which rows are summed, bool[N]."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)
@@ -203,16 +204,16 @@ class RewardSumMapper(Operator):
 
 
 def _rewards(table: pa.Table) -> pa.Array:
-    numbers(table, "reward")  # It says what is wrong with a column of something else.
+    numbers(table, "reward")  # Raises a DataError if the column is not numeric.
     return flat(table["reward"]).cast(pa.float64(), safe=False)
 
 
 def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:
     column, reason_column = component_columns(name)
     prompt, reason = table["prompt_id"][row].as_py(), table[reason_column][row].as_py()
-    why = reason or ("no reason given" if table[column][row].as_py() is None else "not finite")
-    at = int(groups.position()[row])
+    detail = reason or ("no reason given" if table[column][row].as_py() is None else "not finite")
+    index = int(groups.position()[row])
     return DataError(
-        f"{column} is missing ({why}) for response {at} of prompt '{prompt}'",
+        f"{column} is missing ({detail}) for response {index} of prompt '{prompt}'",
         "set on_missing to drop_row, drop_group or group_mean to go on without it",
     )

@@ -25,28 +25,30 @@ Dimension = Literal["length", "repetition", "special_characters", "arithmetic"]
 
 
 class RuleQualityRewardMapper(Mapper):
-    """Write `reward_quality`: what simple statistics say of the text of a response.
+    """Write `reward_quality`: the quality of a response by simple statistics of its text.
 
     Each dimension has a score from 1 to 5:
 
-    - `length`: words between white space, as Data-Juicer's `words_num_filter` splits them. 5 from
-      the fewest to the most of `words`; below in proportion, above down to 1 at twice the most.
+    - `length`: words separated by white space, as Data-Juicer's `words_num_filter` splits them. 5
+      between the two bounds in `words`; proportionally less below the first, and falling to 1 at
+      twice the second.
     - `repetition`: the share of repeated n-grams of characters, `char_rep_ratio` of Data-Juicer's
-      `character_repetition_filter`. 5 up to the first share in `repetition`, from there in a
-      straight line to 1 at the second.
+      `character_repetition_filter`. 5 up to the first share in `repetition`, then falling linearly
+      to 1 at the second.
     - `special_characters`: their share, `special_char_ratio` of Data-Juicer's
-      `special_characters_filter`, to which digits and white space are special. Scored likewise.
-    - `arithmetic`: statements such as `12 + 5 = 17`, calculated exactly. 1 + 4 times the share of
-      true ones; 3 where there is none. No operator of Data-Juicer does this.
+      `special_characters_filter`, which counts digits and white space as special. Scored in the
+      same way.
+    - `arithmetic`: statements such as `12 + 5 = 17`, evaluated exactly. 1 + 4 times the share of
+      true ones; 3 if there are none. Data-Juicer has no such operator.
 
     With s the mean of the scores / 5, in [0.2, 1], the reward is
 
         reward_quality = (s - 0.2) / 0.8 - 0.5
 
-    in [-0.5, 0.5], as that of `llm_quality_reward_mapper`. `quality` keeps the scores, a struct
-    with a field for each dimension, and `quality_score` keeps s.
+    in [-0.5, 0.5], as in `llm_quality_reward_mapper`. `quality` contains the scores, a struct with
+    a field for each dimension, and `quality_score` contains s.
 
-    The defaults suit worked solutions of some ten to a few hundred words, with many numbers.
+    The defaults suit worked solutions of ten to a few hundred words with many numbers.
     """
 
     dimensions: tuple[Dimension, ...] = (
@@ -59,11 +61,11 @@ class RuleQualityRewardMapper(Mapper):
     words: tuple[PositiveInt, PositiveInt] = (10, 300)
     """Fewest and most words with the full score for `length`."""
     repetition: tuple[Share, Share] = (0.2, 0.5)
-    """Highest share with the full score for `repetition`, lowest share with the lowest. The second
-    is what Data-Juicer's filter keeps at most."""
+    """Highest share with the full score for `repetition`, and lowest share with the lowest score.
+    The second is the most that Data-Juicer's filter keeps."""
     special_characters: tuple[Share, Share] = (0.7, 0.9)
-    """The same for `special_characters`. Data-Juicer's filter keeps 0.25 at most, which no worked
-    calculation has."""
+    """The same for `special_characters`. Data-Juicer's filter keeps at most 0.25, which every
+    worked calculation exceeds."""
     ngram: PositiveInt = 10
     """Characters of an n-gram, for `repetition`."""
 
@@ -117,7 +119,7 @@ class RuleQualityRewardMapper(Mapper):
 
 
 def _falling(values_N: Array, full: float, none: float) -> Array:
-    """5 up to `full`, from there in a straight line to 1 at `none`, float64[N]."""
+    """5 up to `full`, then falling linearly to 1 at `none`, float64[N]."""
     share_N = np.clip((none - values_N) / (none - full), 0.0, 1.0)
     score_N: Array = LEAST + (MOST - LEAST) * share_N
     return score_N

@@ -1,7 +1,7 @@
 """Make verification prompts from graded responses: the policy learns to judge its own answers.
 
 Learning to Self-Verify Makes Language Models Better Reasoners, https://arxiv.org/abs/2602.07594.
-What differs from the published post-processing: the choice is seeded and does not depend on the
+Differences from the published post-processing: the choice is seeded and does not depend on the
 order of the data, nothing is oversampled, and the two labels are equally frequent by construction.
 """
 
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
+from ..chats import fill, last_user_message, prompt_ids, user_messages
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
 from ..groups import Array, Groups, hash_each, uniform_N
 from ..judgements import same_text
 from ..operator import Change, Columns, Operator, Scope
-from .prompt_template_mapper import fill, prompt_ids, user_messages
 
 _JUDGE = (
     "Then give your judgement on the last line: \\boxed{Yes} if the final answer is correct, "
@@ -51,54 +51,54 @@ _UNGRADED, _WRONG, _RIGHT = -1, 0, 1
 
 
 class SelfVerificationMapper(Operator):
-    r"""Add verification prompts behind each group: is this answer right, Yes or No?
+    r"""Add verification prompts after each group: is this answer right, Yes or No?
 
-    The rows that come in stay as they are, with `task: generate`. Each verification prompt is a
-    new row and a group of its own: `task: verify`; `prompt` asks for a judgement; `label` is the
-    right one, `Yes` for a `correct` response and `No` for a `wrong_answer`, and is the `reference`
-    too; `judged_response_id` says which response is judged; `prompt_id` is its own. Response,
-    verdict and rewards are null: the judgement is still to be sampled.
+    The input rows stay unchanged, with `task: generate`. Each verification prompt is a new row and
+    a separate group: `task: verify`; `prompt` asks for a judgement; `label` is the right judgement,
+    `Yes` for a `correct` response and `No` for a `wrong_answer`, and is also the `reference`;
+    `judged_response_id` identifies the judged response; `prompt_id` is new. Response, verdict and
+    rewards are null: the judgement has yet to be sampled.
 
-    Only `correct` and `wrong_answer` responses are judged, unless `ungraded` says otherwise. Each
-    distinct answer of a prompt (with `mode: response`, each distinct response) is judged once,
-    however many responses gave it; which of them stands for it is random. An answer that is graded
-    both ways is left out.
+    Only `correct` and `wrong_answer` responses are judged, unless `ungraded` is `ask`. Each
+    distinct answer to a prompt (with `mode: response`, each distinct response) is judged once, by
+    a random one of the responses with that answer. An answer that is graded both right and wrong
+    is excluded.
 
     The notes account for every candidate, which is a distinct answer that could be judged: it is
-    among `yes`, `no` or `unlabelled`, or it is `over_max_per_label`, or, with `candidates:
-    balanced`, it is `unpaired`: its prompt has too few candidates of the other label. Where there
-    is a limit, `short_of_max_per_label` says how many prompts more there would be, had each prompt
-    with a graded response given as many of both labels as the limit allows.
+    counted in `yes`, `no` or `unlabelled`, or in `over_max_per_label`, or, with `candidates:
+    balanced`, in `unpaired`: its prompt has too few candidates of the other label. If there is a
+    limit, `short_of_max_per_label` is how many more prompts there would be if each prompt with a
+    graded response gave as many of both labels as the limit allows.
 
-    Duplicate questions under different ids would make the same verification prompt twice: put an
+    Duplicate questions with different ids would give the same verification prompt twice: put an
     `exact_deduplicator` before sampling.
     """
 
     mode: Literal["answer", "response"] = "answer"
     """What is judged: the extracted answer or the whole response."""
     candidates: Literal["balanced", "all"] = "balanced"
-    """`balanced`: from each prompt as many right as wrong ones, up to `max_per_label`, chosen at
-    random; a prompt that has only right or only wrong ones gives none. `all`: every one up to
-    `max_per_label`, for `label_balance_selector` with `column: label`, `positive: "Yes"` to balance
-    over the dataset."""
+    """`balanced`: as many right as wrong ones from each prompt, up to `max_per_label`, chosen at
+    random; a prompt with only right or only wrong ones gives none. `all`: all of them, up to
+    `max_per_label`; balance them over the dataset by `label_balance_selector` with `column: label`
+    and `positive: "Yes"`."""
     max_per_label: PositiveInt | None = None
     """Most right ones, and most wrong ones, from one prompt, chosen at random. Null: 1 with
     `balanced`, no limit with `all`."""
     ungraded: Literal["skip", "ask"] = "skip"
-    """`ask`: judge also what has an answer and no verdict (no reference, a timeout), for
-    `self_verified_vote_mapper` and `verification_filter`. The label is null: such a judgement has
-    no reward. It needs `candidates: all`; `max_per_label` does not hold for these."""
+    """`ask`: also judge responses with an answer but no verdict (no reference, a timeout), for
+    `self_verified_vote_mapper` and `verification_filter`. The label is null, so these judgements
+    have no reward. Requires `candidates: all`; `max_per_label` does not apply to them."""
     question: str | None = None
     """Column with the question to show. Null: the last user message of `prompt`."""
     template: str | None = None
     r"""The verification prompt, with `{question}` and `{answer}` or `{response}`; all other braces
-    are text. Null: a teacher judges a student, explains, and ends with \boxed{Yes} or
+    are plain text. Null: a teacher judges a student, explains, and ends with \boxed{Yes} or
     \boxed{No}."""
     carry: tuple[str, ...] = ()
-    """Columns of yours that a verification row takes over from the response it judges, such as
+    """Your own columns that a verification row copies from the response it judges, such as
     `data_source`."""
     seed: int = 0
-    """Another seed makes another choice."""
+    """Another seed gives another choice."""
 
     scope: ClassVar[Scope] = Scope.GROUP
 
@@ -112,10 +112,14 @@ class SelfVerificationMapper(Operator):
                 if placeholder not in self.template:
                     raise ValueError(f"template does not contain {placeholder}")
             if other in self.template:
-                raise ValueError(f"template contains {other}, which mode: {self.mode} has not")
+                raise ValueError(
+                    f"template contains {other}, which mode: {self.mode} does not fill in"
+                )
         for name in self.carry:
             if name in ROW_CONTRACT or name in _WRITTEN:
-                raise ValueError(f"carry must not name '{name}', which is a verification row's own")
+                raise ValueError(
+                    f"carry must not name '{name}', which verification rows set themselves"
+                )
         return self
 
     def reads(self) -> Columns:
@@ -133,10 +137,10 @@ class SelfVerificationMapper(Operator):
         chosen = self._choose(found, len(groups.starts_G))
         verify = self._verification_rows(table, found.take(chosen), question_G)
         n, codes = table.num_rows, found.codes[chosen]
-        behind = groups.starts_G[codes] + groups.sizes_G[codes] - 1
-        order = np.argsort(np.concatenate([np.arange(n), behind]), kind="stable")
+        after = groups.starts_G[codes] + groups.sizes_G[codes] - 1
+        order = np.argsort(np.concatenate([np.arange(n), after]), kind="stable")
         take = pa.array(order)
-        # A verification row has no parent: nothing of another row's rewards may be on it.
+        # A verification row has no parent: it must not inherit another row's rewards.
         parents = np.where(order < n, order, -1)
         columns = {
             name: pa.concat_arrays([column, verify[name]]).take(take)
@@ -150,21 +154,21 @@ class SelfVerificationMapper(Operator):
         heads = pa.array(groups.starts_G)
         if self.question is not None:
             return table[self.question].take(heads).combine_chunks().cast(pa.string())
-        return _last_user_message(table["prompt"].take(heads).combine_chunks().cast(MESSAGES))
+        return last_user_message(table["prompt"].take(heads).combine_chunks().cast(MESSAGES))
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
         """Responses that could be judged, one for each distinct text of a prompt."""
         text = same_text(table[self.mode])
         graded_N = _graded(table)
         usable_N = np.asarray(pc.fill_null(pc.not_equal(text, ""), False)).astype(bool)
-        free_N = graded_N == _UNGRADED
+        ungraded_N = graded_N == _UNGRADED
         if self.ungraded == "skip":
-            usable_N &= ~free_N
-        else:  # What has no answer cannot be voted on, in mode response too.
+            usable_N &= ~ungraded_N
+        else:  # Responses without an answer cannot be voted on, in mode response either.
             answer = same_text(table["answer"])
-            usable_N &= ~free_N | np.asarray(pc.fill_null(pc.not_equal(answer, ""), False))
-        asked_G = np.asarray(question_G.is_valid())
-        rows = np.flatnonzero(usable_N & asked_G[groups.codes_N])
+            usable_N &= ~ungraded_N | np.asarray(pc.fill_null(pc.not_equal(answer, ""), False))
+        has_question_G = np.asarray(question_G.is_valid())
+        rows = np.flatnonzero(usable_N & has_question_G[groups.codes_N])
         uniform = uniform_N(table, seed=self.seed, salt=self.name())[rows]
         found = _Candidates(rows, groups.codes_N[rows], graded_N[rows], uniform)
         return _distinct(found, hash_each(text.take(pa.array(rows))))
@@ -181,13 +185,13 @@ class SelfVerificationMapper(Operator):
             np.add.at(count, (found.codes, found.graded), 1)
             quota_G = np.minimum(quota_G, count.min(axis=1))
         run = Groups.of_column(pa.array(found.codes[order] * 3 + found.graded[order]))
-        free = found.graded[order] == _UNGRADED
-        chosen: Array = order[free | (run.position() < quota_G[found.codes[order]])]
+        ungraded = found.graded[order] == _UNGRADED
+        chosen: Array = order[ungraded | (run.position() < quota_G[found.codes[order]])]
         return chosen
 
     def _limit(self) -> int | None:
-        unsaid = 1 if self.candidates == "balanced" else None
-        return self.max_per_label or unsaid
+        default = 1 if self.candidates == "balanced" else None
+        return self.max_per_label or default
 
     def _verification_rows(
         self, table: pa.Table, chosen: _Candidates, question_G: pa.Array
@@ -205,12 +209,12 @@ class SelfVerificationMapper(Operator):
         prompts = user_messages(fill(template, values))
         labels = pa.array(["No", "Yes"], pa.string())
         label = labels.take(pa.array(chosen.graded, mask=chosen.graded == _UNGRADED))
-        # The prompt that was asked is part of the id: the same question may stand under two.
-        asked = judged["prompt_id"]
+        # The judged prompt's id is part of the new id: two prompts may contain the same question.
+        judged_ids = judged["prompt_id"]
         ids = prompt_ids(prompts, label)
         return {
             **{name: judged[name].combine_chunks() for name in self.carry},
-            "prompt_id": content_ids(zip(asked.to_pylist(), ids.to_pylist(), strict=True)),
+            "prompt_id": content_ids(zip(judged_ids.to_pylist(), ids.to_pylist(), strict=True)),
             "prompt": prompts,
             "reference": label,
             "task": pa.repeat(pa.scalar("verify"), m),
@@ -250,14 +254,14 @@ class _Candidates(NamedTuple):
         return _Candidates(*(column[at] for column in self))
 
     def over(self, limit: int) -> int:
-        """How many there are over `limit` right ones, or `limit` wrong ones, of one group."""
+        """How many right or wrong ones exceed `limit` in their group."""
         known = self.graded != _UNGRADED
         count = np.unique(self.codes[known] * 2 + self.graded[known], return_counts=True)[1]
         return int(np.maximum(count - limit, 0).sum())
 
 
 def _graded(table: pa.Table) -> Array:
-    """What the verdict says of each row, int64[N]."""
+    """The grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
     verdict = table["verdict"].cast(pa.string())
     found = pc.index_in(verdict, pa.array(["wrong_answer", "correct"]))
     graded_N: Array = np.asarray(found.fill_null(_UNGRADED)).astype(np.int64)
@@ -265,12 +269,12 @@ def _graded(table: pa.Table) -> Array:
 
 
 def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
-    """One random candidate for each (group, key); none where a key is both right and wrong.
+    """One random candidate for each (group, key); none if a key is graded both right and wrong.
 
-    Where some of a key are graded, it is one of those.
+    If some candidates of a key are graded, it is one of those.
     """
-    free = all_of.graded == _UNGRADED
-    order = np.lexsort((all_of.uniform, free, keys, all_of.codes))
+    ungraded = all_of.graded == _UNGRADED
+    order = np.lexsort((all_of.uniform, ungraded, keys, all_of.codes))
     codes, keys, graded = all_of.codes[order], keys[order], all_of.graded[order]
     first = np.ones(len(order), bool)
     first[1:] = (codes[1:] != codes[:-1]) | (keys[1:] != keys[:-1])
@@ -281,22 +285,10 @@ def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
     return all_of.take(np.sort(order[starts[~(wrong & right)]]))
 
 
-def _last_user_message(prompts: pa.Array) -> pa.Array:
-    """Content of each prompt's last user message, string[N]; null where there is none."""
-    messages = pc.list_flatten(prompts)
-    is_user = pc.fill_null(pc.equal(pc.struct_field(messages, "role"), "user"), False)
-    at = np.flatnonzero(np.asarray(is_user))
-    last_N = np.full(len(prompts), -1, np.int64)
-    # Of several assignments to one place the last one stays.
-    last_N[np.asarray(pc.list_parent_indices(prompts))[at]] = at
-    contents = pc.struct_field(messages, "content").cast(pa.string())
-    return contents.take(pa.array(last_N, mask=last_N < 0))
-
-
 def _notes(
     table: pa.Table, groups: Groups, found: _Candidates, chosen: Array, limit: int | None
 ) -> dict[str, float]:
-    """What became of the prompts and of the responses. Pass rates count graded ones only."""
+    """Counts of prompts, responses and candidates. Pass rates count graded responses only."""
     verdict, graded_N = table["verdict"].cast(pa.string()), _graded(table)
     right_N, wrong_N = graded_N == _RIGHT, graded_N == _WRONG
     right_G, wrong_G = groups.sum(right_N) > 0, groups.sum(wrong_N) > 0

@@ -1,4 +1,4 @@
-"""Vote over the answers to a prompt, with each vote weighed by the policy's own judgement."""
+"""Vote over the answers to a prompt, weighting each vote by the policy's own judgements."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..operator import Change, Columns, Operator, Scope
 
 
 class SelfVerifiedVoteMapper(Operator):
-    """Write what the policy thinks of each answer, and which answer wins a vote over the prompt.
+    """Write how the policy judges each answer, and which answer wins a vote over the prompt.
 
     - `judged_right`, float64: the share of `Yes` among the well-formed judgements of the response.
-      A response that was not judged itself takes the judgements of those of its prompt with the
-      same answer, since each distinct text of a prompt is judged once. Null: no judgement.
-    - `majority`, bool: the row has the answer with most votes of its prompt.
-    - `voted`, bool: the same, where each vote counts what its judgements say of it: their share
-      of `Yes`, once `prior` more are added either way (the rule of succession). Without that, one
-      judgement that is wrong could silence an answer whatever the number of its votes.
+      A response that was not judged itself takes the judgements of the responses to its prompt with
+      the same answer, since each distinct text of a prompt is judged once. Null: no judgement.
+    - `majority`, bool: the row has the answer with the most votes of its prompt.
+    - `voted`, bool: the same, but each vote is weighted by the share of `Yes` among its judgements,
+      after adding `prior` judgements of each kind (the rule of succession). Without the prior, a
+      single wrong judgement could cancel an answer however many votes it has.
 
-    One answer wins, and all rows that have it are true. Of answers with equal weight the one with
-    more votes wins; of those with as many votes, the one that stands first. Answers are the same
-    where their texts are, whitespace aside. Responses without an answer do not vote. Rows that are
-    not `task: generate` get nulls.
+    One answer wins, and all rows with that answer are true. Ties in weight go to the answer with
+    more votes, then to the one that occurs first. Answers are equal if their texts are, ignoring
+    white space. Responses without an answer do not vote. Rows that are not `task: generate` get
+    nulls.
 
-    Judge all candidates for this: `candidates: all` in `self_verification_mapper`, and no
-    `label_balance_selector`, which would take the judgements of the more frequent label away.
+    All candidates should be judged: use `candidates: all` in `self_verification_mapper`, and no
+    `label_balance_selector`, which would remove judgements of the more frequent label.
 
-    Majority vote: https://arxiv.org/abs/2203.11171. Weights of the policy's own:
+    Majority vote: https://arxiv.org/abs/2203.11171. Weights by the policy's own judgements:
     https://arxiv.org/abs/2602.07594.
     """
 
@@ -40,8 +40,8 @@ class SelfVerifiedVoteMapper(Operator):
     """What was judged, as in `self_verification_mapper`. With `response`, a response that was not
     judged itself takes the judgements of the same text first, then those of the same answer."""
     prior: NonNegativeFloat = 1.0
-    """Judgements that are added either way. 0: a vote counts `judged_right`. A vote of whose answer
-    no judgement is known counts half."""
+    """How many judgements of each kind are added. 0: a vote's weight is `judged_right`. A vote
+    without any judgement has weight 0.5."""
 
     scope: ClassVar[Scope] = Scope.DATASET
 
@@ -56,8 +56,8 @@ class SelfVerifiedVoteMapper(Operator):
 
     def apply(self, table: pa.Table) -> Change:
         generated_N, judged = judgements.generated(table), judgements.judged(table)
-        right_N, ballot = judged.right_N, _Ballot.of(table, judged.believed(self.prior))
-        majority_B, voted_B = ballot.winners(weighed=False), ballot.winners(weighed=True)
+        right_N, ballot = judged.right_N, _Ballot.of(table, judged.smoothed(self.prior))
+        majority_B, voted_B = ballot.winners(weighted=False), ballot.winners(weighted=True)
         columns = {"judged_right": pa.array(right_N, mask=np.isnan(right_N))}
         for name, winner_B in (("majority", majority_B), ("voted", voted_B)):
             wins_N = np.zeros(table.num_rows, bool)
@@ -72,15 +72,15 @@ class SelfVerifiedVoteMapper(Operator):
 
 
 class _Ballot(NamedTuple):
-    """The votes V for the answers B of all prompts, the answers of a prompt next to each other.
+    """The votes V for the answers B of all prompts; answers to a prompt are contiguous.
 
     Attributes:
         rows_V: row of each vote.
-        answers_V: which answer it is for.
+        answers_V: the answer it is for.
         prompts_B: the prompt of each answer, ascending.
-        first_B: the first row that has it.
-        votes_B: how many rows have it.
-        weight_B: what they count together.
+        first_B: the first row with the answer.
+        votes_B: number of rows with the answer.
+        weight_B: sum of their weights.
     """
 
     rows_V: Array
@@ -95,20 +95,20 @@ class _Ballot(NamedTuple):
         rows_V = np.flatnonzero(np.asarray(digests["answer"].is_valid()))
         prompts_V = np.cumsum(np.asarray(digests["starts"]))[rows_V]
         keys_V = np.asarray(digests["answer"].drop_null())
-        order_V = np.lexsort((keys_V, prompts_V))  # Stable: of equal ones the first row is first.
+        order_V = np.lexsort((keys_V, prompts_V))  # Stable: equal keys stay in row order.
         rows_V, prompts_V = rows_V[order_V], prompts_V[order_V]
-        # The prompt is in the key: one answer is one run.
+        # The key includes the prompt, so each answer is one run.
         answers = Groups.of_column(pa.array(keys_V[order_V]))
-        # Without the last digits, so that a tie is one in whatever order its votes are added.
+        # Rounded, so that a tie does not depend on the order in which votes are added.
         weight_B = np.round(answers.sum(weight_N[rows_V]), 9)
         prompts_B, first_B = prompts_V[answers.starts_G], rows_V[answers.starts_G]
         return cls(rows_V, answers.codes_N, prompts_B, first_B, answers.sizes_G, weight_B)
 
-    def winners(self, *, weighed: bool) -> Array:
-        """Which answers win, bool[B]: one of each prompt."""
-        weight_B = self.weight_B if weighed else self.votes_B
+    def winners(self, *, weighted: bool) -> Array:
+        """Which answers win, bool[B]: one for each prompt."""
+        weight_B = self.weight_B if weighted else self.votes_B
         order_B = np.lexsort((self.first_B, -self.votes_B, -weight_B, self.prompts_B))
         winner_B = np.zeros(len(order_B), bool)
-        # The prompts ascend either way, so where one begins is where its best answer is.
+        # Prompts ascend in both orders, so the best answer of each comes where the prompt begins.
         winner_B[order_B[Groups.of_column(pa.array(self.prompts_B)).starts_G]] = True
         return winner_B

@@ -1,4 +1,4 @@
-"""Grade a second time, by another verifier: how noisy are the labels?"""
+"""Grade a second time, by another verifier, to measure the noise of the labels."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from ..columns import flat
+from ..cores import usable_cores
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from ..verifier import Slug, check_reference
 from ..verifier.limits import refusal
-from ..verifier.pool import shared_pool, usable_cores
+from ..verifier.pool import shared_pool
 
 _GRADED = ("correct", "wrong_answer")
 
 
 class VerdictRecheckMapper(Operator):
-    r"""Write `recheck`: what another verifier, math-verify alone, says of a response.
+    r"""Write `recheck`: the verdict of another verifier, math-verify alone, on a response.
 
-    `verdict` stays as it is. Graded again are `correct` and `wrong_answer` responses, or a random
+    `verdict` stays unchanged. `correct` and `wrong_answer` responses are graded again, or a random
     `share` of them; `recheck` is `correct`, `wrong_answer`, `timeout` or `verifier_error`. It is
-    null where the response is not graded again: it is not in the share, has another verdict or
-    none, has no response, no answer or no reference, or an answer over the limits of what is read
-    as mathematics.
+    null if the response is not graded again: it is not in the share, has another verdict or none,
+    lacks response, answer or reference, or its answer exceeds the limits of what is read as
+    mathematics.
 
-    math-verify finds the answer in the whole response, reads it and compares it by its own rules.
-    It shares none of these with `math_verify_mapper`, so that what both tiers there get wrong in
-    the same way shows. A response that is an answer and nothing else is put between dollar signs:
-    math-verify would not read it as mathematics.
+    math-verify finds the answer in the whole response, parses it and compares it by its own rules.
+    It shares no code with `math_verify_mapper`, so that errors common to both tiers of that mapper
+    show up. A response that consists only of an answer is put between dollar signs, because
+    math-verify would not read it as mathematics otherwise.
 
-    A disagreement says that one of the two is wrong, not which. math-verify is known to
+    A disagreement means that one of the two is wrong, not which. math-verify is known to
 
     - round to six decimal places: 1/2^99 equals 1/2^98;
-    - take the number behind the word answer: 3 in `42 is the answer, reached in 3 steps`;
-    - take one value where there are several, such as 42 in `42 or 43`, and the value of a bound
-      or a denial, such as 4 in `at least 4` or `not 4`;
-    - take A for a, and a pair `(1, 2)` for a list;
-    - know no units, no numbers in words (`three`, `1.45 million`), no `6.02e23`, no bases;
-    - read `$50\%$` as 50, and tell `x <= 2` from its interval and degrees from radians.
+    - take the number after the word answer: 3 in `42 is the answer, reached in 3 steps`;
+    - take one value of several, such as 42 in `42 or 43`, and the value of a bound or a negation,
+      such as 4 in `at least 4` or `not 4`;
+    - equate A and a, and a pair `(1, 2)` and a list;
+    - support no units, no numbers in words (`three`, `1.45 million`), no `6.02e23`, no bases;
+    - read `$50\%$` as 50, and distinguish `x <= 2` from its interval and degrees from radians.
 
     It takes about 1.5 ms for a response of a few hundred characters; `share` limits how many.
 
     The notes count `rechecked`, and among these `agree`, `disagree` (`right_to_wrong`,
-    `wrong_to_right`) and `recheck_failed`, where math-verify came to no verdict.
+    `wrong_to_right`) and `recheck_failed`, for which math-verify gave no verdict.
     """
 
     share: float = Field(1.0, gt=0, le=1)
@@ -55,7 +56,7 @@ class VerdictRecheckMapper(Operator):
     timeout: float = Field(5.0, gt=0)
     """Seconds for one response; a verification that takes longer is killed."""
     seed: int = 0
-    """Another seed makes another choice."""
+    """Another seed gives another choice."""
 
     scope: ClassVar[Scope] = Scope.GROUP  # For the random numbers.
     depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
@@ -77,41 +78,41 @@ class VerdictRecheckMapper(Operator):
         if self.share < 1:
             chosen_N = chosen_N & (uniform_N(table, seed=self.seed, salt=self.name()) < self.share)
         rows = pa.array(np.flatnonzero(chosen_N))
-        asked = zip(*(text.take(rows).to_pylist() for text in texts), strict=True)
-        slugs = pa.array(self._graded([_Graded(*each) for each in asked]), pa.string())
+        values = zip(*(text.take(rows).to_pylist() for text in texts), strict=True)
+        slugs = pa.array(self._recheck([_Graded(*each) for each in values]), pa.string())
         recheck = slugs.take(pa.array(np.cumsum(chosen_N) - 1, mask=~chosen_N))
         return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
 
-    def _graded(self, asked: Sequence[_Graded]) -> list[Slug | None]:
-        """What math-verify says of each, None where it is not asked."""
+    def _recheck(self, graded: Sequence[_Graded]) -> list[Slug | None]:
+        """The verdict of math-verify on each, None if it is not checked."""
         found: dict[_Graded, Slug] = {}
         gradable = list[_Graded]()
-        for each in dict.fromkeys(asked):
+        for each in dict.fromkeys(graded):
             if check_reference(each.reference):
                 found[each] = "verifier_error"
-            # Of the answer: there is no limit to what is a response.
+            # The limits apply to the answer, not to the whole response.
             elif not refusal(each.answer):
                 gradable.append(each)
         if gradable:
             workers = usable_cores()
-            pairs = [(each.shown(), each.reference) for each in gradable]
+            pairs = [(each.text(), each.reference) for each in gradable]
             outcomes = shared_pool(workers).run(
                 pairs, timeout=self.timeout, workers=workers, rule="math_verify"
             )
             slugs = (outcome.slug for outcome in outcomes)
             found.update(zip(gradable, slugs, strict=True))
-        return [found.get(each) for each in asked]
+        return [found.get(each) for each in graded]
 
 
 class _Graded(NamedTuple):
-    """A response that has a verdict."""
+    """A response with a verdict."""
 
     response: str
     answer: str
     reference: str
 
-    def shown(self) -> str:
-        """The response as math-verify is to see it."""
+    def text(self) -> str:
+        """The text to pass to math-verify."""
         bare = self.response.strip() == self.answer
         return f"${self.answer}$" if bare else self.response
 

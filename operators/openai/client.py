@@ -1,6 +1,6 @@
-"""A patient client of a server with OpenAI's API: what is asked again, how often, and for how long.
+"""A client of servers with OpenAI's API that retries: what, how often, and for how long.
 
-What samples and what scores ask through it; each says what it asks and how an answer is read.
+Sampling and scoring share it; each brings its own requests, and its own parser of the answers.
 """
 
 from __future__ import annotations
@@ -31,45 +31,52 @@ from typing_extensions import Self
 
 from ..errors import EngineError
 from .options import ServerOptions
-from .wire import Blame, Fault, Response, check_status, no_such
+from .wire import (
+    AttemptError,
+    HttpResponse,
+    RetryClass,
+    bad_response,
+    check_status,
+    model_not_found,
+)
 
 T = TypeVar("T")
-_AWAY = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _LONGEST_PAUSE_S = 30
-_LONGEST_KNOCK_S = 5  # between looks whether the server is back, which cost it nothing
+_LONGEST_POLL_INTERVAL_S = 5  # between polls for a server that is down
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 
 
 class ServerDownError(EngineError):
-    """The server cannot be reached, or answers nobody; it may be well another time."""
+    """The server cannot be reached, or answers no request; it may recover."""
 
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One thing to ask a server for.
+    """One request to a server.
 
     Attributes:
         url: address to post to.
         body: the JSON, with the name of the `model`.
-        read: what to make of the body of an answer; raises Fault where it is none.
-        elsewhere: what to try if the server has the model, but nothing at `url`.
+        read: parses the body of an answer; raises AttemptError if it is unusable.
+        hint: what to try if the server has the model, but nothing at `url`.
     """
 
     url: str
     body: Mapping[str, Any]
     read: Callable[[bytes], T]
-    elsewhere: str = "is it a server with OpenAI's API?"
+    hint: str = "is it a server with OpenAI's API?"
 
 
 class OpenAIClient:
-    """Connections to one server, and how it has fared; for one event loop.
+    """Connections to one server, and its recent state; for one event loop.
 
     Args:
-        options: which server, and how patiently.
+        options: which server, and how to retry.
         connections: most at a time.
 
     Raises:
-        EngineError: there is no key where one is named.
+        EngineError: the environment variable named for the key is not set.
     """
 
     _session: aiohttp.ClientSession
@@ -77,8 +84,8 @@ class OpenAIClient:
     def __init__(self, options: ServerOptions, connections: int) -> None:
         self._options, self._connections = options, connections
         self._headers = headers(options.api_key_env)
-        self._away_since: float | None = None
-        self._answered = -inf  # when it last answered well
+        self._unreachable_since: float | None = None
+        self._answered = -inf  # when it last gave a usable answer
         self.base = options.base_url.rstrip("/")
 
     async def __aenter__(self) -> Self:
@@ -94,118 +101,122 @@ class OpenAIClient:
 
     async def answer(
         self, request: Request[T], probe: Request[Any], faults: Counter[str]
-    ) -> T | Fault:
-        """What the server answers, however often it must be asked.
+    ) -> T | AttemptError:
+        """The server's answer, after as many attempts as it needs.
 
-        A request that has used up its attempts is a Fault if it is the request that fails: if the
-        server has meanwhile answered another one, or answers the probe. Otherwise the server
-        fails.
+        Once its attempts are used up, the request has failed, and its last AttemptError is
+        returned, if the server has meanwhile answered another request or answers the probe.
+        Otherwise the server has failed.
 
         Args:
-            request: what to ask for.
-            probe: a short one like it.
-            faults: attempts that failed are counted here, by reason.
+            request: what to send.
+            probe: a short request of the same kind.
+            faults: counts failed attempts, by reason.
 
         Raises:
-            ServerDownError: the server answers nobody.
-            EngineError: nor would it ever: the address, the model, the key or what all requests
-                have in common is wrong.
+            ServerDownError: the server answers no request.
+            EngineError: the server would never answer: the address, the model, the key or
+                something that all requests have in common is wrong.
         """
         start = time.monotonic()
-        budget = _Budget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
+        budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
         try:
-            return await self._again(budget)(self._attempt, request, faults)
-        except Fault as fault:
-            # Who is refused at once need not wait for others to be answered again.
-            since = -inf if fault.blame is Blame.PROMPT else start
-            if self._answered > since or await self._answers(probe, faults):
+            return await self._retrying(budget)(self._attempt, request, faults)
+        except AttemptError as fault:
+            # A refusal comes at once: no request need have been answered since this one began.
+            since = -inf if fault.retry_class is RetryClass.REFUSED else start
+            if self._answered > since or await self._answers_probe(probe, faults):
                 return fault
-            # What it refuses to all it will refuse another time.
-            kind = EngineError if fault.blame is Blame.PROMPT else ServerDownError
+            # A server that refuses every request will not change its mind.
+            kind = EngineError if fault.retry_class is RetryClass.REFUSED else ServerDownError
             raise kind(f"{self.base} answers no prompt: {fault.reason}, {fault.detail}") from None
 
-    def _again(self, stop: stop_base) -> AsyncRetrying:
+    def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
-            retry=retry_if_exception_type(Fault),
+            retry=retry_if_exception_type(AttemptError),
             stop=stop,
-            wait=wait_exception(_asked_to_wait) + self._back_off(_LONGEST_PAUSE_S),
+            wait=wait_exception(_requested_wait) + self._back_off(_LONGEST_PAUSE_S),
             reraise=True,
         )
 
     def _back_off(self, longest_s: float) -> wait_random_exponential:
-        # Not seeded: it decides when a request is sent, never what is answered.
+        # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
     async def _attempt(self, request: Request[T], faults: Counter[str]) -> T:
         try:
-            response = await self._reach("POST", request.url, request.body)
+            response = await self._send_when_reachable("POST", request.url, request.body)
             if response.status == 404:
-                models = await self._reach("GET", f"{self.base}/models")
-                raise no_such(str(request.body["model"]), request.url, models, request.elsewhere)
+                models = await self._send_when_reachable("GET", f"{self.base}/models")
+                model = str(request.body["model"])
+                raise model_not_found(model, request.url, models, request.hint)
             check_status(response, self.base)
             found = request.read(response.body)
-        except Fault as fault:
+        except AttemptError as fault:
             faults[fault.reason] += 1
             raise
         self._answered = time.monotonic()
         return found
 
-    async def _answers(self, probe: Request[Any], faults: Counter[str]) -> bool:
+    async def _answers_probe(self, probe: Request[Any], faults: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = time.monotonic()
-        with suppress(Fault):
-            await self._again(stop_after_attempt(3) | stop_before_delay(60))(
+        with suppress(AttemptError):
+            await self._retrying(stop_after_attempt(3) | stop_before_delay(60))(
                 self._attempt, probe, faults
             )
-        return self._answered > start  # This probe, or anybody meanwhile.
+        return self._answered > start  # This probe or another request.
 
-    async def _reach(
+    async def _send_when_reachable(
         self, method: str, url: str, body: Mapping[str, Any] | None = None
-    ) -> Response:
-        """The response, after waiting for the server where it is away."""
+    ) -> HttpResponse:
+        """The response, after waiting for the server if it cannot be reached."""
         patience_s = self._options.patience_s
-        again = AsyncRetrying(
-            retry=retry_if_exception(_is_away),
-            stop=lambda _: time.monotonic() - (self._away_since or inf) >= patience_s,
-            wait=self._back_off(_LONGEST_KNOCK_S),
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_is_unreachable),
+            stop=lambda _: time.monotonic() - (self._unreachable_since or inf) >= patience_s,
+            wait=self._back_off(_LONGEST_POLL_INTERVAL_S),
             reraise=True,
         )
         try:
-            return await again(self._send, method, url, body)
+            return await retrying(self._send, method, url, body)
         except aiohttp.ClientSSLError as error:
-            found = f"no secure connection to {self.base}: {_said(error)}"
-            raise EngineError(found, "is it https, and its certificate known here?") from None
+            found = f"no secure connection to {self.base}: {_message_of(error)}"
+            raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
-            raise EngineError(f"base_url is '{self.base}'", "which is no address") from None
-        except _AWAY as error:
-            found = f"{self.base} could not be reached for {patience_s:g} s: {_said(error)}"
+            raise EngineError(f"base_url is '{self.base}'", "which is not an address") from None
+        except _UNREACHABLE as error:
+            found = f"{self.base} could not be reached for {patience_s:g} s: {_message_of(error)}"
             raise ServerDownError(found, "is the server up?") from None
         except asyncio.TimeoutError:
-            said = f"no answer in {self._options.timeout_s:g} s"
-            raise Fault("timeout", said, Blame.SERVER) from None
+            detail = f"no answer in {self._options.timeout_s:g} s"
+            raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
-            raise Fault("connection_lost", _said(error), Blame.SERVER) from None
+            detail = _message_of(error)
+            raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
 
-    async def _send(self, method: str, url: str, body: Mapping[str, Any] | None) -> Response:
+    async def _send(self, method: str, url: str, body: Mapping[str, Any] | None) -> HttpResponse:
         try:
             async with self._session.request(method, url, json=body, allow_redirects=False) as got:
-                self._away_since = None
-                return Response(
+                self._unreachable_since = None
+                return HttpResponse(
                     got.status,
                     await _body(got),
                     got.headers.get("Retry-After", ""),
                     got.headers.get("Location", ""),
                 )
-        except _AWAY:
-            self._away_since = self._away_since or time.monotonic()
+        except _UNREACHABLE:
+            self._unreachable_since = self._unreachable_since or time.monotonic()
             raise
         except (asyncio.TimeoutError, aiohttp.ClientError):
-            self._away_since = None  # It was reached.
+            self._unreachable_since = None  # It was reached.
             raise
 
 
-async def share_out(work: Callable[[T], Awaitable[None]], items: Iterable[T], size: int) -> None:
-    """`work` on each of `items`, `size` of them at a time; the first error ends all."""
+async def run_concurrently(
+    work: Callable[[T], Awaitable[None]], items: Iterable[T], size: int
+) -> None:
+    """Do `work` on each of `items`, `size` at a time; the first error cancels the rest."""
     todo = iter(items)  # Shared: each worker takes the next item when it is free.
 
     async def worker() -> None:
@@ -222,10 +233,10 @@ async def share_out(work: Callable[[T], Awaitable[None]], items: Iterable[T], si
 
 
 def headers(api_key_env: str | None) -> dict[str, str]:
-    """What goes with each request: the key, where the server wants one.
+    """The headers of every request: the key, if the server needs one.
 
     Raises:
-        EngineError: the environment variable that is to hold it is not set.
+        EngineError: the environment variable that should contain it is not set.
     """
     if api_key_env is None:
         return {}
@@ -242,33 +253,32 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _LARGEST_ANSWER:
-            said = f"an answer of more than {_LARGEST_ANSWER >> 20} MiB"
-            raise Fault("bad_response", said, Blame.ANSWER)
+            raise bad_response(f"an answer of more than {_LARGEST_ANSWER >> 20} MiB")
     return b"".join(parts)
 
 
-def _is_away(error: BaseException) -> bool:
-    # A certificate does not mend itself.
-    return isinstance(error, _AWAY) and not isinstance(error, aiohttp.ClientSSLError)
+def _is_unreachable(error: BaseException) -> bool:
+    # Waiting does not fix a certificate.
+    return isinstance(error, _UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
 
 
-def _said(error: Exception) -> str:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said.replace(" ssl:default", "")  # aiohttp says so where there is no TLS at all.
+def _message_of(error: Exception) -> str:
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
 
 
-class _Budget(stop_base):
-    """Stops when a request has used up its attempts, of which some faults cost more than others."""
+class _AttemptBudget(stop_base):
+    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
 
     def __init__(self, attempts: int) -> None:
         self._left = self._attempts = attempts
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         fault = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(fault, Fault):
-            self._left -= fault.blame.cost(self._attempts)
+        if isinstance(fault, AttemptError):
+            self._left -= fault.retry_class.cost(self._attempts)
         return self._left <= 0
 
 
-def _asked_to_wait(error: BaseException) -> float:
-    return error.after if isinstance(error, Fault) else 0.0
+def _requested_wait(error: BaseException) -> float:
+    return error.after if isinstance(error, AttemptError) else 0.0

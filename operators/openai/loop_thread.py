@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that code without async can iterate over async work."""
+"""An event loop in its own thread, so that synchronous code can iterate over async work."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LoopThread:
     def stream(
         self, work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
     ) -> Iterator[T]:
-        """What `work(put)` puts, as it puts it; then what it raises.
+        """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
 
-        Whoever leaves the iteration early cancels the work and waits until it has ended.
+        Leaving the iteration early cancels the work and waits until it has ended.
 
         Raises:
             asyncio.CancelledError: the loop was closed meanwhile.
@@ -47,7 +47,7 @@ class LoopThread:
 
         async def begin() -> asyncio.Task[None]:
             task = asyncio.ensure_future(work(results.put))
-            task.add_done_callback(results.put)  # The last thing in the queue, whatever happens.
+            task.add_done_callback(results.put)  # Always the last item of the queue.
             return task
 
         task = self.run(begin())
@@ -62,7 +62,7 @@ class LoopThread:
                     pass
 
     def close(self) -> None:
-        """Cancel what still runs and end the thread. Closing twice is no error."""
+        """Cancel running work and end the thread. Closing twice is no error."""
         if self._loop.is_closed():
             return
         self.run(self._cancel_all())
@@ -76,10 +76,10 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
-            await self._loop.shutdown_default_executor()  # Threads that looked up host names.
+            await self._loop.shutdown_default_executor()  # Its threads looked up host names.
         except RuntimeError as error:
-            # An engine that was left open is closed by atexit. There Python 3.12 starts no thread
-            # any more, not even the one that waits for these; but it has waited for them itself,
+            # An engine that was left open is closed by atexit. There Python 3.12 can start no
+            # thread, not even the one that waits for these; but it has waited for them itself
             # before atexit (concurrent.futures.thread._python_exit).
             if str(error) != _TOO_LATE:
                 raise

@@ -1,4 +1,4 @@
-"""Options of servers with OpenAI's API. Their docstrings are the recipe's docs."""
+"""Options of servers with OpenAI's API. Their docstrings document the recipe's fields."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    incidental: ClassVar[frozenset[str]] = frozenset()
-    """Those that do not decide what is sampled: another one finds the same samples again."""
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
+    """Fields that do not affect the samples: after changing one, kept samples are still found."""
 
 
 class ServerOptions(Options):
-    """Which server with OpenAI's API, and how patiently it is asked."""
+    """Which server with OpenAI's API, and how requests are retried."""
 
     base_url: str = "http://localhost:8000/v1"
-    """Address of the server, up to and with `/v1`."""
+    """Address of the server, including `/v1`."""
     api_key_env: str | None = None
-    """Environment variable with the key, where the server wants one. Null: no key is sent."""
+    """Environment variable with the key, if the server needs one. Null: no key is sent."""
     concurrency: PositiveInt = 64
-    """Most requests under way at a time."""
+    """Most concurrent requests."""
     attempts: PositiveInt = 10
-    """Most attempts for one request. An answer that cannot be used counts as a third of them, a
-    request that the server refuses as all; to be told to wait (429) or to find no server does not
+    """Most attempts for one request. An unusable answer counts as a third of them, and a request
+    that the server refuses as all of them; being asked to wait (429) and finding no server do not
     count."""
     timeout_s: PositiveFloat = 600
-    """Longest wait for one answer."""
+    """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 1800
-    """No attempt for a request starts later than this after its first."""
+    """No attempt for a request starts later than this many seconds after its first one."""
     patience_s: NonNegativeFloat = 120
-    """How long to wait for a server that cannot be reached before it is down."""
+    """Seconds to wait for a server that cannot be reached before it counts as down."""
     back_off_s: PositiveFloat = 0.5
-    """First pause before another attempt is up to this long; later ones double, up to 30 s. It
-    comes on top of the `Retry-After` of the server."""
+    """Longest first pause before another attempt, in seconds; it doubles with each one, up to 30 s.
+    The server's `Retry-After` is added."""
 
-    incidental: ClassVar[frozenset[str]] = frozenset(
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset(
         {"base_url", "api_key_env", "concurrency", "attempts", "timeout_s", "give_up_s"}
         | {"patience_s", "back_off_s"}
     )
@@ -61,9 +61,9 @@ class ServerOptions(Options):
 
 
 class ScorerOptions(ServerOptions):
-    """How a scorer is asked: one request is for one response."""
+    """Where the scorer is, and how requests to it are retried: one request scores one response."""
 
     timeout_s: PositiveFloat = 120
-    """Longest wait for one answer."""
+    """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this after its first."""
+    """No attempt for a request starts later than this many seconds after its first one."""

@@ -1,4 +1,4 @@
-"""What goes to an OpenAI-compatible server and what comes back, as JSON."""
+"""The requests to an OpenAI-compatible server and its answers, as JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from ..errors import EngineError
 
-Model = TypeVar("Model", bound=BaseModel)
+WireModel = TypeVar("WireModel", bound=BaseModel)
 _BUSY = frozenset({408, 425, 429})
-_NEVER = frozenset({501, 505})  # Not implemented, not this version of HTTP: no server for us.
+_UNSUPPORTED = frozenset(
+    {501, 505}
+)  # Not implemented, unsupported version of HTTP: retrying cannot help.
 _REFUSED = frozenset({400, 413, 422, 451})
 
 
@@ -23,41 +25,48 @@ Api: TypeAlias = Literal["completions", "chat", "generate"]
 the chat template itself, or vLLM's own `/inference/v1/generate`, which states weight versions."""
 
 
-class Blame(Enum):
-    """What failed in an attempt, and so how much of a prompt's attempts it uses up."""
+class RetryClass(Enum):
+    """Why an attempt failed, which decides how much of a request's attempts it uses up."""
 
-    LOAD = "load"
-    """Too many requests: none, time alone bounds it."""
-    SERVER = "server"
-    """Perhaps only for now: one."""
-    ANSWER = "answer"
-    """A third. A proxy may have cut it; but the same seed mostly gives the same answer."""
-    PROMPT = "prompt"
-    """All: the server refuses it and will refuse it again."""
+    OVERLOADED = "overloaded"
+    """The server has too many requests. Uses up no attempt: only time bounds it."""
+    SERVER_FAILED = "server_failed"
+    """The server failed, perhaps only for now. Uses up one attempt."""
+    BAD_ANSWER = "bad_answer"
+    """The answer is unusable. Uses up a third of the attempts: a proxy may have truncated it, but
+    the same seed mostly gives the same answer."""
+    REFUSED = "refused"
+    """The server refuses the request and will refuse it again. Uses up all attempts."""
 
     def cost(self, attempts: int) -> int:
-        """Attempts used up, of so many."""
-        third = -(-attempts // 3)
-        return {Blame.LOAD: 0, Blame.SERVER: 1, Blame.ANSWER: third, Blame.PROMPT: attempts}[self]
+        """How many of a request's `attempts` this uses up."""
+        return {
+            RetryClass.OVERLOADED: 0,
+            RetryClass.SERVER_FAILED: 1,
+            RetryClass.BAD_ANSWER: -(-attempts // 3),
+            RetryClass.REFUSED: attempts,
+        }[self]
 
 
-class Fault(Exception):  # noqa: N818 - a fault of the server or the prompt, not of the program
-    """One attempt that gave nothing to use.
+class AttemptError(Exception):
+    """An attempt at a request that gave no usable answer.
 
     Args:
         reason: a slug.
-        detail: what was said.
-        blame: what failed.
+        detail: the server's message, or what was wrong.
+        retry_class: why it failed.
         after: seconds that the server asks to wait before the next attempt.
     """
 
-    def __init__(self, reason: str, detail: str, blame: Blame, *, after: float = 0.0) -> None:
+    def __init__(
+        self, reason: str, detail: str, retry_class: RetryClass, *, after: float = 0.0
+    ) -> None:
         super().__init__(reason, detail)
-        self.reason, self.detail, self.blame, self.after = reason, detail, blame, after
+        self.reason, self.detail, self.retry_class, self.after = reason, detail, retry_class, after
 
 
-class Response(NamedTuple):
-    """What came back by HTTP."""
+class HttpResponse(NamedTuple):
+    """A response by HTTP."""
 
     status: int
     body: bytes
@@ -76,63 +85,65 @@ def endpoint(base: str, api: Api) -> str:
     return f"{base}/chat/completions" if api == "chat" else f"{base}/completions"
 
 
-def check_status(response: Response, base: str) -> None:
-    """Nothing for 200.
+def check_status(response: HttpResponse, base: str) -> None:
+    """Pass a response with status 200.
 
     Raises:
-        Fault: another attempt or another prompt may fare better.
-        EngineError: none would; the address or the key is wrong.
+        AttemptError: another attempt or another prompt may succeed.
+        EngineError: no attempt can succeed; the address or the key is wrong.
     """
     status = response.status
     if status == 200:
         return
-    said = f"{status}: {one_line(response.body)}"
+    message = f"{status}: {error_text(response.body)}"
     if status in _REFUSED:
-        raise Fault("request_refused", said, Blame.PROMPT)
+        raise AttemptError("request_refused", message, RetryClass.REFUSED)
     if status == 429:
-        raise Fault("rate_limited", said, Blame.LOAD, after=_seconds(response.retry_after))
-    if status in _BUSY or (status >= 500 and status not in _NEVER):
-        raise Fault("server_error", said, Blame.SERVER, after=_seconds(response.retry_after))
+        after = _seconds(response.retry_after)
+        raise AttemptError("rate_limited", message, RetryClass.OVERLOADED, after=after)
+    if status in _BUSY or (status >= 500 and status not in _UNSUPPORTED):
+        after = _seconds(response.retry_after)
+        raise AttemptError("server_error", message, RetryClass.SERVER_FAILED, after=after)
     if 300 <= status < 400:
-        found = f"{base} sends requests on to '{response.location}'"
-        raise EngineError(found, "set base_url to where the server is")
+        found = f"{base} redirects requests to '{response.location}'"
+        raise EngineError(found, "set base_url to the address of the server")
     if status in (401, 403):
-        raise EngineError(f"{base} answers {said}", "is the key right? see api_key_env")
-    raise EngineError(f"{base} answers {said}", "is base_url right?")
+        raise EngineError(f"{base} answers {message}", "is the key right? see api_key_env")
+    raise EngineError(f"{base} answers {message}", "is base_url right?")
 
 
-def no_such(model: str, url: str, models: Response, elsewhere: str) -> EngineError:
-    """What to say where posting to `url` gives 404.
+def model_not_found(model: str, url: str, models: HttpResponse, hint: str) -> EngineError:
+    """The error to raise if posting to `url` gives 404.
 
     Args:
-        model: asked for.
-        url: posted to.
-        models: what `/v1/models` gives.
-        elsewhere: what to try if the model is among them.
+        model: the requested model.
+        url: the address that was posted to.
+        models: the response of `/v1/models`.
+        hint: what to try if the server has the model.
     """
     try:
-        known = [entry.id for entry in _Models.model_validate_json(models.body).data]
+        known = [entry.id for entry in _ModelList.model_validate_json(models.body).data]
     except ValidationError:
         known = []
     if not known:
-        return EngineError(f"{url} does not exist", "is base_url right? it mostly ends in /v1")
+        return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
     if model not in known:
         return EngineError(f"the server has no model '{model}'", f"it has {', '.join(known[:9])}")
-    return EngineError(f"the server has the model '{model}' but no {url}", elsewhere)
+    return EngineError(f"the server has the model '{model}' but no {url}", hint)
 
 
-def one_line(body: bytes) -> str:
-    """The beginning of what was said: the message within an error in JSON, or the bare text."""
+def error_text(body: bytes) -> str:
+    """The message of an error, from its JSON or its text: one line of at most 300 characters."""
     try:
-        said = _Error.model_validate_json(body).error
-        text = said if isinstance(said, str) else said.message
+        error = _ErrorBody.model_validate_json(body).error
+        text = error if isinstance(error, str) else error.message
     except ValidationError:
         text = body[:300].decode(errors="replace")
     return " ".join(text.split())[:300]
 
 
 def _seconds(retry_after: str) -> float:
-    """What a `Retry-After` header asks to wait: seconds or a date; 0 for anything else."""
+    """How long a `Retry-After` header asks to wait, given in seconds or as a date; otherwise 0."""
     if re.fullmatch(r"\d{1,12}(\.\d+)?", retry_after):
         return float(retry_after)
     try:
@@ -141,27 +152,40 @@ def _seconds(retry_after: str) -> float:
         return 0.0
 
 
-class _Message(BaseModel):
+class ChatMessage(BaseModel):
+    """The message of a choice in a chat completion."""
+
+    content: str | None = None
+    refusal: str | None = None
+
+
+class LogProb(BaseModel):
+    """The log-probability of a token."""
+
+    logprob: FiniteFloat
+
+
+class _ErrorMessage(BaseModel):
     message: str
 
 
-class _Error(BaseModel):
-    error: _Message | str
+class _ErrorBody(BaseModel):
+    error: _ErrorMessage | str
 
 
-class _Model(BaseModel):
+class _ModelEntry(BaseModel):
     id: str
 
 
-class _Models(BaseModel):
-    data: list[_Model]
+class _ModelList(BaseModel):
+    data: list[_ModelEntry]
 
 
-def parsed(kind: type[Model], body: bytes) -> Model:
-    """What a server answered, as that kind.
+def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
+    """The body of an answer, as a model of that kind.
 
     Raises:
-        Fault: it is something else.
+        AttemptError: the body is something else.
     """
     try:
         return kind.model_validate_json(body)
@@ -172,15 +196,16 @@ def parsed(kind: type[Model], body: bytes) -> Model:
 
 
 def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
-    """Nothing for what was answered.
+    """Pass an answer that was not refused.
 
     Raises:
-        Fault: the model refuses, or a content filter withholds the answer.
+        AttemptError: the model refuses to answer, or a content filter withholds the answer.
     """
     if refusal or finish_reason == "content_filter":
-        raise Fault("content_refused", refusal or "the server's content filter", Blame.PROMPT)
+        detail = refusal or "the server's content filter"
+        raise AttemptError("content_refused", detail, RetryClass.REFUSED)
 
 
-def bad_response(detail: str) -> Fault:
-    """What to raise where an answer is not what was asked for."""
-    return Fault("bad_response", detail, Blame.ANSWER)
+def bad_response(detail: str) -> AttemptError:
+    """The error to raise if an answer is not what was requested."""
+    return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER)

@@ -2,7 +2,7 @@
 
     Prompt, Settings ──> Engine.sample ──> Group of Sample, or Failure, as they finish
 
-`protocol.py` says what an engine is; `policy_rollout_mapper` is who uses them.
+`protocol.py` defines an engine; `policy_rollout_mapper` uses them.
 """
 
 from .protocol import Engine, Failure, Group, Prompt, Sample, Settings

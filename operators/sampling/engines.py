@@ -1,7 +1,7 @@
-"""From the fields of `policy_rollout_mapper` to the engine that they ask for.
+"""From the fields of `policy_rollout_mapper` to the engine that they specify.
 
-An engine is opened for the first prompt and kept until it is released: a policy is loaded once,
-however many chunks there are.
+An engine is opened for the first prompt and stays open until it is released, so a policy is loaded
+once for all chunks.
 """
 
 from __future__ import annotations
@@ -24,21 +24,30 @@ EngineName = Literal["transformers", "openai", "vllm", "recorded"]
 EMBEDDED = Path(__file__).parent / "embedded"
 """The policy that comes with rejuice, called `embedded` in recipes."""
 
-_SMALL = 200 << 20  # bytes of weights that every core may have for itself
-_HASHED = 64 << 20
-_DECIDING = {".safetensors", ".bin", ".json", ".jinja", ".model", ".txt", ".parquet", ".arrow"}
-_DECIDING |= {".jsonl"}
+_LARGEST_SMALL_POLICY = 200 << 20  # bytes of weights that are loaded once per core
+_LARGEST_HASHED = 64 << 20
+_HASHED_SUFFIXES = {
+    ".safetensors",
+    ".bin",
+    ".json",
+    ".jinja",
+    ".model",
+    ".txt",
+    ".parquet",
+    ".arrow",
+}
+_HASHED_SUFFIXES |= {".jsonl"}
 
 
-class Asked(NamedTuple):
-    """What an engine is made of; `policy_rollout_mapper` says what its fields mean.
+class EngineSpec(NamedTuple):
+    """What determines an engine; `policy_rollout_mapper` documents the fields.
 
     Attributes:
         model: the policy.
-        version: of its weights, where the engine does not know.
-        exact: token ids and log-probabilities must be there.
-        chat_template_kwargs: for the chat template.
-        options: those of the engine, whose type says which engine it is.
+        version: of its weights, if the engine does not know it.
+        exact: require token ids and log-probabilities.
+        chat_template_kwargs: further arguments of the chat template.
+        options: of the engine; their type determines which engine it is.
     """
 
     model: str
@@ -48,50 +57,50 @@ class Asked(NamedTuple):
     options: TransformersOptions | OpenAIOptions | VllmOptions | RecordedOptions
 
 
-def sampler(asked: Asked) -> Engine:
-    """The engine that is asked for; for this thread the same one until it is released.
+def open_engine(spec: EngineSpec) -> Engine:
+    """The engine of a spec; within a thread, the same one until it is released.
 
     Raises:
-        EngineError: it cannot be had.
+        EngineError: it cannot be opened.
     """
-    key = _key(asked)
+    key = _key(spec)
     if key not in _open:
-        _open[key] = _opened(asked)
+        _open[key] = _build_engine(spec)
     return _open[key]
 
 
-def release(asked: Asked) -> None:
-    """Close the engine, if it is open."""
-    engine = _open.pop(_key(asked), None)
+def release(spec: EngineSpec) -> None:
+    """Close this thread's engine of that spec, if it is open."""
+    engine = _open.pop(_key(spec), None)
     if engine:
         engine.close()
 
 
-def state_of(asked: Asked) -> dict[str, Any]:
-    """What decides the samples beside the mapper's own fields: options, and what files hold."""
-    options = asked.options
-    fields = options.model_dump(mode="json", exclude=set(options.incidental))
-    return {"options": fields, "files": list(_state_of_files(asked))}
+def cache_key_state(spec: EngineSpec) -> dict[str, Any]:
+    """What determines the samples besides the mapper's own fields: options, and file contents."""
+    options = spec.options
+    fields = options.model_dump(mode="json", exclude=set(options.excluded_from_cache_key))
+    return {"options": fields, "files": list(_file_states(spec))}
 
 
-def chat_as_seen(asked: Asked, content: str) -> str:
-    """A chat of one message of the user, with the chat template applied; or why it cannot be."""
+def rendered_chat(spec: EngineSpec, content: str) -> str:
+    """A chat of one user message, with the chat template applied; or why that is impossible."""
     from .tokenizer import TemplateRefusedError, chat_text
 
-    name = _tokenizer(asked)
+    name = _tokenizer_name(spec)
     if name is None:
-        return "what the server's chat template makes of the messages"
+        return "the messages, formatted by the server's chat template"
     try:
-        return chat_text(name, (("user", content),), asked.chat_template_kwargs)
+        return chat_text(name, (("user", content),), spec.chat_template_kwargs)
     except (EngineError, TemplateRefusedError) as error:
         return str(error)
 
 
-def prompt_as_seen(asked: Asked, token_ids: Sequence[int]) -> str:
-    """A prompt as it was sampled from, as text; or why it cannot be shown."""
+def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
+    """The text of a prompt that was sampled from; or why it cannot be shown."""
     from .tokenizer import decoded
 
-    name = _tokenizer(asked)
+    name = _tokenizer_name(spec)
     if name is None:
         return f"{len(token_ids)} tokens"
     try:
@@ -109,121 +118,123 @@ def _close_all() -> None:
         _open.popitem()[1].close()
 
 
-def _key(asked: Asked) -> str:
-    # An engine takes one call at a time: threads that run recipes have engines of their own.
-    return f"{threading.get_ident()} {asked!r}"
+def _key(spec: EngineSpec) -> str:
+    # An engine takes one call at a time, so each thread that runs recipes has its own.
+    return f"{threading.get_ident()} {spec!r}"
 
 
-def _state_of_files(asked: Asked) -> Iterator[list[Any]]:
-    path: str | None = _located(asked.model)
-    if isinstance(asked.options, RecordedOptions):
-        path = asked.options.path
-    elif isinstance(asked.options, OpenAIOptions):
+def _file_states(spec: EngineSpec) -> Iterator[list[Any]]:
+    path: str | None = located(spec.model)
+    if isinstance(spec.options, RecordedOptions):
+        path = spec.options.path
+    elif isinstance(spec.options, OpenAIOptions):
         path = None
-    for place in dict.fromkeys((path, _tokenizer(asked))):
+    for place in dict.fromkeys((path, _tokenizer_name(spec))):
         root = Path(place or "")
         files = sorted(root.glob("*")) if place and root.is_dir() else [root]
         for file in files:
-            if file.suffix in _DECIDING and file.is_file():
-                yield [file.name, _state(file)]
+            if file.suffix in _HASHED_SUFFIXES and file.is_file():
+                yield [file.name, _file_state(file)]
 
 
-def _state(file: Path) -> str:
-    """The content of a file; of a large one, for which that would take long, size and time."""
+def _file_state(file: Path) -> str:
+    """A hash of a file's content; of a large file, its size and modification time."""
     stat = file.stat()
-    if stat.st_size > _HASHED:
+    if stat.st_size > _LARGEST_HASHED:
         return f"{stat.st_size} {stat.st_mtime_ns}"
     return xxhash.xxh3_128_hexdigest(file.read_bytes())
 
 
-def _located(model: str) -> str:
+def located(model: str) -> str:
+    """The folder or hub name of a policy, which may be `embedded`."""
     return str(EMBEDDED) if model == "embedded" else model
 
 
-def _tokenizer(asked: Asked) -> str | None:
-    """Name of the tokenizer whose chat template is applied here; None where it is not."""
-    options = asked.options
+def _tokenizer_name(spec: EngineSpec) -> str | None:
+    """The tokenizer whose chat template is applied on this side; None if the server applies it."""
+    options = spec.options
     if isinstance(options, RecordedOptions):
         return None
     if isinstance(options, OpenAIOptions):
-        return None if options.api == "chat" else _located(options.tokenizer or asked.model)
+        return None if options.api == "chat" else located(options.tokenizer or spec.model)
     if isinstance(options, VllmOptions) and options.arguments.get("tokenizer"):
         return str(options.arguments["tokenizer"])
-    return _located(asked.model)
+    return located(spec.model)
 
 
-def _opened(asked: Asked) -> Engine:
-    options = asked.options
+def _build_engine(spec: EngineSpec) -> Engine:
+    options = spec.options
     if isinstance(options, RecordedOptions):
         from .recorded_engine import RecordedEngine
 
-        return RecordedEngine(options.path or "", exact=asked.exact)
+        return RecordedEngine(options.path or "", exact=spec.exact)
     if isinstance(options, OpenAIOptions):
-        return _openai(asked, options)
+        return _openai(spec, options)
     if isinstance(options, VllmOptions):
-        return _vllm(asked, options)
-    return _transformers(asked, options)
+        return _vllm(spec, options)
+    return _transformers(spec, options)
 
 
-def _openai(asked: Asked, options: OpenAIOptions) -> Engine:
+def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
     from .openai_engine import OpenAIEngine
     from .tokenizer import chat_encoder
 
-    name = _tokenizer(asked)
+    name = _tokenizer_name(spec)
     return OpenAIEngine(
-        asked.model,
+        spec.model,
         options,
-        encode=None if name is None else chat_encoder(name, asked.chat_template_kwargs),
-        version=asked.version,
-        exact=asked.exact,
-        chat_template_kwargs=asked.chat_template_kwargs,
+        encode=None if name is None else chat_encoder(name, spec.chat_template_kwargs),
+        version=spec.version,
+        exact=spec.exact,
+        chat_template_kwargs=spec.chat_template_kwargs,
     )
 
 
-def _transformers(asked: Asked, options: TransformersOptions) -> Engine:
-    from .processes import EngineProcesses, usable_cores
+def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
+    from ..cores import usable_cores
+    from .processes import EngineProcesses
     from .transformers_engine import TransformersEngine
 
-    policy = _located(asked.model)
+    policy = located(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
     workers = options.workers or (cores if _is_small(policy) else 1)
     build = partial(
         TransformersEngine,
         policy,
-        name=asked.model,
+        name=spec.model,
         device=device,
         dtype=options.dtype,
         rows=options.rows,
-        version=asked.version,
-        chat_template_kwargs=asked.chat_template_kwargs,
+        version=spec.version,
+        chat_template_kwargs=spec.chat_template_kwargs,
     )
     return EngineProcesses(build, workers=workers, threads=max(1, cores // workers))
 
 
 def _is_small(policy: str) -> bool:
     sizes = [file.stat().st_size for file in Path(policy).glob("*.safetensors")]
-    return 0 < sum(sizes) <= _SMALL
+    return 0 < sum(sizes) <= _LARGEST_SMALL_POLICY
 
 
-def _vllm(asked: Asked, options: VllmOptions) -> Engine:
+def _vllm(spec: EngineSpec, options: VllmOptions) -> Engine:
     from .vllm_engine import vllm_process
 
     return vllm_process(
-        _located(asked.model),
+        located(spec.model),
         options,
-        name=asked.model,
-        version=asked.version,
-        chat_template_kwargs=asked.chat_template_kwargs,
+        name=spec.model,
+        version=spec.version,
+        chat_template_kwargs=spec.chat_template_kwargs,
     )
 
 
 def _best_device() -> str:
-    # Torch knows, but takes a second and 300 MB to load: only where there may be a GPU.
+    # Torch can tell, but takes a second and 300 MB to load: ask it only if there may be a GPU.
     if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")):
         return "cpu"
     try:
         import torch
     except ImportError:
-        return "cpu"  # Its absence is told where it is needed.
+        return "cpu"  # The engine reports that torch is missing.
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,8 +1,8 @@
-"""Keys and values of a batch: those of a prompt once, for several responses.
+"""Keys and values of a batch, with those of a prompt stored once for several responses.
 
-In `SharedPrompts` responses to a prompt share one sequence: the prompt, then their tokens as they
-come, in whatever order. A mask says whose each token is. So attention is one product per sequence,
-in which the keys of the prompt are read once, and it is the model's own attention.
+In `SharedPrompts` the responses to a prompt share one sequence: the prompt, then their tokens in
+the order in which they are sampled. A mask tells to which response a token belongs. Attention is
+then one product per sequence that reads the prompt's keys once, by the model's own attention.
 """
 
 from __future__ import annotations
@@ -19,39 +19,46 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..groups import Array
+
 _NAME = "rejuice_shared_prompts"
-_SEATS = 8  # responses to a sequence; each costs the others a masked product
+_SLOTS = 8  # responses in a sequence; each adds masked products to the others
 
 
-class Moves(NamedTuple):
-    """How groups close ranks: those at `source` move `to` the gaps, and `held` remain."""
+class Compaction(NamedTuple):
+    """Groups that move to fill the gaps of finished ones.
+
+    Attributes:
+        to: int64[K], the gaps.
+        source: int64[K], the groups that move there.
+        remaining: how many groups remain; they come first afterwards.
+    """
 
     to: Array
     source: Array
-    held: int
+    remaining: int
 
 
 class OneGroup:
-    """For any architecture: one prompt at a time, in the model's own cache and attention."""
+    """For any architecture: one prompt at a time, with the model's own cache and attention."""
 
     def __init__(self, model: Any, n: int, groups: int) -> None:
         self.groups = 1
         self._model, self._n = model, n
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute a prompt; logits of what follows, float32[1, V]."""
+        """Compute a prompt; return the logits of the next token, float32[1, V]."""
         self._cache = DynamicCache(config=self._model.config)
         logits = self._run(torch.tensor([list(prompts[0])]))
         self._cache.reorder_cache(torch.zeros(self._n, dtype=torch.long))
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; logits of what follows, float32[R, V]."""
+        """Append a token to each response; return the logits of the next, float32[R, V]."""
         return self._run(torch.from_numpy(token_R)[:, None])
 
-    def leave(self, open_R: Array, moves: Moves) -> None:
-        """Let only open rows remain, in their order."""
+    def compact(self, open_R: Array, moves: Compaction) -> None:
+        """Keep only open rows, in their order."""
         self._cache.reorder_cache(torch.from_numpy(np.flatnonzero(open_R)))
 
     def _run(self, ids: Tensor) -> Tensor:
@@ -62,27 +69,27 @@ class OneGroup:
 
 
 class Recomputed:
-    """For models whose state is none of keys and values: one prompt at a time, whole each time."""
+    """For models whose state is not keys and values: one prompt at a time, recomputed each step."""
 
     def __init__(self, model: Any, n: int, groups: int) -> None:
         self.groups = 1
         self._model, self._n = model, n
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute a prompt; logits of what follows, float32[1, V]."""
+        """Compute a prompt; return the logits of the next token, float32[1, V]."""
         self._ids_R = torch.tensor([list(prompts[0])], device=self._model.device)
         logits = self._run()
         self._ids_R = self._ids_R.expand(self._n, -1)
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; logits of what follows, float32[R, V]."""
+        """Append a token to each response; return the logits of the next, float32[R, V]."""
         token = torch.from_numpy(token_R)[:, None].to(self._model.device)
         self._ids_R = torch.cat((self._ids_R, token), 1)
         return self._run()
 
-    def leave(self, open_R: Array, moves: Moves) -> None:
-        """Let only open rows remain, in their order."""
+    def compact(self, open_R: Array, moves: Compaction) -> None:
+        """Keep only open rows, in their order."""
         self._ids_R = self._ids_R[torch.from_numpy(open_R).to(self._model.device)]
 
     def _run(self) -> Tensor:
@@ -91,22 +98,24 @@ class Recomputed:
 
 
 class SharedPrompts:
-    """Many prompts at a time, for models whose attention is the usual one in all layers."""
+    """Many prompts at a time, for models with standard attention in all layers."""
 
     def __init__(self, model: Any, n: int, groups: int) -> None:
         self.groups = groups
-        self._model, self._held = model, 0
-        self._parts = -(-n // _SEATS)  # sequences for each prompt
-        self._seats = -(-n // self._parts)
+        self._model, self._used_groups = model, 0
+        self._parts = -(-n // _SLOTS)  # sequences of each prompt
+        self._slots = -(-n // self._parts)
         self._length_G = np.zeros(groups, np.int64)
         self._used_S = np.zeros(groups * self._parts, np.int64)
-        shape = (len(self._used_S), 1, self._seats, 0)
+        shape = (len(self._used_S), 1, self._slots, 0)
         self._mask = torch.empty(shape, dtype=model.dtype, device=model.device)
-        self._layers = [_Layer(len(self._used_S)) for _ in DynamicCache(config=model.config).layers]
+        self._layers = [
+            _SharedLayer(len(self._used_S)) for _ in DynamicCache(config=model.config).layers
+        ]
         self._cache = Cache(layers=self._layers)
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute these prompts; logits of what follows, float32[G, V]."""
+        """Compute these prompts; return the logits of the next token, float32[G, V]."""
         lengths = np.array([len(ids) for ids in prompts])
         longest, device = int(lengths.max()), self._model.device
         ids = torch.zeros(len(prompts), longest, dtype=torch.long)
@@ -122,28 +131,32 @@ class SharedPrompts:
             use_cache=True,
             logits_to_keep=1,
         )
-        start, end = (g * self._parts for g in (self._held, self._held + len(prompts)))
+        start, end = (
+            g * self._parts for g in (self._used_groups, self._used_groups + len(prompts))
+        )
         for mine, new in zip(self._layers, fresh.layers, strict=True):
-            mine.hold(start, *(x.repeat_interleave(self._parts, 0) for x in (new.keys, new.values)))
+            mine.write_prompts(
+                start, *(x.repeat_interleave(self._parts, 0) for x in (new.keys, new.values))
+            )
         self._mask = _grown(self._mask, 3, longest, -torch.inf)
         self._mask[start:end] = -torch.inf
         hidden = self._mask.new_zeros(place.shape).masked_fill_((place < 0).to(device), -torch.inf)
         self._mask[start:end, 0, :, :longest] = hidden.repeat_interleave(self._parts, 0)[:, None]
         self._used_S[start:end] = longest
-        self._length_G[self._held : self._held + len(prompts)] = lengths
-        self._held += len(prompts)
+        self._length_G[self._used_groups : self._used_groups + len(prompts)] = lengths
+        self._used_groups += len(prompts)
         logits: Tensor = run.logits[:, -1].float()
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; logits of what follows, float32[R, V].
+        """Append a token to each response; return the logits of the next, float32[R, V].
 
-        Rows of a group are consecutive, and in the order of their samples.
+        Rows of a group are consecutive, in the order of their samples.
         """
-        part_R, place_R = np.divmod(sample_R, self._seats)
+        part_R, place_R = np.divmod(sample_R, self._slots)
         sequence_R = group_R * self._parts + part_R
         column_R = self._next_columns(sequence_R)
-        held, extent = self._held * self._parts, int(column_R.max()) + 1
+        used, extent = self._used_groups * self._parts, int(column_R.max()) + 1
         numbers = np.stack(
             (sequence_R, column_R, place_R, self._length_G[group_R] + step_R, token_R)
         )
@@ -151,20 +164,20 @@ class SharedPrompts:
         self._mask = _grown(self._mask, 3, extent, -torch.inf)
         self._mask[sequence, 0, place, column] = 0
         for layer in self._layers:
-            layer.look(sequence, column, held, extent)
+            layer.prepare(sequence, column, used, extent)
         logits: Tensor = self._model(
             token[:, None],
             position_ids=position[:, None],
-            attention_mask=self._mask[:held, :, :, :extent],
+            attention_mask=self._mask[:used, :, :, :extent],
             past_key_values=self._cache,
             use_cache=True,
-            seat_R=sequence * self._seats + place,
+            slot_R=sequence * self._slots + place,
         ).logits
         return logits[:, -1].float()
 
-    def leave(self, open_R: Array, moves: Moves) -> None:
-        """Let only open rows remain, in their order, and of the groups as many as `moves` says."""
-        self._held = moves.held
+    def compact(self, open_R: Array, moves: Compaction) -> None:
+        """Keep only open rows, in their order, and move groups as `moves` describes."""
+        self._used_groups = moves.remaining
         self._length_G[moves.to] = self._length_G[moves.source]
         for to, source in zip(moves.to * self._parts, moves.source * self._parts, strict=True):
             for part in range(self._parts):
@@ -174,19 +187,19 @@ class SharedPrompts:
                     x[to + part, :, :used] = x[source + part, :, :used]
 
     def _next_columns(self, sequence_R: Array) -> Array:
-        """Where the next token of each row goes: behind all that its sequence has."""
+        """The column of each row's next token: after all tokens of its sequence."""
         begins = np.flatnonzero(np.diff(sequence_R, prepend=-1))
         counts = np.diff(begins, append=len(sequence_R))
-        behind_R = np.arange(len(sequence_R)) - begins.repeat(counts)
-        column_R: Array = self._used_S[sequence_R] + behind_R
+        offset_R = np.arange(len(sequence_R)) - begins.repeat(counts)
+        column_R: Array = self._used_S[sequence_R] + offset_R
         self._used_S[sequence_R[begins]] += counts
         return column_R
 
 
-class _Layer:
+class _SharedLayer:
     """Keys and values of one layer, each [S, H, columns, D].
 
-    To transformers it is a layer of a cache, whose masks and positions it is given.
+    For transformers it is a layer of a cache; masks and positions are passed to the model.
     """
 
     is_sliding = False
@@ -197,11 +210,11 @@ class _Layer:
         self.tensors: list[Tensor] = []
 
     def get_seq_length(self) -> int:
-        """What transformers need not know."""
+        """0: transformers derives no positions from it, as they are passed."""
         return 0
 
-    def hold(self, start: int, keys: Tensor, values: Tensor) -> None:
-        """Keep those of prompts as sequences from `start` on."""
+    def write_prompts(self, start: int, keys: Tensor, values: Tensor) -> None:
+        """Store the keys and values of prompts as the sequences from `start` on."""
         self.tensors = [
             _grown(x, 2, keys.shape[2])
             for x in self.tensors
@@ -210,10 +223,10 @@ class _Layer:
         for mine, new in zip(self.tensors, (keys, values), strict=True):
             mine[start : start + len(new), :, : new.shape[2]] = new
 
-    def look(self, sequence_R: Tensor, column_R: Tensor, held: int, extent: int) -> None:
-        """Prepare for a token at these places, and attention over so many sequences and columns."""
+    def prepare(self, sequence_R: Tensor, column_R: Tensor, used: int, extent: int) -> None:
+        """Set where `update` writes, and over how many sequences and columns attention goes."""
         self._to = (sequence_R, slice(None), column_R)
-        self._visible = (slice(held), slice(None), slice(extent))
+        self._visible = (slice(used), slice(None), slice(extent))
         self.tensors = [_grown(x, 2, extent) for x in self.tensors]
 
     def update(
@@ -231,19 +244,21 @@ def attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    seat_R: Tensor | None = None,
+    slot_R: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What the model calls in each layer: torch's attention, of rows that sit in sequences."""
-    if seat_R is None or attention_mask is None:
+    """Called by the model in each layer: torch's attention, of rows R in slots of sequences."""
+    if slot_R is None or attention_mask is None:
         mixed, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return mixed, None
-    sequences, _, seats, _ = attention_mask.shape
+    sequences, _, slots, _ = attention_mask.shape
     query_R = query[:, :, 0]  # [R, H, D]
-    sat = query_R.new_zeros(sequences * seats, *query_R.shape[1:]).index_copy_(0, seat_R, query_R)
-    sat = sat.view(sequences, seats, *query_R.shape[1:]).transpose(1, 2)
-    mixed, _ = sdpa_attention_forward(module, sat, key, value, attention_mask, **kwargs)
-    return mixed.flatten(0, 1).index_select(0, seat_R)[:, None], None
+    slotted = query_R.new_zeros(sequences * slots, *query_R.shape[1:]).index_copy_(
+        0, slot_R, query_R
+    )
+    slotted = slotted.view(sequences, slots, *query_R.shape[1:]).transpose(1, 2)
+    mixed, _ = sdpa_attention_forward(module, slotted, key, value, attention_mask, **kwargs)
+    return mixed.flatten(0, 1).index_select(0, slot_R)[:, None], None
 
 
 AttentionInterface.register(_NAME, attention)
@@ -254,7 +269,7 @@ Store: TypeAlias = OneGroup | Recomputed | SharedPrompts
 
 
 def store_for(model: Any) -> type[Store]:
-    """The fastest store in which the model computes what it computes without any."""
+    """The fastest store with which the model computes the same as without one."""
     with torch.inference_mode():
         expected = _probe(model, Recomputed)
         layers = [] if model._is_stateful else DynamicCache(config=model.config).layers
@@ -271,7 +286,7 @@ def store_for(model: Any) -> type[Store]:
 
 
 def _probe(model: Any, kind: type[Store]) -> Tensor:
-    """Logits after two prompts, and after one token more of their responses, float32[6, V]."""
+    """Logits after two prompts, and after one more token of their responses, float32[6, V]."""
     prompts, n = [[1, 2, 3], [3, 2, 1, 0, 2]], 2
     first, second = list[Tensor](), list[Tensor]()
     for batch in [prompts] if kind is SharedPrompts else [[prompt] for prompt in prompts]:
@@ -283,13 +298,13 @@ def _probe(model: Any, kind: type[Store]) -> Tensor:
 
 
 def _equal(logits: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
-    """But for rounding; what is not a number is not equal."""
+    """Whether logits are equal up to rounding; nan is not equal."""
     scale = expected.abs().max().clamp(1)
     return bool((logits - expected).abs().max() <= 100 * torch.finfo(dtype).eps * scale)
 
 
 def _grown(x: Tensor, axis: int, length: int, fill: float = 0.0) -> Tensor:
-    """With room for `length` along `axis`, and some more, so that it seldom happens."""
+    """`x` padded to at least `length` along `axis`; with a reserve, so that it rarely grows."""
     size = x.shape[axis]
     more = max(length, size * 3 // 2) - size
     return x if size >= length else pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, more), value=fill)

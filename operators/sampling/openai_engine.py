@@ -9,42 +9,42 @@ from functools import partial
 from typing import Any
 
 from ..errors import EngineError
-from ..openai.client import OpenAIClient, Request, headers, share_out
+from ..openai.client import OpenAIClient, Request, headers, run_concurrently
 from ..openai.loop_thread import LoopThread
-from ..openai.wire import Fault, endpoint
+from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body
 from .options import OpenAIOptions
 from .protocol import Failure, Group, Prompt, Settings
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError
 
-_Put = Callable[[tuple[int, Group | Failure]], None]
+_PutGroup = Callable[[tuple[int, Group | Failure]], None]
 _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
 
 
 class OpenAIEngine:
     """Samples by HTTP, many prompts at a time.
 
-    A prompt has one request for all its n responses, so that it is answered whole or not at all;
-    what an attempt that failed may have brought is thrown away. A prompt that has used up its
-    attempts is a Failure if it is the prompt that fails: if the server has meanwhile answered
-    another one, or answers a probe. Otherwise the server fails, and that ends the run.
+    One request asks for all n responses to a prompt, so a group is complete or absent; partial
+    results of failed attempts are discarded. A prompt that has used up its attempts becomes a
+    Failure if the server has meanwhile answered another prompt or answers a probe. Otherwise the
+    server has failed, which ends the run.
 
     Args:
-        model: its name on the server; the name of the policy too.
-        options: which server, and how patiently.
-        encode: chat to token ids; `completions` and `generate` need it, `chat` must not have it.
-        version: of the weights, where the server states none; may be set between batches.
-        exact: stop with an error where the server gives no token ids and log-probabilities, and
-            ask again where weights changed while a group was sampled. Else nothing can be trained
-            on-policy; False asks for text only, which every server has.
-        chat_template_kwargs: what the chat template is told beside the chat. `chat` sends it on;
-            for the others, `encode` was made with it.
+        model: its name on the server; also the name of the policy.
+        options: which server, and how to retry.
+        encode: chat to token ids; needed by `completions` and `generate`, refused by `chat`.
+        version: of the weights, if the server reports none; may be set between batches.
+        exact: raise an error if the server gives no token ids or log-probabilities, and retry if
+            the weights changed while a group was sampled: on-policy training needs both. False
+            requests only text, which every server can give.
+        chat_template_kwargs: further arguments of the chat template. `chat` sends them to the
+            server; for the other APIs, `encode` has them already.
 
     Attributes:
-        faults: attempts that failed so far, by reason.
+        faults: counts of failed attempts so far, by reason.
 
     Raises:
-        EngineError: `encode` and the api do not fit, or there is no key where one is named.
+        EngineError: `encode` and the API do not fit, or the variable named for the key is not set.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class OpenAIEngine:
         if (encode is None) != (options.api == "chat"):
             needs = "needs a" if encode is None else "takes no"
             raise EngineError(f"api '{options.api}' {needs} tokenizer")
-        headers(options.api_key_env)  # Now, not after an hour of other steps.
+        headers(options.api_key_env)  # Fails now rather than after an hour of other steps.
         self.policy = model
         self.options, self.encode, self.version, self.exact = options, encode, version, exact
         self.chat_template_kwargs = chat_template_kwargs
@@ -82,7 +82,7 @@ class OpenAIEngine:
             self._thread.close()
             self._thread = None
 
-    async def _sample(self, prompts: Sequence[Prompt], settings: Settings, put: _Put) -> None:
+    async def _sample(self, prompts: Sequence[Prompt], settings: Settings, put: _PutGroup) -> None:
         size = min(self.options.concurrency, len(prompts))
         async with OpenAIClient(self.options, size) as client:
 
@@ -90,7 +90,7 @@ class OpenAIEngine:
                 index, prompt = place
                 put((index, await self._group_or_failure(client, prompt, settings)))
 
-            await share_out(work, enumerate(prompts), size)
+            await run_concurrently(work, enumerate(prompts), size)
 
     async def _group_or_failure(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings
@@ -99,14 +99,13 @@ class OpenAIEngine:
             ids = None if self.encode is None else list(self.encode(prompt.messages))
         except TemplateRefusedError as error:
             return Failure("template_refused", str(error))
-        # Of the prompt's own first tokens, because a template may refuse any chat.
+        # The probe has the first tokens of the prompt itself: a template may refuse any other chat.
         short = None if ids is None else ids[:8]
         request, probe = (
-            self._request(client.base, *asked, settings)
-            for asked in ((prompt, ids), (_PROBE, short))
+            self._request(client.base, *each, settings) for each in ((prompt, ids), (_PROBE, short))
         )
         found = await client.answer(request, probe, self.faults)
-        return Failure(found.reason, found.detail) if isinstance(found, Fault) else found
+        return Failure(found.reason, found.detail) if isinstance(found, AttemptError) else found
 
     def _request(
         self, base: str, prompt: Prompt, ids: list[int] | None, settings: Settings

@@ -1,4 +1,4 @@
-"""The request for the samples of a prompt, and the samples in what a server answers."""
+"""The request for the samples of a prompt, and the samples in a server's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat
 
 from ..errors import EngineError
-from ..openai.wire import Api, Blame, Fault, bad_response, check_not_refused, parsed
+from ..openai.wire import (
+    Api,
+    AttemptError,
+    ChatMessage,
+    LogProb,
+    RetryClass,
+    bad_response,
+    check_not_refused,
+    parse_body,
+)
 from .protocol import Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS
 
@@ -25,15 +34,15 @@ def request_body(
     """The JSON of one request for all n responses of a prompt.
 
     Args:
-        api: which endpoint it goes to.
+        api: the endpoint of the server.
         model: name of the model on the server.
-        prompt: what to answer.
+        prompt: the prompt to answer.
         ids: token ids of the prompt; None for `chat`.
         settings: how to sample.
-        exact: ask for token ids and log-probabilities, and switch off whatever the server's
-            defaults would do to the distribution (Qwen's own `generation_config.json` sets
-            top_k 20 and a repetition penalty). Not every server knows these fields.
-        chat_template_kwargs: what the server tells its chat template beside the chat; `chat` only.
+        exact: request token ids and log-probabilities, and switch off defaults of the server
+            that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and
+            a repetition penalty). Not every server supports these fields.
+        chat_template_kwargs: further arguments of the server's chat template; `chat` only.
     """
     sampling: dict[str, Any] = {**settings._asdict(), "seed": prompt.seed}
     if exact:
@@ -41,8 +50,8 @@ def request_body(
         sampling["logprobs"] = True if api == "chat" else 0
     extra: dict[str, Any] = {"return_token_ids": True} if exact else {}
     if api == "generate":
-        asked = {"token_ids": ids, "sampling_params": sampling, "output_mode": "text"}
-        return {"model": model, **asked, **extra}
+        body = {"token_ids": ids, "sampling_params": sampling, "output_mode": "text"}
+        return {"model": model, **body, **extra}
     if api == "chat":
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
         if chat_template_kwargs:
@@ -51,39 +60,30 @@ def request_body(
     return {"model": model, "prompt": ids, **sampling, **extra}
 
 
-class _LogProb(BaseModel):
-    logprob: FiniteFloat
-
-
-class _LogProbs(BaseModel):
-    """`token_logprobs` for completions, `content` for the other two."""
+class _SampleLogProbs(BaseModel):
+    """`token_logprobs` of `completions`, `content` of the other two APIs."""
 
     token_logprobs: list[FiniteFloat] | None = None
-    content: list[_LogProb] | None = None
+    content: list[LogProb] | None = None
 
 
-class _Said(BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Span(BaseModel):
+class _WeightSpan(BaseModel):
     version: str
 
 
-class _Choice(BaseModel):
+class _SampleChoice(BaseModel):
     index: int
     finish_reason: str | None = None
     text: str | None = None
-    message: _Said = _Said()
+    message: ChatMessage = ChatMessage()
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
-    logprobs: _LogProbs | None = None
-    weight_versions: list[_Span] | None = None
+    logprobs: _SampleLogProbs | None = None
+    weight_versions: list[_WeightSpan] | None = None
 
 
-class _Answer(BaseModel):
-    choices: list[_Choice]
+class _SampleCompletion(BaseModel):
+    choices: list[_SampleChoice]
     prompt_token_ids: list[int] | None = None
 
 
@@ -97,23 +97,23 @@ def read_group(
     version: int,
     exact: bool,
 ) -> Group:
-    """The group that the server answered with.
+    """The group in the server's answer.
 
     Args:
-        body: of the response.
-        prompt: what was answered.
+        body: of the HTTP response.
+        prompt: the prompt that was answered.
         ids: its token ids as they were sent, None if it was sent as text.
-        n: responses asked for.
+        n: number of responses requested.
         policy: its name.
-        version: of the weights, where the server states none. Where they changed while the
-            group was sampled, and that is not `exact`, it has the oldest.
-        exact: token ids and log-probabilities must be there, and all of one version.
+        version: of the weights, if the server reports none. If the weights changed while the group
+            was sampled, and `exact` is false, the group gets the oldest version.
+        exact: require token ids and log-probabilities, all of one weight version.
 
     Raises:
-        Fault: it is not the n responses asked for, or not of one version.
+        AttemptError: the answer has other than n responses, or responses of several versions.
         EngineError: the server cannot give what `exact` needs.
     """
-    answer = parsed(_Answer, body)
+    answer = parse_body(_SampleCompletion, body)
     choices = sorted(answer.choices, key=lambda choice: choice.index)
     _check_whole(choices, n)
     seen = answer.prompt_token_ids or choices[0].prompt_token_ids
@@ -134,16 +134,19 @@ def read_group(
     )
 
 
-def _check_whole(choices: list[_Choice], n: int) -> None:
+def _check_whole(choices: list[_SampleChoice], n: int) -> None:
     for choice in choices:
         check_not_refused(choice.message.refusal, choice.finish_reason)
     if len(choices) < n:
-        raise Fault("too_few_samples", f"{len(choices)} of {n} responses", Blame.ANSWER)
+        detail = f"{len(choices)} of {n} responses"
+        raise AttemptError("too_few_samples", detail, RetryClass.BAD_ANSWER)
     if [choice.index for choice in choices] != list(range(n)):
         raise bad_response(f"choices {[choice.index for choice in choices]}, not 0 to {n - 1}")
 
 
-def _check_exact(choices: list[_Choice], seen: list[int] | None, ids: list[int] | None) -> None:
+def _check_exact(
+    choices: list[_SampleChoice], seen: list[int] | None, ids: list[int] | None
+) -> None:
     lacks = [
         name
         for name, missing in {
@@ -159,10 +162,10 @@ def _check_exact(choices: list[_Choice], seen: list[int] | None, ids: list[int] 
             "sample from one that does, such as vLLM",
         )
     if ids is not None and seen is not None and seen != ids:
-        raise EngineError("the server samples from other prompt token ids than it was sent")
+        raise EngineError("the server samples from other prompt token ids than those it was sent")
 
 
-def _sample(choice: _Choice) -> Sample:
+def _sample(choice: _SampleChoice) -> Sample:
     text = choice.message.content if choice.text is None else choice.text
     if text is None:
         raise bad_response(f"choice {choice.index} has no text")
@@ -177,7 +180,7 @@ def _sample(choice: _Choice) -> Sample:
     return Sample(text, ids, logprobs, choice.finish_reason)
 
 
-def _logprobs(choice: _Choice) -> tuple[float, ...] | None:
+def _logprobs(choice: _SampleChoice) -> tuple[float, ...] | None:
     if choice.logprobs is None:
         return None
     if choice.logprobs.token_logprobs is not None:
@@ -187,9 +190,9 @@ def _logprobs(choice: _Choice) -> tuple[float, ...] | None:
 
 
 def _number(label: str, version: int) -> int:
-    """The version that a label of the server says; vLLM's own first label says none."""
+    """The version in a weight label of the server; vLLM's initial label has none."""
     if label == "default":
         return version
     if not label.isdecimal():
-        raise EngineError(f"the server calls its weights '{label}'", "label them by a number")
+        raise EngineError(f"the server calls its weights '{label}'", "label them with a number")
     return int(label)

@@ -1,4 +1,4 @@
-"""Options of engines and scorers, as recipes give them. Their docstrings are the recipe's docs."""
+"""Options of engines, as recipes give them. Their docstrings document the recipe's fields."""
 
 from __future__ import annotations
 
@@ -15,58 +15,60 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 
 
 class TransformersOptions(Options):
-    """How the `transformers` engine works."""
+    """Options of the `transformers` engine."""
 
     device: str | None = None
-    """As torch names it, such as `cuda:0`. Null: a GPU where there is one, else the CPU."""
+    """A device of torch, such as `cuda:0`. Null: a GPU if there is one, else the CPU."""
     dtype: Dtype = "float32"
-    """Of weights and computation. In float32 a sample is the same whatever is sampled beside it;
-    in the others now and then it is not."""
+    """Of weights and computation. In float32 a sample does not depend on what else is in the
+    batch; in the other types, it occasionally does."""
     workers: PositiveInt | None = None
-    """Processes. Null: one for each core where the weights are small, else one with all cores; one
-    on a GPU."""
+    """Processes. Null: one for each core if the weights are small, else one with all cores; one on
+    a GPU."""
     rows: PositiveInt = 512
-    """Responses that a process works on at a time: they bound its memory."""
+    """Responses that a process decodes at a time: they bound its memory."""
 
-    incidental: ClassVar[frozenset[str]] = frozenset({"device", "workers", "rows"})
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset({"device", "workers", "rows"})
 
 
 class OpenAIOptions(ServerOptions):
-    """How the `openai` engine works: one request is for all responses to one prompt."""
+    """Options of the `openai` engine: one request asks for all responses to a prompt."""
 
     api: Literal["completions", "chat", "generate"] = "completions"
-    """Which endpoint of the server. `completions` gets token ids: the chat template is applied
-    here. `chat` leaves that to the server. `generate` is vLLM's own, which states weight
-    versions."""
+    """Endpoint of the server. `completions` receives token ids: the chat template is applied on
+    this side. `chat` leaves that to the server. `generate` is vLLM's own endpoint, which reports
+    weight versions."""
     tokenizer: str | None = None
     """Name or folder of the tokenizer whose chat template is applied. Null: that of `model`."""
 
 
 class VllmOptions(Options):
-    """How the `vllm` engine works."""
+    """Options of the `vllm` engine."""
 
     python: str | None = None
-    """Interpreter of the environment that vLLM and this version of rejuice are installed in. Null:
-    this one."""
+    """Interpreter of the environment in which vLLM and this version of rejuice are installed. Null:
+    the current one."""
     dtype: Literal["auto"] | Dtype = "auto"
-    """Of weights and computation; `auto` is that of the weights."""
+    """Of weights and computation; `auto` takes that of the weights."""
     tensor_parallel_size: PositiveInt = 1
     """GPUs that share the model."""
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
-    """Share of a GPU's memory for weights and keys and values."""
+    """Share of a GPU's memory for the weights and the KV cache."""
     max_model_len: PositiveInt | None = None
-    """Longest prompt with its response, in tokens. Null: what the model says."""
+    """Longest prompt with its response, in tokens. Null: the model's own limit."""
     arguments: dict[str, Any] = Field({})
     """Further arguments of `vllm.LLM`, such as `{enforce_eager: true}`."""
 
-    incidental: ClassVar[frozenset[str]] = frozenset({"python", "gpu_memory_utilization"})
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset(
+        {"python", "gpu_memory_utilization"}
+    )
 
 
 class RecordedOptions(Options):
-    """What the `recorded` engine reads."""
+    """Options of the `recorded` engine."""
 
     path: str | None = None
     """A Parquet, Arrow or JSON Lines file, or a folder of them, with one row for each response: the
-    export of a recipe that ends behind its sampling step, or your own. The first `n` responses to a
-    prompt are taken. Columns `prompt` and `response` must be there, with `on_policy: true` also
-    `prompt_token_ids`, `response_token_ids` and `response_logprobs`."""
+    export of a recipe that ends with its sampling step, or your own file. The first `n` responses
+    to a prompt are taken. Columns `prompt` and `response` are required, with `on_policy: true`
+    also `prompt_token_ids`, `response_token_ids` and `response_logprobs`."""

@@ -1,4 +1,4 @@
-"""An engine in processes of its own, such as one single-threaded process per core."""
+"""An engine in separate processes, such as one single-threaded process per core."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .._version import __version__
 from ..errors import EngineError, RejuiceError
 from .protocol import Engine, Failure, Group, Prompt, Settings
 
-# By command line, never by `multiprocessing`, so that `__main__` may be a notebook. It says its
-# version before it imports what another version may not have.
+# Started by command line, not by `multiprocessing`, so that `__main__` may be a notebook. The
+# process sends its version before it imports modules that another version may not have.
 _START = f"""
 import sys
 sys.path[:] = sys.argv[3:] or sys.path
@@ -33,38 +33,38 @@ link.send(__version__)
 from {__name__} import main
 main(link)
 """
-_WATCH = 0.5  # seconds between looks at whether the parent lives
-_DYING = 5.0  # seconds that libraries may take to end a process that has failed
-_SHOWN = 8192  # bytes, at most, of what a process said before it died
-# Threads that spin while they wait take turns from those that work; progress bars say nothing
-# where nobody reads them.
-_QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+_PARENT_POLL_S = 0.5  # seconds between checks that the parent is alive
+_EXIT_TIMEOUT_S = 5.0  # seconds that a failed process may take to exit
+_LOG_TAIL_BYTES = 8192  # bytes of a dead process's output that are shown, at most
+# Threads that spin while they wait slow down those that work; nobody sees the progress bars.
+_DEFAULT_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
 class _Process(NamedTuple):
     child: subprocess.Popen[bytes]
     link: Connection
-    said: IO[bytes]  # a file, so that warnings do not run through the progress bar
+    log_file: IO[bytes]  # so that its output does not disturb our progress bar
 
 
 class EngineProcesses:
-    """Shares prompts out among `workers` processes, each with the engine that `build` gives.
+    """Distributes prompts among `workers` processes, each with the engine that `build` returns.
 
-    They end with this process, however it ends, and when a call to `sample` is left before its
-    end; the next call starts them again. One call at a time.
+    The processes end with this process, however it ends, and when the iteration over `sample` is
+    left early; the next call starts them again. One call at a time.
 
-    What they print goes to a file of their own; its end is shown if they die of themselves.
+    Their output goes to a log file of their own; its end is shown if a process dies unexpectedly.
 
     Args:
-        build: makes the engine; it crosses a process boundary, so it must pickle.
+        build: makes the engine; it is sent to the process, so it must be picklable.
         workers: how many processes.
-        threads: with which each computes; None: as many as its libraries choose.
-        python: interpreter of another environment, which has this rejuice and what is needed;
-            None: this one, with the same `sys.path`.
-        environment: further variables for the processes.
+        threads: number of threads in each; None: its libraries choose.
+        python: interpreter of another environment, with the same version of rejuice and what the
+            engine needs; None: the current one, with the same `sys.path`.
+        environment: further environment variables for the processes.
 
     Raises:
-        EngineError: a process does not start, or has another rejuice; or what `build` raises.
+        EngineError: a process does not start or has another version of rejuice, or `build` raised
+            it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class EngineProcesses:
     ) -> None:
         self._build, self._workers, self._python = build, workers, python
         omp = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-        self._environment = {**_QUIET, **omp, **environment}
+        self._environment = {**_DEFAULT_ENVIRONMENT, **omp, **environment}
         self._weights: tuple[str, int] | None = None
         self._processes = list[_Process]()
         self._start()
@@ -87,13 +87,13 @@ class EngineProcesses:
         self, prompts: Sequence[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         self._start()
-        # Dealt like cards, by length, so that each has as much to do.
+        # Round-robin shards of the prompts ordered by length, so that the work is even.
         order = sorted(range(len(prompts)), key=lambda index: _length(prompts[index]))
-        hands = [order[first :: self._workers] for first in range(self._workers)]
-        busy = dict(zip(self._processes, hands, strict=True))
+        shards = [order[first :: self._workers] for first in range(self._workers)]
+        busy = dict(zip(self._processes, shards, strict=True))
         try:
-            for process, hand in busy.items():
-                self._send(process, "sample", [prompts[index] for index in hand], settings)
+            for process, shard in busy.items():
+                self._send(process, "sample", [prompts[index] for index in shard], settings)
             while busy:
                 ready = wait([process.link for process in busy])
                 for process in [process for process in busy if process.link in ready]:
@@ -109,14 +109,14 @@ class EngineProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that run."""
+        """Ids of the running processes."""
         return [process.child.pid for process in self._processes]
 
     def load_weights(self, path: str | Path, version: int) -> None:
-        """Sample from the weights at `path` from now on; from those before where it raises.
+        """Sample from the weights at `path` from now on; the old ones stay if it raises.
 
         Raises:
-            EngineError: there are none, or a process has died.
+            EngineError: there are no such weights, or a process has died.
         """
         self._start()
         self._call("load_weights", str(path), version)
@@ -126,9 +126,9 @@ class EngineProcesses:
         while self._processes:
             process = self._processes.pop()
             process.link.close()
-            process.child.kill()  # it has nothing to lose
+            process.child.kill()  # it holds no state worth saving
             process.child.wait()
-            process.said.close()
+            process.log_file.close()
 
     def _start(self) -> None:
         if self._processes:
@@ -143,7 +143,7 @@ class EngineProcesses:
             self._call("load_weights", *self._weights)
 
     def _call(self, method: str, *arguments: object) -> None:
-        with self._closed_on_error():  # some may have done it and others not
+        with self._closed_on_error():  # otherwise only some might have done it
             for process in self._processes:
                 self._send(process, method, *arguments)
             for process in self._processes:
@@ -160,34 +160,37 @@ class EngineProcesses:
     def _check_version(self, version: str) -> None:
         if version != __version__:
             found = f"{self._python} has rejuice {version}, this one is {__version__}"
-            raise EngineError(found, "install the same one there")
+            raise EngineError(found, "install the same version there")
 
     def _send(self, process: _Process, *request: object) -> None:
         try:
             process.link.send(request)
         except OSError as error:
-            raise _died(process) from error
+            raise _process_died(process) from error
 
     def _receive(self, process: _Process) -> Any:
         try:
             reply = process.link.recv()
         except (OSError, EOFError) as error:
-            raise _died(process) from error
+            raise _process_died(process) from error
         if isinstance(reply, RejuiceError):
             raise reply
         return reply
 
 
-def _died(process: _Process) -> EngineError:
+def _process_died(process: _Process) -> EngineError:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.child.wait(_DYING)  # by itself, so that the code is its own
+        process.child.wait(
+            _EXIT_TIMEOUT_S
+        )  # let it exit by itself, so that we see its own exit code
     process.child.kill()
     code = process.child.wait()
-    process.said.seek(max(0, process.said.seek(0, os.SEEK_END) - _SHOWN))
-    said = process.said.read().decode(errors="replace").strip()
-    print(said, file=sys.stderr, end="\n" if said else "")
-    where = "what it said is above" if said else "it said nothing; perhaps memory ran out"
-    return EngineError(f"a sampling process died with exit code {code}", where)
+    log = process.log_file
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+    tail = log.read().decode(errors="replace").strip()
+    print(tail, file=sys.stderr, end="\n" if tail else "")
+    hint = "its output is above" if tail else "it printed nothing; perhaps memory ran out"
+    return EngineError(f"a sampling process died with exit code {code}", hint)
 
 
 def _length(prompt: Prompt) -> int:
@@ -196,37 +199,37 @@ def _length(prompt: Prompt) -> int:
 
 def _launch(python: str | None, environment: Mapping[str, str]) -> _Process:
     ours, theirs = socket.socketpair()
-    said = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as the child
+    log_file = tempfile.TemporaryFile()  # noqa: SIM115, it stays open as long as the child runs
     path = [] if python else sys.path
-    words = [python or sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid()), *path]
+    command = [
+        python or sys.executable,
+        "-c",
+        _START,
+        str(theirs.fileno()),
+        str(os.getpid()),
+        *path,
+    ]
     try:
         with theirs:
             child = subprocess.Popen(
-                words,
+                command,
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=log_file,
+                stderr=log_file,
                 pass_fds=[theirs.fileno()],
             )
     except OSError as error:
         ours.close()
-        said.close()
-        raise EngineError(f"cannot run '{words[0]}'", str(error.strerror)) from error
-    return _Process(child, Connection(ours.detach()), said)
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: affinity and limits of a container count."""
-    from loky import cpu_count
-
-    return int(cpu_count())
+        log_file.close()
+        raise EngineError(f"cannot run '{command[0]}'", str(error.strerror)) from error
+    return _Process(child, Connection(ours.detach()), log_file)
 
 
 def main(link: Connection) -> None:
-    """Be the process at the other end of the link."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
+    """Serve requests in the process at the other end of the link."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    threading.Thread(target=_exit_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
     engine: Any = None
     with link:
         while True:
@@ -245,9 +248,9 @@ def main(link: Connection) -> None:
                 link.send(error)
 
 
-def _end_with(parent: int) -> None:
-    # A closed link would tell as well, but not while the engine computes, nor if another child
-    # of the parent has inherited the other end.
+def _exit_with_parent(parent: int) -> None:
+    # A closed link would show it too, but not while the engine computes, nor if another child of
+    # the parent has inherited the other end.
     while os.getppid() == parent:
-        time.sleep(_WATCH)
+        time.sleep(_PARENT_POLL_S)
     os._exit(1)

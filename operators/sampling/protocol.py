@@ -1,4 +1,4 @@
-"""What every sampling engine is: prompts in, groups of samples out, as they finish."""
+"""The protocol of sampling engines: prompts in, groups of samples out, as they finish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Prompt(NamedTuple):
 
     Attributes:
         messages: the chat, as (role, content) pairs; the engine applies the chat template once.
-        seed: in [0, 2**62); decides the samples of this prompt, whatever else is in the batch.
+        seed: in [0, 2**62); determines the samples of this prompt, whatever else is in the batch.
     """
 
     messages: tuple[tuple[str, str], ...]
@@ -19,7 +19,7 @@ class Prompt(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How to sample.
+    """Sampling parameters.
 
     Attributes:
         n: responses per prompt.
@@ -39,10 +39,10 @@ class Sample(NamedTuple):
 
     Attributes:
         text: the decoded response, without the special token that ends it.
-        token_ids: int[T], the end-of-sequence token included where one was sampled; None where
-            the engine cannot tell.
+        token_ids: int[T], including the end-of-sequence token if one was sampled; None if the
+            engine does not report them.
         logprobs: float[T], log-probability of each sampled token under the policy itself, before
-            temperature and top_p; None where the engine cannot tell.
+            temperature and top_p; None if the engine does not report them.
         finish_reason: `stop` or `length`.
     """
 
@@ -53,14 +53,15 @@ class Sample(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The samples of one prompt, and where they come from.
+    """The samples of one prompt, and their origin.
 
     Attributes:
         policy: name of the policy.
         version: of its weights.
-        seed: that was sampled with; None where nobody knows any more.
-        prompt_token_ids: the prompt as the policy saw it; None where the engine cannot tell.
-        samples: as many as were asked for.
+        seed: with which they were sampled; None if unknown.
+        prompt_token_ids: the prompt as the policy received it; None if the engine does not report
+            it.
+        samples: n of them.
     """
 
     policy: str
@@ -71,14 +72,14 @@ class Group(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A prompt that could not be sampled: a slug such as `request_refused`, and what was said."""
+    """A prompt that could not be sampled: a slug such as `request_refused`, and the details."""
 
     reason: str
     detail: str
 
 
 class Engine(Protocol):
-    """Something that samples. Built from settings, used for many batches, then closed."""
+    """A sampling engine: built once, used for many batches, then closed."""
 
     def sample(
         self, prompts: Sequence[Prompt], settings: Settings
@@ -86,10 +87,10 @@ class Engine(Protocol):
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
         Raises:
-            EngineError: the engine itself is gone: nothing more will come of it.
+            EngineError: the engine itself has failed and gives no further samples.
         """
         ...
 
     def close(self) -> None:
-        """Let go of processes, connections and memory. Closing twice is no error."""
+        """Release processes, connections and memory. Closing twice is no error."""
         ...

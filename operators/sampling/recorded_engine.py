@@ -1,6 +1,6 @@
-"""The engine that samples nothing: it gives back what an earlier run sampled.
+"""An engine that samples nothing: it returns the responses of an earlier run.
 
-files ──> batches of rows, without their prompts ──> for each chat, the numbers of its rows
+files ──> batches of rows, without their prompts ──> for each chat, the indices of its rows
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from ..columns import MESSAGES, ROW_CONTRACT
+from ..columns import MESSAGES, ROW_CONTRACT, is_list, is_text
 from ..errors import EngineError
 from ..groups import Array
 from .protocol import Failure, Group, Prompt, Sample, Settings
@@ -26,30 +26,30 @@ _SCHEMA = pa.schema([(name, ROW_CONTRACT[name]) for name in _READ])
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json"}
 _BATCH_ROWS = 1 << 14
 _JSON_BLOCK = 1 << 24  # bytes; no line may be longer than two blocks
-_MEND_EXACT = "set on_policy: false, or record it with on_policy: true"
+_FIX_EXACT = "set on_policy: false, or record it with on_policy: true"
 
 
 class RecordedEngine:
-    """Responses of a table that has one row for each: the export of an earlier run, or your own.
+    """Returns responses from a table with one row each: the export of an earlier run, or your own.
 
-    A prompt is found by its messages. Given are the first n responses to it, in the order of the
-    rows; files of a folder go by their names. A row whose response is null was never sampled: it
-    is left out, and so is one whose prompt is null or has a message without role or content.
+    A prompt is found by its messages. The first n responses to it are returned, in the order of
+    the rows; the files of a folder are read in the order of their names. Rows whose response is
+    null were never sampled; they are skipped, as are rows whose prompt is null or has a message
+    without role or content.
 
     Args:
         path: a Parquet, Arrow or JSON Lines file, or a folder of them. Columns `prompt` and
-            `response` must be there; of the other columns that sampling writes, those that are
-            there are given too.
-        exact: token ids and log-probabilities must be known of each response that is given.
+            `response` are required; the other columns that sampling writes are used if present.
+        exact: require token ids and log-probabilities of each response that is returned.
 
     Raises:
-        EngineError: there is no such file, or a column is missing or of another type.
+        EngineError: there is no such file, or a column is missing or has another type.
     """
 
     def __init__(self, path: str | Path, *, exact: bool) -> None:
         self._path, self._exact = path, exact
         self._batches: list[pa.RecordBatch] = []
-        self._numbers: dict[bytes, int] = {}  # of the chats, each by a 128-bit hash
+        self._numbers: dict[bytes, int] = {}  # of chats, by their 128-bit hashes
         numbers = [np.zeros(0, np.int64)]
         for batch in _batches(Path(path), exact):
             numbers.append(self._numbered(batch))
@@ -57,7 +57,7 @@ class RecordedEngine:
         if not self._numbers:
             raise EngineError(f"{path} has no row with a prompt and a response")
         numbers_N = np.concatenate(numbers)
-        self._rows = np.argsort(numbers_N, kind="stable")  # those of a chat are neighbours
+        self._rows = np.argsort(numbers_N, kind="stable")  # the rows of a chat are neighbours
         chats = np.arange(len(self._numbers) + 1)
         self._bounds = np.searchsorted(numbers_N, chats, sorter=self._rows)
         self._begins = np.cumsum([0, *(batch.num_rows for batch in self._batches)])[:-1]
@@ -65,29 +65,29 @@ class RecordedEngine:
     def sample(
         self, prompts: Sequence[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        """The responses that were recorded.
+        """The recorded responses.
 
         Raises:
-            EngineError: they were sampled with other settings, or come from several policies, or
-                lack what `exact` asks for.
+            EngineError: they were sampled with other settings, come from several policies, or lack
+                what `exact` requires.
         """
         for index, (prompt, key) in enumerate(zip(prompts, _keys(prompts), strict=True)):
             number = self._numbers.get(key)
             if number is None:
-                yield index, Failure("not_recorded", f"{self._path} does not have the prompt")
+                yield index, Failure("not_recorded", f"{self._path} does not contain the prompt")
                 continue
             rows = self._rows[self._bounds[number] : self._bounds[number + 1]]
             if len(rows) < settings.n:
-                said = f"{len(rows)} of {settings.n} responses were recorded"
-                yield index, Failure("too_few_samples", said)
+                detail = f"{len(rows)} of {settings.n} responses were recorded"
+                yield index, Failure("too_few_samples", detail)
             else:
-                yield index, self._group(prompt, self._taken(rows[: settings.n]), settings)
+                yield index, self._group(prompt, self._rows_at(rows[: settings.n]), settings)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
     def _numbered(self, batch: pa.RecordBatch) -> Array:
-        """Number of each row's chat, int64[N]; -1 where the row is left out."""
+        """Number of each row's chat, int64[N]; -1 where the row is skipped."""
         chats = _chats(batch["prompt"])
         nothing = pa.scalar(None, chats.type)
         coded = pc.if_else(batch["response"].is_valid(), chats, nothing).dictionary_encode()
@@ -97,8 +97,8 @@ class RecordedEngine:
         numbers_N: Array = np.array([*numbers, -1])[np.asarray(pc.fill_null(coded.indices, -1))]
         return numbers_N
 
-    def _taken(self, rows: Array) -> list[dict[str, Any]]:
-        """These rows, which ascend, as Python values."""
+    def _rows_at(self, rows: Array) -> list[dict[str, Any]]:
+        """These rows as Python values; their indices ascend."""
         batch_of = np.searchsorted(self._begins, rows, "right") - 1
         taken = []
         for number in np.unique(batch_of):
@@ -131,26 +131,26 @@ class RecordedEngine:
     def _check_exact(self, row: dict[str, Any], prompt: Prompt) -> None:
         for name in _EXACT:
             if row[name] is None:
-                said = f"{self._path} lacks {name} of a response to {_beginning(prompt)}"
-                raise EngineError(said, _MEND_EXACT)
+                found = f"{self._path} lacks {name} of a response to {_beginning(prompt)}"
+                raise EngineError(found, _FIX_EXACT)
         tokens, logprobs = len(row["response_token_ids"]), len(row["response_logprobs"])
         if tokens != logprobs:
-            said = f"{tokens} response_token_ids and {logprobs} response_logprobs"
+            sizes = f"{tokens} response_token_ids and {logprobs} response_logprobs"
             raise EngineError(
-                f"{self._path} has {said} of a response to {_beginning(prompt)}", _MEND_EXACT
+                f"{self._path} has {sizes} of a response to {_beginning(prompt)}", _FIX_EXACT
             )
 
     def _origin(self, rows: list[dict[str, Any]]) -> _Origin:
-        """Where these rows come from, all of them."""
+        """The origin that these rows have in common."""
         first, *others = dict.fromkeys(map(_origin, rows))
         if others:
-            said = f"{self._path} holds responses {_mixed(first, others[0])} to one prompt"
-            raise EngineError(said, "name a file of one run")
+            found = f"{self._path} contains responses {_mixed(first, others[0])} to one prompt"
+            raise EngineError(found, "name a file of one run")
         return first
 
 
 class _Origin(NamedTuple):
-    """What is the same for all responses to a prompt that were sampled together."""
+    """What all responses to a prompt that were sampled together have in common."""
 
     policy: str | None
     version: int | None
@@ -164,7 +164,7 @@ def _origin(row: dict[str, Any]) -> _Origin:
 
 
 def _mixed(first: _Origin, other: _Origin) -> str:
-    """What differs between them."""
+    """How two origins differ."""
     named = zip(("policies", "policy versions", "seeds"), first, other, strict=False)
     for what, *values in named:
         if values[0] != values[1]:
@@ -192,15 +192,16 @@ def _beginning(prompt: Prompt) -> str:
 
 
 def _keys(prompts: Sequence[Prompt]) -> list[bytes]:
-    """A hash of each prompt's chat; that of nothing where there is none."""
+    """A hash of each prompt's chat; that of empty bytes if it is none."""
     chats = [[{"role": role, "content": text} for role, text in p.messages] for p in prompts]
     return [xxhash.xxh3_128_digest(c or b"") for c in _chats(pa.array(chats, MESSAGES)).to_pylist()]
 
 
 def _chats(prompts: pa.Array) -> pa.Array:
-    """Each chat as bytes that no other chat has, large_binary[N]; null where there is none.
+    """Each chat as unique bytes, large_binary[N]; null where there is none.
 
-    Lengths go first, so that no content looks like a message of its own: `4:user:2:hi`.
+    Parts are preceded by their lengths, so that no content looks like another message:
+    `4:user:2:hi`.
     """
     messages, parts = prompts.flatten(), []
     for name in ("role", "content"):
@@ -217,12 +218,12 @@ def _chats(prompts: pa.Array) -> pa.Array:
 
 
 def _batches(path: Path, exact: bool) -> Iterator[pa.RecordBatch]:
-    """All rows, as the row contract has them; a column that is not there is null.
+    """All rows, with the types of the row contract; a missing column is null.
 
     Raises:
-        EngineError: the files are not there, or are no recording.
+        EngineError: the files do not exist, or are not a recording.
     """
-    from pyarrow import dataset  # It brings clients of object stores along: not for `check`.
+    from pyarrow import dataset  # It loads clients of object stores, which `check` does not need.
     from pyarrow.json import ReadOptions
 
     files, kind = _files(path)
@@ -232,7 +233,7 @@ def _batches(path: Path, exact: bool) -> Iterator[pa.RecordBatch]:
         data = dataset.dataset([str(file) for file in files], format=form, schema=_SCHEMA)
         for fragment in data.get_fragments():
             _check_names(fragment.path, fragment.physical_schema, exact)
-            if kind != "json":  # There what was read with the schema is of its types.
+            if kind != "json":  # JSON is read with the schema, so the types are right.
                 _check_types(fragment.path, fragment.physical_schema)
         for batch in data.to_batches(batch_size=_BATCH_ROWS):
             for name in _EXACT:
@@ -250,18 +251,18 @@ def _files(path: Path) -> tuple[list[Path], str]:
     inside = sorted(file for file in path.glob("*") if file.suffix in _FORMATS)
     suffixes = sorted({file.suffix for file in inside or [path]})
     if len(suffixes) > 1:
-        raise EngineError(f"{path} holds files of {' and '.join(suffixes)}", "name one file")
+        raise EngineError(f"{path} contains files of {' and '.join(suffixes)}", "name one file")
     if path.is_dir() and not inside:
-        raise EngineError(f"{path} holds no file of {', '.join(_FORMATS)}", "name one")
+        raise EngineError(f"{path} contains no file of {', '.join(_FORMATS)}", "name one")
     if suffixes[0] not in _FORMATS:
-        raise EngineError(f"{path} has no known format", f"end it in {', '.join(_FORMATS)}")
+        raise EngineError(f"{path} has an unknown format", f"use {', '.join(_FORMATS)}")
     return inside or [path], _FORMATS[suffixes[0]]
 
 
 def _check_names(path: str, schema: pa.Schema, exact: bool) -> None:
-    mend = dict.fromkeys(_NEEDED, "name the export of a run that sampled")
-    mend |= dict.fromkeys(_EXACT if exact else (), _MEND_EXACT)
-    for name, right in mend.items():
+    fixes = dict.fromkeys(_NEEDED, "name the export of a run that sampled")
+    fixes |= dict.fromkeys(_EXACT if exact else (), _FIX_EXACT)
+    for name, right in fixes.items():
         if name not in schema.names:
             raise EngineError(f"{path} has no column '{name}'", right)
 
@@ -274,15 +275,14 @@ def _check_types(path: str, schema: pa.Schema) -> None:
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of this type can be read as wanted, and mean the same."""
+    """Whether values of this type can be read as the wanted type without changing meaning."""
     types = pa.types
     if types.is_dictionary(kind):
         return _fits(kind.value_type, wanted)
     if types.is_null(kind):
         return True
     if types.is_list(wanted):
-        is_list = types.is_list(kind) or types.is_large_list(kind)
-        return is_list and _fits(kind.value_type, wanted.value_type)
+        return is_list(kind) and _fits(kind.value_type, wanted.value_type)
     if types.is_struct(wanted):
         return types.is_struct(kind) and all(
             _fits(field.type, wanted.field(field.name).type)
@@ -290,5 +290,5 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
             if wanted.get_field_index(field.name) >= 0
         )
     if types.is_string(wanted):
-        return bool(types.is_string(kind) or types.is_large_string(kind))
+        return is_text(kind)
     return bool(types.is_integer(kind) or (types.is_floating(wanted) and types.is_floating(kind)))

@@ -1,4 +1,4 @@
-"""Chats as the policy reads them: the chat template of a tokenizer, applied once."""
+"""Chats as a policy receives them: the chat template of a tokenizer, applied once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..errors import EngineError
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 """A chat, as (role, content) pairs."""
 Encode: TypeAlias = Callable[[Messages], Sequence[int]]
-"""Token ids of a chat, the chat template applied. Raises TemplateRefusedError."""
+"""From a chat to its token ids, with the chat template applied. Raises TemplateRefusedError."""
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
-"""Nothing more for a chat template than the chat."""
+"""No further arguments for a chat template."""
 
 
 class TemplateRefusedError(Exception):
-    """The chat template cannot say this chat: a role that it does not know, or a wrong order."""
+    """The chat template rejects this chat: a role that it does not support, or a wrong order."""
 
 
 def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS) -> Encode:
@@ -27,11 +27,11 @@ def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS) -> Encode:
 
     Args:
         name: of the tokenizer.
-        kwargs: what the template is told beside the chat, such as Qwen3's `enable_thinking`.
+        kwargs: further arguments of the template, such as Qwen3's `enable_thinking`.
 
     Raises:
-        EngineError: there is no such tokenizer, it has no chat template, or `kwargs` are none of a
-            template.
+        EngineError: there is no such tokenizer, it has no chat template, or `kwargs` names an
+            argument that is set already.
     """
     tokenizer = _load(name)
     _check(tokenizer, kwargs)
@@ -43,11 +43,11 @@ def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS) -> Encode:
 
 
 def chat_text(name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
-    """What the policy is to continue, as text: for reading, not for encoding.
+    """The text that the policy continues: for display, not for encoding.
 
     Raises:
         EngineError: as `chat_encoder`.
-        TemplateRefusedError: the template cannot say this chat.
+        TemplateRefusedError: the template rejects this chat.
     """
     tokenizer = _load(name)
     _check(tokenizer, kwargs)
@@ -55,7 +55,7 @@ def chat_text(name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWAR
 
 
 def decoded(name: str, token_ids: Sequence[int]) -> str:
-    """Tokens as text, special ones included: for reading, such as a prompt as it was sampled from.
+    """Tokens as text, special ones included: for display.
 
     Raises:
         EngineError: there is no such tokenizer, or it has no chat template.
@@ -71,25 +71,27 @@ def _load(name: str) -> Any:
         found = "a chat template needs transformers, which is not installed"
         raise EngineError(found, "pip install 'rejuice[policy]'") from None
     try:
-        # No limit: the engine knows the policy's own, and the tokenizer would only warn.
+        # No length limit: the engine enforces the policy's own, and the tokenizer would only warn.
         tokenizer: Any = AutoTokenizer.from_pretrained(name, model_max_length=1 << 60)
     except (OSError, ValueError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise EngineError(f"cannot load the tokenizer '{name}'", said) from error
+        reason = str(error).strip().partition("\n")[0]
+        raise EngineError(f"cannot load the tokenizer '{name}'", reason) from error
     if tokenizer.chat_template is None:
         raise EngineError(
-            f"the tokenizer of '{name}' has no chat template", "name an instruction-tuned one"
+            f"the tokenizer of '{name}' has no chat template", "choose an instruction-tuned one"
         )
     return tokenizer
 
 
 def _check(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:
-    # `tokenize` and the like say how a template is applied, which is decided here.
-    how = inspect.signature(tokenizer.apply_chat_template).parameters.keys()
-    wrong = sorted(kwargs.keys() & (how - {"tools", "documents"}))
+    # `tokenize` and the like control how a template is applied, which is decided here.
+    reserved = inspect.signature(tokenizer.apply_chat_template).parameters.keys()
+    wrong = sorted(kwargs.keys() & (reserved - {"tools", "documents"}))
     if wrong:
-        found = f"chat_template_kwargs cannot have '{wrong[0]}'"
-        raise EngineError(found, "give what the template itself reads, such as enable_thinking")
+        found = f"chat_template_kwargs cannot contain '{wrong[0]}'"
+        raise EngineError(
+            found, "give arguments that the template itself reads, such as enable_thinking"
+        )
 
 
 def _apply(tokenizer: Any, messages: Messages, kwargs: Mapping[str, Any], *, tokenize: bool) -> Any:
@@ -101,4 +103,4 @@ def _apply(tokenizer: Any, messages: Messages, kwargs: Mapping[str, Any], *, tok
             chat, add_generation_prompt=True, tokenize=tokenize, return_dict=False, **kwargs
         )
     except TemplateError as error:
-        raise TemplateRefusedError(f"the chat template says: {error}") from error
+        raise TemplateRefusedError(f"the chat template refuses: {error}") from error

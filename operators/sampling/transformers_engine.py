@@ -1,4 +1,4 @@
-"""The embedded engine: a policy in the Hugging Face format, sampled in this process."""
+"""The embedded engine: samples from a policy in the Hugging Face format, in this process."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from .protocol import Failure, Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded
 
 if TYPE_CHECKING:
-    from .decode import Answer, Ask
+    from .decode import SampledResponse, SamplingRequest
 
 
 class TransformersEngine:
-    """Samples from whatever transformers' AutoModelForCausalLM loads, on a CPU or a GPU.
+    """Samples from any model that AutoModelForCausalLM of transformers loads, on a CPU or a GPU.
 
-    In float32 the tokens of a sample depend on (seed, prompt, weights) alone; in other types also,
-    now and then, on what else is in the batch. Log-probabilities are those of the policy itself,
-    before temperature and top_p.
+    In float32 the tokens of a sample depend on (seed, prompt, weights) alone; in other types, they
+    occasionally depend on what else is in the batch. Log-probabilities are those of the policy
+    itself, before temperature and top_p.
 
     Args:
         policy: folder or hub name, with a tokenizer that has a chat template.
         name: of the policy; None: `policy`.
-        device: as torch names it.
+        device: of torch, such as `cuda:0`.
         dtype: of weights and computation.
-        rows: responses in work at a time, but at least those to one prompt. Each needs memory for
-            the keys and values of its own tokens; a prompt's are kept once for up to 8 responses.
+        rows: responses decoded at a time, but at least those to one prompt. Each needs memory for
+            the keys and values of its own tokens; a prompt's are stored once for up to 8 responses.
         version: of the weights.
-        chat_template_kwargs: what the chat template is told beside the chat.
+        chat_template_kwargs: further arguments of the chat template.
 
     Raises:
         EngineError: there is no such policy, or it has no chat template.
@@ -56,12 +56,12 @@ class TransformersEngine:
         """Sample from the weights at `path` from now on; the tokenizer stays.
 
         Args:
-            path: a policy, or a `.safetensors` file with other weights for the one that is loaded,
-                which takes no time.
+            path: a policy, or a `.safetensors` file with new weights for the loaded policy, which
+                is fast.
             version: of the weights.
 
         Raises:
-            EngineError: there are none, or they do not fit.
+            EngineError: there are no such weights, or they do not fit.
         """
         if str(path).endswith(".safetensors"):
             self._replace_weights(path, version)
@@ -73,13 +73,13 @@ class TransformersEngine:
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=self._dtype)
         except (OSError, ValueError) as error:
-            said = str(error).strip().partition("\n")[0]
-            raise EngineError(f"cannot load the policy '{path}'", said) from error
+            reason = str(error).strip().partition("\n")[0]
+            raise EngineError(f"cannot load the policy '{path}'", reason) from error
         try:
             self._model = model.to(self._device).eval().requires_grad_(False)
-        except (AssertionError, RuntimeError) as error:  # Torch has no error of its own for it.
-            said = str(error).strip().partition("\n")[0]
-            raise EngineError(f"cannot use device '{self._device}'", said) from error
+        except (AssertionError, RuntimeError) as error:  # Torch has no specific error.
+            reason = str(error).strip().partition("\n")[0]
+            raise EngineError(f"cannot use device '{self._device}'", reason) from error
         self._store, self._version = store_for(self._model), version
         ends = self._model.generation_config.eos_token_id
         self._ends: list[int] = ends if isinstance(ends, list) else [] if ends is None else [ends]
@@ -91,8 +91,8 @@ class TransformersEngine:
         try:
             self._model.load_state_dict(load_file(path), strict=True)
         except (OSError, SafetensorError, RuntimeError) as error:
-            said = str(error).strip().partition("\n")[0]
-            raise EngineError(f"cannot load the weights '{path}'", said) from error
+            reason = str(error).strip().partition("\n")[0]
+            raise EngineError(f"cannot load the weights '{path}'", reason) from error
         self._version = version
 
     def sample(
@@ -100,23 +100,27 @@ class TransformersEngine:
     ) -> Iterator[tuple[int, Group | Failure]]:
         from .decode import decode
 
-        asks: list[Ask] = []
+        requests: list[SamplingRequest] = []
         for index, prompt in enumerate(prompts):
-            ask = self._ask(index, prompt, settings)
-            if isinstance(ask, Failure):
-                yield index, ask
+            request = self._request(index, prompt, settings)
+            if isinstance(request, Failure):
+                yield index, request
             else:
-                asks.append(ask)
+                requests.append(request)
         store = self._store(self._model, settings.n, max(1, self._rows // settings.n))
-        for ask, answers in decode(self._model, store, asks, settings, self._ends):
-            samples = tuple(self._sample(answer) for answer in answers)
-            yield ask.place, Group(self.policy, self._version, ask.seed, tuple(ask.ids), samples)
+        for request, responses in decode(self._model, store, requests, settings, self._ends):
+            samples = tuple(self._sample(response) for response in responses)
+            ids = tuple(request.prompt_ids)
+            yield (
+                request.prompt_index,
+                Group(self.policy, self._version, request.seed, ids, samples),
+            )
 
     def close(self) -> None:
         self._model = None
 
-    def _ask(self, index: int, prompt: Prompt, settings: Settings) -> Ask | Failure:
-        from .decode import Ask
+    def _request(self, index: int, prompt: Prompt, settings: Settings) -> SamplingRequest | Failure:
+        from .decode import SamplingRequest
 
         try:
             ids = self._encode(prompt.messages)
@@ -124,11 +128,12 @@ class TransformersEngine:
             return Failure("template_refused", str(error))
         context = getattr(self._model.config, "max_position_embeddings", None) or 1 << 30
         if len(ids) >= context:
-            said = f"{len(ids)} tokens of {context} that the policy takes with a response"
-            return Failure("prompt_too_long", said)
-        return Ask(index, tuple(ids), prompt.seed, min(settings.max_tokens, context - len(ids)))
+            detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
+            return Failure("prompt_too_long", detail)
+        max_tokens = min(settings.max_tokens, context - len(ids))
+        return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
 
-    def _sample(self, answer: Answer) -> Sample:
-        ids, logprobs, stopped = answer
+    def _sample(self, response: SampledResponse) -> Sample:
+        ids, logprobs, stopped = response
         text = decoded(self._tokenizer, ids[:-1] if stopped else ids)
         return Sample(text, ids, logprobs, "stop" if stopped else "length")

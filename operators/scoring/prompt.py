@@ -1,19 +1,19 @@
-"""What a scorer is shown: the dimensions, the question and the response."""
+"""The prompt of a scorer: the dimensions, the question and the response."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-PLACES = ("question", "response", "reference")
-"""What is filled in: `{question}` and so on."""
+PLACEHOLDERS = ("question", "response", "reference")
+"""Names of the placeholders: `{question}` and so on."""
 TEMPLATE = (
     "<question>\n{question}\n</question>\n\n<response>\n{response}\n</response>\n\n"
     "Score the response."
 )
-"""The message of the user. Each thing is shown once."""
+"""The default user message."""
 
-_PLACE = re.compile("|".join(f"{{{place}}}" for place in PLACES))
+_PLACEHOLDER = re.compile("|".join(f"{{{name}}}" for name in PLACEHOLDERS))
 _MEANING = {
     "accuracy": "what it says is right, and each step follows from those before it",
     "grammar": "its language is correct and fluent",
@@ -27,10 +27,10 @@ _MEANING = {
 
 
 def system_message(dimensions: Sequence[str]) -> str:
-    """What the scorer is told to do.
+    """The instructions for the scorer.
 
-    The four dimensions of Data-Juicer's `llm_quality_score_filter` have an explanation, and so have
-    those of its `llm_analysis_filter`; any other is only named.
+    The four dimensions of Data-Juicer's `llm_quality_score_filter` and those of its
+    `llm_analysis_filter` are explained; any other is only named.
     """
     listed = "\n".join(
         f"- {name}: {_MEANING[name]}" if name in _MEANING else f"- {name}" for name in dimensions
@@ -45,18 +45,19 @@ def system_message(dimensions: Sequence[str]) -> str:
     )
 
 
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with its places filled in, all at once: a place that stands in a value is text.
+def fill_placeholders(template: str, values: Mapping[str, str]) -> str:
+    """The template with its placeholders replaced, all at once: those in values are plain text.
 
     Example:
-        >>> filled("{question} {x} {response}", {"question": "{response}", "response": "4"})
+        >>> values = {"question": "{response}", "response": "4"}
+        >>> fill_placeholders("{question} {x} {response}", values)
         '{response} {x} 4'
     """
-    return _PLACE.sub(lambda place: values[place[0][1:-1]], template)
+    return _PLACEHOLDER.sub(lambda found: values[found[0][1:-1]], template)
 
 
 def chat_text(messages: Sequence[Mapping[str, str | None]]) -> str:
-    """A chat as one text: a lone message of the user as it is, others under their roles.
+    """A chat as one text: a single user message unchanged, other chats with roles.
 
     Example:
         >>> chat_text([{"role": "user", "content": "1 + 1?"}])

@@ -1,4 +1,4 @@
-"""From the scores of a response to its reward: one scale, whoever scores.
+"""From the scores of a response to its reward: the same scale for all scorers.
 
 Each dimension has a score from 1 to 5. With m their mean
 
@@ -29,7 +29,7 @@ WRITTEN: Columns = ("quality", "quality_score", *component_columns("quality"))
 def reward_of(mean_N: Array) -> Array:
     """The reward of a mean score, float64[N]: (s - 0.2) / 0.8 - 0.5 with s = mean / 5.
 
-    It is computed as (mean - 1) / 4 - 0.5, which is the same, but exact where the mean is.
+    It is computed as (mean - 1) / 4 - 0.5, which is equal, and exact if the mean is.
 
     Example:
         >>> reward_of(np.array([1.0, 3.0, 5.0])).tolist()
@@ -43,12 +43,12 @@ def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str,
     """The columns in `WRITTEN`.
 
     Args:
-        scores: dimension to float64[N], from 1 to 5; ignored where `missing` has a reason.
+        scores: dimension to float64[N], from 1 to 5; ignored where `missing` gives a reason.
         missing: string[N], null where there are scores.
 
     Returns:
         `quality` struct of float64, `quality_score` float64 s, `reward_quality` float64 and
-        `reward_quality_missing` string, all null in a row without scores but the last.
+        `reward_quality_missing` string; in a row without scores, only the last is not null.
     """
     absent_N = np.asarray(missing.is_valid())
     mean_N = sum(scores.values(), np.zeros(len(missing))) / len(scores)

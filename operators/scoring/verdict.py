@@ -1,4 +1,4 @@
-"""From what a scorer says to the scores, or that it says something else."""
+"""From a scorer's answer to its scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from .answer import Answer, Token
+from .answer import AnswerToken, ScorerAnswer
 from .quality import LEAST, MOST
 
 AnswerFormat = Literal["json_schema", "json_object", "text"]
@@ -17,7 +17,7 @@ _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
 class MalformedError(Exception):
-    """A verdict that is not what was asked for, and why."""
+    """A verdict that does not have the requested form, and why."""
 
 
 def schema(dimensions: Iterable[str]) -> dict[str, Any]:
@@ -33,27 +33,28 @@ def schema(dimensions: Iterable[str]) -> dict[str, Any]:
 
 
 def read_verdict(
-    answer: Answer, dimensions: Sequence[str], answer_format: AnswerFormat, *, expected: bool
+    answer: ScorerAnswer, dimensions: Sequence[str], answer_format: AnswerFormat, *, expected: bool
 ) -> tuple[float, ...]:
     """The score of each dimension.
 
     Args:
         answer: of the scorer.
-        dimensions: whose scores.
-        answer_format: with `text` the last JSON object in the text counts, whatever is around it;
-            otherwise the text is one.
-        expected: the mean of the scores from 1 to 5 by their probability, instead of the score
-            that was sampled.
+        dimensions: those to score.
+        answer_format: with `text`, the last JSON object in the text counts, whatever is around it;
+            otherwise the whole text must be one.
+        expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
+            instead of the sampled score.
 
     Raises:
-        MalformedError: it is not exactly what `schema` asks for.
+        MalformedError: the verdict does not match `schema` exactly.
 
     Example:
-        >>> read_verdict(Answer('{"accuracy": 4}', "stop"), ["accuracy"], "text", expected=False)
+        >>> answer = ScorerAnswer('{"accuracy": 4}', "stop")
+        >>> read_verdict(answer, ["accuracy"], "text", expected=False)
         (4.0,)
     """
     if answer.finish_reason == "length":
-        raise MalformedError("it is cut at max_tokens")
+        raise MalformedError("it is truncated at max_tokens")
     text = answer.text if answer_format == "text" else answer.text.strip()
     found = _last_object(text) if answer_format == "text" else text
     scores = _scores(found, dimensions)
@@ -63,7 +64,7 @@ def read_verdict(
 
 
 def _last_object(text: str) -> str:
-    # A verdict holds numbers only, so no brace stands within its own.
+    # A verdict contains only numbers, so there is no brace inside its braces.
     end = text.rfind("}") + 1
     start = text.rfind("{", 0, end)
     if start < 0:
@@ -81,15 +82,15 @@ def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
     scores = dict(pairs)
     for name, score in scores.items():
         if type(score) is not int or score not in _SCORES:
-            said = _shown(json.dumps(score))
-            raise MalformedError(f"{name} is {said}, not an integer from {LEAST} to {MOST}")
+            shown = _shown(json.dumps(score))
+            raise MalformedError(f"{name} is {shown}, not an integer from {LEAST} to {MOST}")
     return [scores[name] for name in dimensions]
 
 
-def _expected(answer: Answer, verdict: str, name: str) -> float:
-    """sum_d d p(d) / sum_d p(d) over the scores d, at the token that holds the score.
+def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
+    """sum_d d p(d) / sum_d p(d) over the scores d, at the token of the score.
 
-    A score that is not among the most probable tokens counts as one that cannot be.
+    A score that is not among the most probable tokens has probability 0.
     Source: G-Eval, https://arxiv.org/abs/2303.16634.
     """
     best = _logprobs(_token_of(answer, verdict, name))
@@ -98,7 +99,7 @@ def _expected(answer: Answer, verdict: str, name: str) -> float:
     return sum(score * weight for score, weight in weights.items()) / sum(weights.values())
 
 
-def _token_of(answer: Answer, verdict: str, name: str) -> Token:
+def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
     if answer.tokens is None:
         raise MalformedError("the server gives no log-probabilities")
     whole = "".join(token.text for token in answer.tokens)
@@ -114,8 +115,8 @@ def _token_of(answer: Answer, verdict: str, name: str) -> Token:
     raise AssertionError("a verdict ends with a brace")
 
 
-def _logprobs(token: Token) -> dict[int, float]:
-    """Log-probability of each score; of several tokens for one, such as `4` and ` 4`, their sum."""
+def _logprobs(token: AnswerToken) -> dict[int, float]:
+    """Log-probability of each score; several tokens of one, such as `4` and ` 4`, are summed."""
     if not _ONE_DIGIT.fullmatch(token.text):
         raise MalformedError(f"a score shares its token: {_shown(token.text)}")
     found: dict[int, float] = {}

@@ -12,19 +12,26 @@ from typing_extensions import Self
 
 from ..groups import Array, Groups
 from ..operator import Columns, Filter, Kind, Scope, drop
-from ..text.embedding import Backend, Dtype, checked_backend, embedder, group_grams, usable_texts
+from ..text.embedding import (
+    Backend,
+    EmbeddingDtype,
+    checked_backend,
+    embedder,
+    group_grams,
+    usable_texts,
+)
 from ..text.tokens import texts_of
 
 
 class DiverseResponseSelector(Filter):
     """Keep `k` responses per prompt, chosen to lie far apart.
 
-    The first choice is the response farthest from the mean of the group; then, again and again,
-    the one whose nearest chosen response is farthest away (greedy farthest point, which comes
-    within a factor of two of the best possible least distance: Gonzalez 1985,
-    https://doi.org/10.1016/0304-3975(85)90224-5). Of equally good ones the earlier is taken.
-    Null and blank responses are taken last, in their order, so a group never shrinks below `k`
-    on their account. Groups of `k` or fewer stay as they are.
+    The first choice is the response farthest from the mean of the group; each further choice is the
+    one whose nearest chosen response is farthest away (greedy farthest point, whose smallest
+    distance is within a factor of two of the optimum: Gonzalez 1985,
+    https://doi.org/10.1016/0304-3975(85)90224-5). Ties go to the earlier response. Null and blank
+    responses are chosen last, in their order, so they never shrink a group below `k`. Groups of
+    `k` or fewer stay unchanged.
     """
 
     k: int = Field(ge=1)
@@ -36,10 +43,10 @@ class DiverseResponseSelector(Filter):
     and compares meaning."""
     model: str | None = None
     """Name or folder of a sentence-transformers model."""
-    dtype: Dtype = "float32"
-    """In which the model computes; `bfloat16` is twice as fast on processors that have it."""
+    dtype: EmbeddingDtype = "float32"
+    """Data type of the model; `bfloat16` is twice as fast on processors that support it."""
     device: str | None = None
-    """Where the model runs, such as `cpu` or `cuda:0`; by default the library chooses."""
+    """Device of the model, such as `cpu` or `cuda:0`; by default the library chooses."""
 
     kind: ClassVar[Kind] = Kind.SELECTOR
     scope: ClassVar[Scope] = Scope.GROUP
@@ -61,7 +68,7 @@ class DiverseResponseSelector(Filter):
         texts = texts_of(table[self.column])
         usable_N = usable_texts(texts)
         crowded_G = groups.sum(usable_N) > self.k
-        # Where all usable ones fit, they come first; then the empty ones, in their order.
+        # If all usable ones fit, they come first; then the empty ones, in their order.
         kept_N = groups.rank((~usable_N).astype(np.int64)) < self.k
         choose_N = usable_N & crowded_G[groups.codes_N]
         if choose_N.any():
@@ -85,7 +92,7 @@ def farthest_points(grams_BMM: Array, k: int) -> Array:
         >>> farthest_points(line[None], 3).tolist()
         [[0, 3, 1]]
     """
-    # Without the last digits, so that a tie is one and goes to the earlier response.
+    # Rounded, so that ties are exact and go to the earlier response.
     distance_BMM = np.round(1.0 - grams_BMM, 9)
     batch = np.arange(len(distance_BMM))
     chosen = [np.round(grams_BMM.sum(axis=2), 9).argmin(axis=1)]

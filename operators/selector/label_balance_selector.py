@@ -19,15 +19,15 @@ _UNKNOWN = ("timeout", "verifier_error")
 
 
 class LabelBalanceSelector(Operator):
-    """Keep a random choice of rows in which two labels stand exactly in a ratio.
+    """Keep a random choice of rows in which two labels are exactly in a given ratio.
 
     As many rows are kept as the rarer label, the caps and the target allow: with `ratio: [a, b]`
-    the counts are k * a and k * b for the largest such k. Nothing is sampled twice; what is short
-    of `target` is said in the notes. Every row has the same chance, wherever it stands, and the
-    kept rows keep their order.
+    the counts are k * a and k * b for the largest such k. Rows are chosen without replacement; the
+    notes report how many are missing to `target`. Every row has the same probability, whatever its
+    position, and the kept rows keep their order.
 
-    Rows that have neither label, and those whose label is null, are no part of this: all of them
-    are kept. So verification prompts can be balanced by `label` in a table that holds other rows.
+    Rows with neither label, and those whose label is null, are not affected: all of them are kept.
+    So verification prompts can be balanced by `label` in a table that contains other rows.
     """
 
     column: str = "verdict"
@@ -35,16 +35,16 @@ class LabelBalanceSelector(Operator):
     positive: str = "correct"
     """Value of one label."""
     negative: tuple[str, ...] | None = None
-    """Values of the other. Null: all values but `positive`, null, `timeout` and `verifier_error`;
-    the last two say nothing of the response."""
+    """Values of the other label. Null: all values except `positive`, null, `timeout` and
+    `verifier_error`; the last two say nothing about the response."""
     ratio: tuple[PositiveInt, PositiveInt] = (1, 1)
     """Rows with the positive label to rows with the negative one."""
     target: PositiveInt | None = None
-    """Rows of both labels to keep. Null: as many as there can be."""
+    """Rows of both labels to keep. Null: as many as possible."""
     max_per_prompt: PositiveInt | None = None
-    """Most rows of each label from one prompt."""
+    """Most rows of each label per prompt."""
     seed: int = 0
-    """Another seed makes another choice."""
+    """Another seed gives another choice."""
 
     kind: ClassVar[Kind] = Kind.SELECTOR
     scope: ClassVar[Scope] = Scope.DATASET
@@ -59,7 +59,7 @@ class LabelBalanceSelector(Operator):
         if self.negative is not None and self.positive in self.negative:
             raise ValueError(f"'{self.positive}' is both positive and negative")
         if self.negative == ():
-            raise ValueError("negative names no value")
+            raise ValueError("negative contains no value")
         if self.target is not None and self.target < sum(self._ratio()):
             raise ValueError(f"target {self.target} is too small for the ratio")
         return self
@@ -82,8 +82,8 @@ class LabelBalanceSelector(Operator):
         }
         if self.max_per_prompt is not None:
             groups = Groups.of(table)
-            heads = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)))
-            columns["prompt"] = pa.array(heads[groups.codes_N], pa.uint64())
+            hashes_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)))
+            columns["prompt"] = pa.array(hashes_G[groups.codes_N], pa.uint64())
         return pa.table(columns)
 
     def apply(self, table: pa.Table) -> Change:
@@ -127,11 +127,11 @@ class LabelBalanceSelector(Operator):
         common = math.gcd(*self.ratio)
         return self.ratio[0] // common, self.ratio[1] // common
 
-    def _plan(self, positives: int, negatives: int) -> _Plan:
+    def _plan(self, positives: int, negatives: int) -> _BalancePlan:
         first, second = self._ratio()
         by_ratio = min(positives // first, negatives // second)
-        asked = by_ratio if self.target is None else self.target // (first + second)
-        return _Plan(by_ratio, min(by_ratio, asked))
+        wanted = by_ratio if self.target is None else self.target // (first + second)
+        return _BalancePlan(by_ratio, min(by_ratio, wanted))
 
     def _notes(self, kept: int, count: Array) -> dict[str, float]:
         first, second = self._ratio()
@@ -147,15 +147,15 @@ class LabelBalanceSelector(Operator):
         return {name: float(value) for name, value in notes.items()}
 
 
-class _Plan(NamedTuple):
-    """How often the ratio fits: into what there is, and into what is kept."""
+class _BalancePlan(NamedTuple):
+    """Multiples of the ratio: among the rows there are, and among those to keep."""
 
     by_ratio: int
     kept: int
 
 
 class _Ranked(NamedTuple):
-    """Rows of one label, and the place of each in their random order."""
+    """Rows of one label, and the rank of each in their random order."""
 
     rows: Array
     rank: Array

@@ -1,9 +1,10 @@
-"""Texts as unit vectors, and how similar the responses of a group are.
+"""Texts as unit vectors, and the similarities within groups of responses.
 
     responses ──embedder──> float32[N, D], unit norm ──group_grams──> cosines [groups, M, M]
 
-Two backends. `hashed_ngram` counts words and pairs of words: it needs no weights, costs almost
-nothing and sees wording, not meaning. `sentence_transformers` runs any model of that library.
+There are two backends. `hashed_ngram` counts words and pairs of words: it needs no weights, is
+very cheap and compares wording, not meaning. `sentence_transformers` runs any model of that
+library.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ Embedder = Callable[[Sequence[str]], Array]
 """From N texts to float32[N, D] of unit norm. A text's vector depends on that text alone."""
 
 Backend = Literal["hashed_ngram", "sentence_transformers"]
-Dtype = Literal["float32", "bfloat16"]
+EmbeddingDtype = Literal["float32", "bfloat16"]
 
 
 def checked_backend(backend: Backend, model: str | None) -> None:
-    """Refuse a backend without its model, and a model that nobody would use.
+    """Refuse a backend without its model, and a model that would not be used.
 
     Raises:
         ValueError: the two fields do not fit together.
@@ -43,14 +44,17 @@ def checked_backend(backend: Backend, model: str | None) -> None:
 
 
 def embedder(
-    backend: Backend, model: str | None = None, dtype: Dtype = "float32", device: str | None = None
+    backend: Backend,
+    model: str | None = None,
+    dtype: EmbeddingDtype = "float32",
+    device: str | None = None,
 ) -> Embedder:
-    """The embedder that a recipe asks for; one per process and configuration, so it stays loaded.
+    """The embedder of a configuration; one per process, so that the model stays loaded.
 
     Args:
         backend: `hashed_ngram` or `sentence_transformers`.
         model: name or folder of a sentence-transformers model.
-        dtype: in which the model computes.
+        dtype: data type of the model.
         device: such as `cpu` or `cuda:0`; None leaves the choice to the library.
 
     Raises:
@@ -58,7 +62,7 @@ def embedder(
     """
     if backend == "hashed_ngram" or model is None:
         return hashed_ngram
-    with _loading:  # Workers are threads; each of them would load the model.
+    with _loading:  # Otherwise each worker thread would load the model.
         return _loaded(model, dtype, device)
 
 
@@ -67,7 +71,7 @@ class GroupGrams(NamedTuple):
 
     Attributes:
         rows_BM: int64, the row of each text; one line per group.
-        grams_BMM: float64, cosine similarity of each two texts of the group.
+        grams_BMM: float64, cosine similarities between the texts of the group.
     """
 
     rows_BM: Array
@@ -110,10 +114,10 @@ def group_grams(
 def _unit(vectors: Array) -> Array:
     wide = vectors.astype(np.float64)
     norms = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
-    # A model that overflows is broken; its nan must not pass for a response without diversity.
+    # A model that overflows is broken; its nan must not be taken for a lack of diversity.
     if not (np.isfinite(norms) & (norms > 0)).all():
         raise OperatorError(
-            "the embedding of a response has no length or no finite one",
+            "the embedding of a response is zero or not finite",
             "use another model, or dtype float32",
         )
     wide /= norms
@@ -121,7 +125,7 @@ def _unit(vectors: Array) -> Array:
 
 
 def usable_texts(texts: pa.Array) -> Array:
-    """Texts with something in them, bool[N]: neither null nor blank."""
+    """Which texts are neither null nor blank, bool[N]."""
     return np.asarray(pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False))
 
 
@@ -132,9 +136,10 @@ def hashed_ngram(texts: Sequence[str]) -> Array:
     """Embed texts by their words and pairs of neighbouring words, float32[N, DIMENSIONS].
 
     Each word and pair is hashed to one dimension and a sign, so that unrelated texts have cosine
-    0 on average, give or take 0.03 (Weinberger et al., Feature hashing for large scale multitask
-    learning, https://arxiv.org/abs/0902.2206). A count enters by its square root. There is no
-    inverse document frequency: it would make a vector depend on the other texts in the chunk.
+    0 on average, with a standard deviation of 0.03 (Weinberger et al., Feature hashing for large
+    scale multitask learning, https://arxiv.org/abs/0902.2206). Counts enter as their square
+    roots. There is no inverse document frequency, which would make a vector depend on the other
+    texts in the chunk.
     T tokens give 2 T - 1 features, an odd number, so they never cancel to the zero vector.
 
     Example:
@@ -152,7 +157,7 @@ def _hashed_block(text: Text) -> Array:
     n = len(text.offsets_N1) - 1
     words_row = np.repeat(np.arange(n), np.diff(words.offsets_N1))
     pairs_row = np.repeat(np.arange(n), np.diff(pairs.offsets_N1))
-    # A text of one word has no pair; the word alone stands in its place and is left out.
+    # A text of one word has no pair; its only shingle is the word again, which is left out.
     paired = np.diff(tokens.offsets_N1)[pairs_row] > 1
     rows = np.concatenate([words_row, pairs_row[paired]])
     hashes = np.concatenate([words.hashes_T, pairs.hashes_T[paired]])
@@ -168,22 +173,22 @@ _loading = Lock()
 
 
 @lru_cache(maxsize=4)
-def _loaded(model: str, dtype: Dtype, device: str | None) -> Embedder:
+def _loaded(model: str, dtype: EmbeddingDtype, device: str | None) -> Embedder:
     return SentenceEmbedder(model, dtype, device)
 
 
 class SentenceEmbedder:
-    """A sentence-transformers model that gives a text the same vector in any company.
+    """A sentence-transformers model that gives a text the same vector in any batch.
 
     Libraries pad a batch to its longest text, and the padded length changes the last bits of
-    every vector in it. Here a text is padded to a length that only depends on its own (16, 32,
-    .., 128, 192, ..), and every batch has as many texts, filled up where there are fewer. So the
-    arithmetic for a text is the same whatever else is embedded; on one machine the result is the
-    same to the last bit. Equal texts are embedded once, and vectors are kept by text.
+    every vector in it. Here a text is padded to a length that depends only on its own (16, 32, ..,
+    128, 192, ..), and every batch is filled up to the same number of texts. So the arithmetic for a
+    text does not depend on the other texts; on one machine the result is bit-identical. Equal texts
+    are embedded once, and vectors are cached by text.
 
     Args:
         model: name or folder.
-        dtype: in which the model computes. bfloat16 is twice as fast on processors that have it.
+        dtype: data type of the model; bfloat16 is twice as fast on processors that support it.
         device: None leaves the choice to the library.
 
     Raises:
@@ -192,7 +197,9 @@ class SentenceEmbedder:
 
     CACHE_BYTES = 256 << 20
 
-    def __init__(self, model: str, dtype: Dtype = "float32", device: str | None = None) -> None:
+    def __init__(
+        self, model: str, dtype: EmbeddingDtype = "float32", device: str | None = None
+    ) -> None:
         try:
             import torch
             from sentence_transformers import SentenceTransformer
@@ -212,22 +219,22 @@ class SentenceEmbedder:
                 "set model to a folder or to the name of a sentence-transformers model that is "
                 "downloaded or can be",
             ) from error
-        # A processor is busy with few texts, and fewer are then made up to fill a batch.
+        # A CPU is saturated by few texts, and small batches need less filling up.
         self._batch = 8 if self._model.device.type == "cpu" else 64
         self._torch: Any = torch
-        self._kept: OrderedDict[bytes, Array] = OrderedDict()
-        # Neither the vectors kept nor a tokenizer stand two threads; torch uses all cores for one.
-        self._alone = Lock()
+        self._cache: OrderedDict[bytes, Array] = OrderedDict()
+        # Neither the cache nor a tokenizer is thread-safe; torch uses all cores for one thread.
+        self._lock = Lock()
 
     def __call__(self, texts: Sequence[str]) -> Array:
         """float32[N, D], unit norm."""
-        with self._alone:
+        with self._lock:
             return self._vectors(texts)
 
     def _vectors(self, texts: Sequence[str]) -> Array:
         keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
-        known = {key: self._kept[key] for key in wanted if key in self._kept}
+        known = {key: self._cache[key] for key in wanted if key in self._cache}
         fresh = [key for key in wanted if key not in known]
         if fresh:
             vectors = self._encode([wanted[key] for key in fresh])
@@ -266,11 +273,11 @@ class SentenceEmbedder:
 
     def _keep(self, vectors: dict[bytes, Array]) -> None:
         for key, vector in vectors.items():
-            if key not in self._kept:
-                self._kept[key] = vector.copy()  # a slice would keep its whole batch alive
-            self._kept.move_to_end(key)
-            if len(self._kept) * vector.nbytes > self.CACHE_BYTES:
-                self._kept.popitem(last=False)
+            if key not in self._cache:
+                self._cache[key] = vector.copy()  # a slice would keep its whole batch in memory
+            self._cache.move_to_end(key)
+            if len(self._cache) * vector.nbytes > self.CACHE_BYTES:
+                self._cache.popitem(last=False)
 
 
 def _padded(length: int) -> int:

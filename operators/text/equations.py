@@ -1,13 +1,13 @@
 """Statements of arithmetic in a text, such as `12 + 5 = 17`, and whether they are true.
 
-A statement is an equation between two expressions of numbers, of which one calculates something;
-`2 + 3 = 5 + 1 = 6` has two statements, the first of them false. Numbers may have thousands
-(`1,200`), decimals, a currency sign in front and `%` behind. What is not all numbers, such as
-`x + 3 = 7`, is no statement.
+A statement is an equation between two expressions of numbers, at least one of which contains an
+operation; `2 + 3 = 5 + 1 = 6` has two statements, the first of them false. Numbers may have
+thousands separators (`1,200`), decimals, a leading currency sign and a trailing `%`. Equations
+with anything but numbers, such as `x + 3 = 7`, are not statements.
 
-Values are exact fractions. A result with decimals may be rounded or cut there: `10 / 3 = 3.33` is
-true. A whole number may not: `10 / 3 = 3` is false. What double precision prints is as good as
-exact: `0.1 + 0.2 = 0.30000000000000004` is true.
+Values are exact fractions. A result with decimals may be rounded or truncated: `10 / 3 = 3.33` is
+true. A whole number may not: `10 / 3 = 3` is false. Results in double precision count as exact:
+`0.1 + 0.2 = 0.30000000000000004` is true.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-# Beyond these nobody calculates in a text.
+# Limits that no written calculation exceeds.
 _LONGEST_PIECE = 200
 _MOST_TOKENS = 40
 
-_DOUBLE = Fraction(1, 10**12)  # as a share of the value
+_DOUBLE = Fraction(1, 10**12)  # relative to the value
 _RUN = re.compile(
     r"(?:[0-9.()+\-−–*/×÷·⋅xX$€£%=]|\\times|\\cdot|\\div)"
     r"(?:[0-9.,()+\-−–*/×÷·⋅xX$€£%= \t]|\\times|\\cdot|\\div)*"
@@ -45,15 +45,15 @@ class Arithmetic(NamedTuple):
     false: int
 
 
-class _Number(NamedTuple):
-    """A number in an expression, how many decimals it was written with, whether as a percentage."""
+class _Literal(NamedTuple):
+    """A number in an expression, how many decimals it has, and whether it is a percentage."""
 
     value: Fraction
     decimals: int
     percent: bool
 
 
-_Tokens = list["_Number | str"]
+_Terms = list["_Literal | str"]
 
 
 def arithmetic(text: str) -> Arithmetic:
@@ -69,39 +69,39 @@ def arithmetic(text: str) -> Arithmetic:
         return Arithmetic(0, 0)
     statements = false = 0
     for piece, whole in _pieces(text):
-        made, wrong = _judged(piece, whole)
-        statements += made
+        found, wrong = _count(piece, whole)
+        statements += found
         false += wrong
     return Arithmetic(statements, false)
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Stretches of numbers and signs with an equals sign, and whether each begins by itself."""
+    """Runs of numbers and signs with an equals sign, and whether each starts an expression."""
     for run in _RUN.finditer(text):
-        said = run[0]
-        if "=" not in said:
+        matched = run[0]
+        if "=" not in matched:
             continue
         start, end = run.span()
-        pieces = _BREAK.split(said)
-        if text[end : end + 1].isalpha() and not said[-1].isspace():
-            pieces.pop()  # `= 7y`: what is there is not the number.
+        pieces = _BREAK.split(matched)
+        if text[end : end + 1].isalpha() and not matched[-1].isspace():
+            pieces.pop()  # `= 7y`: the number is only a part of the term.
         for number, piece in enumerate(pieces):
             if "=" in piece and len(piece) <= _LONGEST_PIECE:
-                yield piece.strip(), number > 0 or _begins(text, start)
+                yield piece.strip(), number > 0 or _starts_expression(text, start)
 
 
-def _begins(text: str, start: int) -> bool:
-    """Whether what begins at `start` does not belong to something before it."""
+def _starts_expression(text: str, start: int) -> bool:
+    """Whether the run at `start` is not the continuation of something before it."""
     before = text[start - 1 : start]
     if before.isspace():
-        # After a word a number begins something new, a sign goes on: `y - 3 + 5 = 2`.
+        # After a word, a number starts an expression, a sign continues one: `y - 3 + 5 = 2`.
         before = text[:start].rstrip()[-1:] if text[start] in "-−–" else ""
         return not (before.isalnum() or before in {")", "]", "}"})
     return not (before.isalnum() or before in {"^", "_", ":", "}", "]", "\\", "√", "#"})
 
 
 @lru_cache(maxsize=1 << 16)
-def _judged(piece: str, whole: bool) -> tuple[int, int]:
+def _count(piece: str, whole: bool) -> tuple[int, int]:
     """Statements in a piece, and how many are false."""
     simple = _SIMPLE.fullmatch(piece)
     if simple and whole and int(simple[3]):
@@ -111,7 +111,7 @@ def _judged(piece: str, whole: bool) -> tuple[int, int]:
         sides[0] = []
     statements = false = 0
     for left, right in pairwise(sides):
-        if max(_numbers(left), _numbers(right)) < 2:  # Neither side calculates.
+        if max(_numbers(left), _numbers(right)) < 2:  # Neither side has an operation.
             continue
         values = _value(left), _value(right)
         if values[0] is None or values[1] is None:
@@ -121,7 +121,7 @@ def _judged(piece: str, whole: bool) -> tuple[int, int]:
     return statements, false
 
 
-def _numbers(tokens: _Tokens) -> int:
+def _numbers(tokens: _Terms) -> int:
     return sum(not isinstance(token, str) for token in tokens)
 
 
@@ -135,7 +135,7 @@ def _holds(one: int, sign: str, other: int, result: int) -> bool:
     return one == result * other
 
 
-def _agree(left: Fraction, right: Fraction, written: _Tokens) -> bool:
+def _agree(left: Fraction, right: Fraction, written: _Terms) -> bool:
     if left == right:
         return True
     number = written[-1]
@@ -143,14 +143,14 @@ def _agree(left: Fraction, right: Fraction, written: _Tokens) -> bool:
         return False
     if number.percent and left == right * 100:  # `5 / 20 * 100 = 25%`
         return True
-    off, last_place = abs(left - right), Fraction(1, 10**number.decimals)
-    rounded = off <= last_place / 2 or (off < last_place and abs(right) < abs(left))
-    return number.decimals > 0 and (rounded or off <= abs(left) * _DOUBLE)
+    error, last_place = abs(left - right), Fraction(1, 10**number.decimals)
+    rounded = error <= last_place / 2 or (error < last_place and abs(right) < abs(left))
+    return number.decimals > 0 and (rounded or error <= abs(left) * _DOUBLE)
 
 
-def _read(side: str) -> _Tokens:
-    """The tokens of one side of an equation; empty where it is no expression."""
-    tokens: _Tokens = []
+def _read(side: str) -> _Terms:
+    """The tokens of one side of an equation; empty if it is not an expression."""
+    tokens: _Terms = []
     at, side = 0, side.strip()
     while at < len(side) and len(tokens) < _MOST_TOKENS:
         found = _TOKEN.match(side, at)
@@ -163,28 +163,28 @@ def _read(side: str) -> _Tokens:
         elif whole or decimals:
             value = Fraction((whole or "0").replace(",", "") + (decimals or ""))
             places = max(len(decimals or "") - 1, 0)
-            tokens.append(_Number(value / 100 if percent else value, places, bool(percent)))
+            tokens.append(_Literal(value / 100 if percent else value, places, bool(percent)))
         else:
             return []
-    return [] if at < len(side) else _without_lone_brackets(tokens)
+    return [] if at < len(side) else _without_unmatched_bracket(tokens)
 
 
-def _without_lone_brackets(tokens: _Tokens) -> _Tokens:
-    """Without a bracket of the sentence around the statement: `(3 + 4` and `7)`."""
-    surplus = tokens.count("(") - tokens.count(")")
-    if surplus == 1 and tokens[0] == "(":
+def _without_unmatched_bracket(tokens: _Terms) -> _Terms:
+    """Remove an unmatched bracket that belongs to the sentence: `(3 + 4` and `7)`."""
+    excess = tokens.count("(") - tokens.count(")")
+    if excess == 1 and tokens[0] == "(":
         return tokens[1:]
-    if surplus == -1 and tokens[-1] == ")":
+    if excess == -1 and tokens[-1] == ")":
         return tokens[:-1]
     return tokens
 
 
-def _value(tokens: _Tokens) -> Fraction | None:
-    """The value of an expression; None where it has none."""
+def _value(tokens: _Terms) -> Fraction | None:
+    """The value of an expression; None if it has none."""
     numbers = [token for token in tokens if not isinstance(token, str)]
     percents = sum(number.percent for number in numbers)
     if 0 < percents < len(numbers) and ("+" in tokens or "-" in tokens):
-        return None  # `50 + 10%`: of what?
+        return None  # `50 + 10%` is ambiguous.
     left = tokens[::-1]
     try:
         value = _sum(left)
@@ -196,25 +196,25 @@ def _value(tokens: _Tokens) -> Fraction | None:
 class _NoExpressionError(Exception): ...
 
 
-def _sum(left: _Tokens) -> Fraction:
+def _sum(left: _Terms) -> Fraction:
     value = _product(left)
     while left and left[-1] in ("+", "-"):
         value = value + _product(left) if left.pop() == "+" else value - _product(left)
     return value
 
 
-def _product(left: _Tokens) -> Fraction:
+def _product(left: _Terms) -> Fraction:
     value = _factor(left)
     while left and left[-1] in ("*", "/"):
         value = value * _factor(left) if left.pop() == "*" else value / _factor(left)
     return value
 
 
-def _factor(left: _Tokens) -> Fraction:
+def _factor(left: _Terms) -> Fraction:
     if not left:
         raise _NoExpressionError
     token = left.pop()
-    if isinstance(token, _Number):
+    if isinstance(token, _Literal):
         return token.value
     if token == "-":
         return -_factor(left)

@@ -26,8 +26,8 @@ def signatures(texts: pa.Array, *, ngram: int, lowercase: bool) -> tuple[Array, 
 
     Args:
         texts: large_string[N]; a null is an empty text.
-        ngram: consecutive tokens in a shingle. A text with fewer tokens is one shingle of its own,
-            so two short texts agree only where they are the same.
+        ngram: consecutive tokens in a shingle. A text with fewer tokens is a single shingle, so
+            two short texts agree only if they are equal.
         lowercase: A to Z count as a to z.
 
     Returns:
@@ -50,7 +50,7 @@ def signatures(texts: pa.Array, *, ngram: int, lowercase: bool) -> tuple[Array, 
 def jaccard(one_NK: Array, other_NK: Array) -> Array:
     """Estimated Jaccard similarity of pairs of signatures, float64[N].
 
-    8 bits agree by chance once in 256 times, which is taken out of the estimate.
+    8 bits agree by chance once in 256 times; the estimate is corrected for this.
     """
     agree_N: Array = (one_NK == other_NK).mean(axis=1)
     estimate_N: Array = (agree_N - 1 / 256) / (1 - 1 / 256)
@@ -74,27 +74,27 @@ def _minhash(runs: Tokens) -> Array:
         np.multiply(hashes, _FACTORS[k], out=permuted)
         permuted += _SHIFTS[k]
         np.minimum.reduceat(permuted, runs.offsets_N1[:-1], out=smallest_KN[k])
-    # The top bits of a minimum are nearly always 0; multiplying brings all bits into the top 8.
+    # The top bits of a minimum are nearly always 0; multiplying mixes all bits into the top 8.
     smallest_KN *= np.uint32(0x9E3779B1)
     return (smallest_KN.T >> np.uint32(24)).astype(np.uint8)
 
 
 _DIGIT = np.zeros(256, bool)
 _DIGIT[ord("0") : ord("9") + 1] = True
-# Outside of numbers 0, so that it adds nothing to a hash.
+# Values of the bytes of numbers.
 _NUMBER_VALUES = mix(np.arange(1, 257, dtype=np.uint64) << np.uint64(8))
 
 
 @cache
 def _number_words() -> Array:
-    # Not at import: the first array makes Arrow import pandas, which `rejuice check` can spare.
+    # Not at import: the first array makes Arrow import pandas, which `rejuice check` avoids.
     spellings = [*_NUMBER_WORDS.split(), *_NUMBER_WORDS.title().split()]
     text = next(blocks(pa.array(spellings, pa.large_string())))
     return np.unique(tokens_of(text, lowercase=False).hashes_T)
 
 
 def _numbers(text: Text, tokens: Tokens) -> Array:
-    """Hash of the sequence of numbers of each text: those in digits, and those in words."""
+    """Hash of the sequence of numbers of each text, in digits and in words."""
     starts, hashes = _numerals(text.bytes_B)
     digits_N = _sequence(hashes, np.searchsorted(starts, text.offsets_N1))
     words = _number_words()
@@ -105,7 +105,7 @@ def _numbers(text: Text, tokens: Tokens) -> Array:
 
 
 def _numerals(bytes_B: Array) -> tuple[Array, Array]:
-    """First byte and hash of every number in digits: `-2`, `3.50`; `1,000` is `1000`."""
+    """First byte and hash of each number in digits, such as `-2`, `3.50`; `1,000` is `1000`."""
     near = np.concatenate([np.zeros(1, bool), _DIGIT[bytes_B], np.zeros(4, bool)])
     n = len(bytes_B)
     before, here, after = near[:n], near[1 : n + 1], near[2 : n + 2]
@@ -118,13 +118,13 @@ def _numerals(bytes_B: Array) -> tuple[Array, Array]:
     carries_on[1:] = (here | point | comma)[:-1]
     carries_on[1:] |= minus[:-1]
     carries_on &= ~minus
-    places = np.flatnonzero(inside)  # without the commas, so that they do not shift the digits
+    places = np.flatnonzero(inside)  # without commas, which must not shift the digits
     first = np.flatnonzero(~carries_on[places])
     return places[first], sums(_NUMBER_VALUES[bytes_B[places]], first)
 
 
 def _sequence(hashes_T: Array, offsets_N1: Array) -> Array:
-    """Hash of each segment that depends on the order; 0 for an empty one."""
+    """Order-dependent hash of each segment; 0 for an empty one."""
     sizes_N = np.diff(offsets_N1)
     place_T = np.arange(len(hashes_T)) - np.repeat(offsets_N1[:-1], sizes_N)
     placed_T = mix(hashes_T + place_T.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))

@@ -1,8 +1,9 @@
 """The special characters of Data-Juicer, as code points.
 
 They are the members of `data_juicer.ops.common.SPECIAL_CHARACTERS` (py-data-juicer 1.6.1, with
-emoji 2.2.0) that are one character: ASCII punctuation, digits and white space, further punctuation
-and symbols, emoji. Here as ranges, because to import that module takes seconds.
+emoji 2.2.0) that are single characters: ASCII punctuation, digits and white space, further
+punctuation and symbols, emoji. They are listed as ranges, because importing that module takes
+seconds.
 """
 
 from __future__ import annotations

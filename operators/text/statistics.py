@@ -1,8 +1,8 @@
-"""Statistics of texts that Data-Juicer's filters compute too, here over Arrow's bytes.
+"""Statistics of texts as in Data-Juicer's filters, computed on Arrow's bytes.
 
     strings ──> blocks of bytes ──> code points ──> one figure for each text
 
-Each function names the filter whose statistic it is; the numbers are the same.
+Each function names the filter with the same statistic; the numbers are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BREAKS = np.isin(np.arange(256), [ord(c) for c in " \t\n"])
 
 
 class Points(NamedTuple):
-    """The code points of a block of N texts, a newline after each.
+    """The code points of a block of N texts, with a newline after each.
 
     Attributes:
         codes_C: uint32.
@@ -37,11 +37,11 @@ class Points(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Of N texts.
+    """Statistics of N texts.
 
     Attributes:
-        words_N: int64, stretches without white space.
-        repetition_N: float64, share of characters n-grams that repeat, see `repetition`.
+        words_N: int64, number of words.
+        repetition_N: float64, share of character n-grams that repeat, see `repetition`.
         special_N: float64, share of special characters.
     """
 
@@ -81,9 +81,9 @@ def _points(block: Text) -> Points:
 
 
 def words(block: Text) -> Array:
-    """Stretches between spaces, tabs and newlines, int64[N].
+    """Number of words, separated by spaces, tabs and newlines, int64[N].
 
-    They are the words of Data-Juicer's `words_num_filter` before it throws away those without a
+    They are the words of Data-Juicer's `words_num_filter` before it discards those without a
     letter: in `12 + 5 = 17` it finds none, and here there are 5.
     """
     break_B = _BREAKS[block.bytes_B]
@@ -97,7 +97,7 @@ def special_share(points: Points) -> Array:
 
     Digits and white space are special; 0 in an empty text.
     """
-    # Less the newline, which is one.
+    # Without the final newline, which is one.
     count_N = _sums(_special()[points.codes_C], points.starts_N) - 1
     return _share(count_N, points.sizes_N)
 
@@ -106,8 +106,8 @@ def repetition(points: Points, n: int) -> Array:
     """Share of n-grams that repeat, float64[N]: `char_rep_ratio` of `character_repetition_filter`.
 
     With d distinct n-grams of n characters, of which r occur more than once: the occurrences of
-    the min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 where there is no n-gram.
-    n-grams are compared by hashes of some 50 bits.
+    the min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 if there is no n-gram. n-grams
+    are compared by hashes of about 50 bits.
     """
     texts = len(points.sizes_N)
     counts_N = np.maximum(points.sizes_N - n + 1, 0)
@@ -131,14 +131,14 @@ def repetition(points: Points, n: int) -> Array:
 
 
 def _places(starts_N: Array, counts_N: Array) -> tuple[Array, Array]:
-    """`counts` places from each start on, and the row that each is in."""
+    """The `counts` positions from each start on, and the row of each."""
     rows_T = np.repeat(np.arange(len(starts_N)), counts_N)
     before_N = np.cumsum(counts_N) - counts_N
     return rows_T, np.arange(len(rows_T)) + (starts_N - before_N)[rows_T]
 
 
 def _hashes(codes_C: Array, n: int) -> Array:
-    """A hash of the n characters from each place on, uint64[C]; at the end, of fewer."""
+    """A hash of the n characters from each position on, uint64[C]; fewer at the end."""
     values_C = mix((codes_C + np.uint32(1)).astype(np.uint64) * np.uint64(_ODD))
     hashes_C = values_C.copy()
     for ahead in range(1, min(n, len(codes_C))):

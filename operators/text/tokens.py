@@ -3,8 +3,8 @@
     strings ──> one byte buffer, a newline after each text ──> token starts ──> one hash per token
 
 A token is a run of ASCII letters and digits, one ASCII punctuation mark, or one character beyond
-ASCII. So words of alphabetic scripts, operators of formulas and characters of scripts that are
-written without spaces all count.
+ASCII. So words of alphabetic scripts, operators of formulas and characters of scripts without
+spaces all count.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..columns import is_list
 from ..errors import DataError
 from ..groups import Array, mix
 
 BLOCK_BYTES = 1 << 18
-"""Bytes of text worked on at once: the temporary arrays stay in the processor's cache."""
+"""Bytes of text processed at once, so that the temporary arrays stay in the processor's cache."""
 
 
 class Tokens(NamedTuple):
@@ -50,19 +51,19 @@ class Text(NamedTuple):
 
 
 def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as strings, large_string[N]: a conversation becomes its contents, joined.
+    """A column as strings, large_string[N]; the contents of a chat are joined.
 
     Args:
-        column: strings, or lists of messages with the field `content`. A null stays a null.
+        column: strings, or lists of messages with the field `content`. Nulls stay null.
 
     Raises:
-        DataError: the column holds neither.
+        DataError: the column contains neither.
     """
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(flat.type):
         if not _is_conversation(flat.type):
             raise DataError(
-                f"a column of type {flat.type} has no text", "name one of strings or of messages"
+                f"a column of type {flat.type} has no text", "choose one of strings or of messages"
             )
         contents = pc.struct_field(flat.flatten(), "content").cast(pa.large_string())
         sizes_N = np.asarray(pc.fill_null(pc.list_value_length(flat), 0), np.int64)
@@ -70,22 +71,22 @@ def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         lists = pa.LargeListArray.from_arrays(
             pa.array(ends_N1, pa.int64()), pc.fill_null(contents, ""), mask=flat.is_null()
         )
-        # A character that no prompt contains, so that ["ab", "c"] and ["a", "bc"] differ.
+        # Joined by a character that no prompt contains: ["ab", "c"] and ["a", "bc"] differ.
         flat = pc.binary_join(lists, pa.scalar("\x1e", pa.large_string()))
     return flat.cast(pa.large_string())
 
 
 def _is_conversation(kind: pa.DataType) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if not is_list(kind):
         return False
     item = kind.value_type
     return bool(pa.types.is_struct(item) and item.get_field_index("content") >= 0)
 
 
 def blocks(texts: pa.Array) -> Iterator[Text]:
-    """The texts in blocks of about `BLOCK_BYTES`; a null is an empty text.
+    """Yield the texts in blocks of about `BLOCK_BYTES`; a null is an empty text.
 
-    What is computed of a text does not depend on where the blocks are cut.
+    Results for a text do not depend on the boundaries of blocks.
     """
     if len(texts) == 0:
         return
@@ -156,7 +157,7 @@ def tokens_of(text: Text, *, lowercase: bool = True) -> Tokens:
 
 
 def shingles(tokens: Tokens, n: int) -> Tokens:
-    """Hashes of all runs of `n` tokens within a text; at least one per text."""
+    """Hashes of all runs of `n` tokens within a text, at least one per text."""
     sizes_N = np.diff(tokens.offsets_N1)
     padded_N = np.maximum(sizes_N, n)
     ends_N = np.cumsum(padded_N)
@@ -174,7 +175,7 @@ def shingles(tokens: Tokens, n: int) -> Tokens:
 
 
 def sums(values_B: Array, starts_T: Array) -> Array:
-    """Hashes of the runs of `values_B` that begin at `starts_T`, wherever they stand, uint64[T].
+    """Position-independent hashes of the runs of `values_B` that begin at `starts_T`, uint64[T].
 
     A run reaches to the next start; zeros at its end do not count. The hash is the polynomial
     sum_j values[start + j] P^j modulo 2^64, mixed.

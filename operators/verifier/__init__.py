@@ -1,4 +1,4 @@
-"""Is a response's final answer the reference answer? Exact first, symbolic where it must be."""
+"""Whether a response's final answer equals the reference: exact first, symbolic if needed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 def verify(response: str | None, reference: str | None, *, timeout: float = 5.0) -> Verdict:
     r"""The verdict about one response.
 
-    `response` is the whole text a policy wrote, or a bare answer; `reference` is the bare
+    `response` is the whole text of a policy, or a bare answer; `reference` is the bare
     reference answer, such as `18` or `\frac{1}{2}`, never a worked solution. `timeout` is
-    in seconds and holds for the symbolic tier; the exact tier takes microseconds.
+    in seconds and applies to the symbolic tier; the exact tier takes microseconds.
 
     >>> verify("18 - 6 = 12, so the answer is 12.", "12")
     Verdict(verdict='correct', answer='12')
@@ -45,13 +45,13 @@ def verify_batch(
 ) -> list[Verdict]:
     """The verdicts about many responses, in order.
 
-    The exact tier runs here; what it leaves open is spread over `workers` processes
-    (default: one per usable core), the same answer and reference once per call. A null
-    reference is a `verifier_error` of its own pair.
+    The exact tier runs in this process; undecided pairs are spread over `workers` processes
+    (default: one per usable core), equal pairs once per call. A null reference is a
+    `verifier_error` for its own pair only.
 
     Raises:
-        TypeError: a response or reference is neither text nor None, or there is no list of them.
-        ValueError: the two differ in length, or a limit is not positive.
+        TypeError: a response or reference is neither text nor None, or not in a sequence.
+        ValueError: the sequences differ in length, or a limit is not positive.
         rejuice.operators.verifier.pool.WorkerPoolError: no process could be started.
     """
     _check_text("responses", responses)
@@ -93,7 +93,7 @@ def _decide(
     timeout: float,
     workers: int | None,
 ) -> None:
-    """Fill in what the symbolic tier says."""
+    """Fill in the verdicts of the symbolic tier."""
     gradable = list[tuple[str, str]]()
     for pair, rows in undecided.items():
         reason = check_reference(pair[1])
@@ -105,7 +105,9 @@ def _decide(
             verdicts[row] = Verdict("verifier_error", pair[0])
     if not gradable:
         return
-    from .pool import shared_pool, usable_cores  # what numbers decide never needs a process
+    # Imported here, because answers that numbers decide never need a process.
+    from ..cores import usable_cores
+    from .pool import shared_pool
 
     workers = workers or usable_cores()
     outcomes = shared_pool(workers).run(gradable, timeout=timeout, workers=workers)
@@ -117,9 +119,9 @@ def _decide(
 
 
 def check_reference(reference: str | None) -> str | None:
-    """Why nothing can be graded against this reference; None where it can.
+    """Why nothing can be graded against this reference; None if it is usable.
 
-    For the time when data is loaded: it looks at the text, and starts no process.
+    It only inspects the text and starts no process, so it can be used while loading data.
     """
     if reference is None:
         return "the reference is null"
@@ -133,5 +135,5 @@ def check_reference(reference: str | None) -> str | None:
     if any(mark in reference for mark in ("####", "\\boxed", "<answer>", "<think>")):
         return "the reference is a worked solution, not a bare answer"
     if extract_answer(reference) is None:
-        return "the reference holds no answer"
+        return "the reference contains no answer"
     return None

@@ -1,8 +1,8 @@
-r"""Where in a response its final answer is.
+r"""Extraction of the final answer from a response.
 
-One function, `extract_answer`, with one order of rules; the first that finds something
-decides. The last answer counts: a policy commits to one by writing it last, and gains
-nothing by writing others before it. Every rule is linear in the length of the response.
+One function, `extract_answer`, applies rules in a fixed order; the first that finds something
+decides. The last answer counts: a policy commits to an answer by writing it last, and gains
+nothing by writing others before. Every rule is linear in the length of the response.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import re
 from .last_number import last_number
 from .words import listed
 
-_TAIL = 4_000  # prose rules look at this many characters at most, from the end
+_TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
 
 _BOX_PARTS = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-# What stands before a box and belongs to it: a sign, a comparison, a negation. `=> ` is an arrow.
+# What precedes a box and belongs to it: a sign, a comparison, a negation. `=> ` is an arrow.
 _SIGN = re.compile(
     r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≤≥≠])|(?=\\[gln][et])|\b(?=[nat]))"
     r"([-−±<>≤≥≠]|\\pm|\\(?:geq?|leq?|neq?|gt|lt)|(?:not|at (?:least|most)|than)\b)\s*\$?\s*$"
 )
-# What stands behind a box and changes its value: an exponent, a magnitude.
+# What follows a box and changes its value: an exponent, a magnitude.
 _BOX_AFTER = re.compile(
     r"\}\s?\$?\s?(\^\s?(?:\{[^{}]*\}|\w)|(?<=[}$])k\b|(?:hundred|thousand|[mb]illion|trillion)\b)"
 )
@@ -59,7 +59,7 @@ _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*
 _RELATION_START = re.compile(
     r"[A-Za-z][A-Za-z]{0,12}\s*(?:[=<>:≤≥∈^_'+*/)(-]|\\[a-z])|[A-Za-z]\d|[A-J][.)]\s|[A-Za-z]\s*[,|\[]|[A-Za-z]+$"
 )
-# A bound is no value: "at least 3" as the whole answer, not "he needs at least 3 buses".
+# A bound is not a value: "at least 3" as the whole answer, not "he needs at least 3 buses".
 _BOUND = re.compile(
     r"\W*(?:[a-z] (?:is|must be|should be|can be) )?"
     r"(?:(?:strictly|just|slightly|a|little|bit|not|no|anything|(?:any|a) number|somewhere) )*"
@@ -79,15 +79,15 @@ _TRAILING = re.compile(r"[\s.*]+$")
 
 
 def extract_answer(response: str) -> str | None:
-    r"""The span of a response that holds its final answer, None where there is none.
+    r"""The span of a response that is its final answer, None if there is none.
 
     In this order:
 
     1. Only what follows the last `</think>` counts. Inside an unclosed `<think>` there
        is no answer.
     2. The last `<answer>`; the rules below then apply inside it.
-    3. The last balanced `\boxed{}` or `\fbox{}`, nested ones peeled. Boxes with nothing
-       but commas, spaces, "and" or "or" between them are one answer, a list.
+    3. The last balanced `\boxed{}` or `\fbox{}`, nested ones peeled. Boxes with only
+       commas, spaces, "and" or "or" between them are one answer, a list.
     4. The last line that begins with `####`, or a last line `A: 18`.
     5. A short text without prose is itself the answer.
     6. "answer is", "Answer:" or "is the answer", the last one.
@@ -129,7 +129,7 @@ def _inside_answer_tag(text: str) -> tuple[str, bool]:
     start = text.rfind("<answer>", 0, end if end >= 0 else len(text))
     if start < 0:
         return text, False
-    # Without a closing tag, the stop string has eaten it.
+    # Without a closing tag, generation stopped at it.
     return text[start + len("<answer>") : end if end > start else len(text)], True
 
 
@@ -147,7 +147,7 @@ def _boxed(text: str) -> str | None:
     sign = _SIGN.search(text, max(0, spans[-1][0] - 24), spans[-1][0])
     if sign and contents[0]:
         return f"{sign[1]}({contents[0]})"
-    # Outermost boxes only, backwards, for as long as they make up one list.
+    # Outermost boxes only, backwards, as long as they form one list.
     following = spans[-1][0]
     for start, inner, end in reversed(spans[:-1]):
         if end > following:
@@ -211,7 +211,7 @@ def is_bare(text: str) -> bool:
         return False
     if "\n" in text and "\\begin" not in text and not text.startswith(("$$", "\\[")):
         return False
-    if len(text) > _TAIL:  # one token without end: refused later, by its length
+    if len(text) > _TAIL:  # one endless token: refused later, because of its length
         return " " not in text
     bare = re.sub(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{([^{}]*)\}", r" \1 ", text)
     bare = re.sub(r"\bof (?:the|his|her|its|their) ", "of ", bare) if "of " in bare else bare
@@ -256,7 +256,7 @@ def _from_prose(text: str) -> str | None:
 
 
 def _clause(text: str) -> str | None:
-    """The answer at the start of what follows "answer is"."""
+    """The answer at the start of the text after "answer is"."""
     text = text.lstrip(" \t\n*_:=")
     if text.startswith(("\\[", "$$")):
         close = text.find("\\]" if text[0] == "\\" else "$$", 2)
@@ -273,7 +273,7 @@ def _clause(text: str) -> str | None:
 
 
 def _trailing_math(line: str) -> str | None:
-    """What the line ends in: mathematics between delimiters, or the right side of an `=`."""
+    """The end of a line: mathematics between delimiters, or the right side of an `=`."""
     line = _MEASURED.sub(r"\1", _TRAILING.sub("", line))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if line.endswith(closing):

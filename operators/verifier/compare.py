@@ -1,4 +1,4 @@
-"""Whether an answer is the reference, as far as that can be said without a computer algebra."""
+"""Whether an answer equals the reference, as far as this is decidable without computer algebra."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from .notation import plain
 
 
 class UndecidedError(Exception):
-    """The exact tier cannot tell: a leaf is not a number."""
+    """The exact tier cannot decide: a leaf is not a number."""
 
 
 _MISSING = frozenset({"nan", "inf", "none", "null", "n/a", "<na>"})
 
 
 def is_missing(reference: str) -> bool:
-    """Whether a reference is what is written for a missing value, such as `nan` or `None`."""
+    """Whether a reference denotes a missing value, such as `nan` or `None`."""
     return len(reference) < 20 and reference.strip().lower().lstrip("+-") in _MISSING
 
 
 def exactly(answer: str, reference: str) -> bool | None:
-    """True or False where numbers and shape decide, None where the symbolic tier must.
+    """True or False if numbers and structure decide, None if the symbolic tier must.
 
-    An answer over the limits is wrong beside a reference within them: the limits are part
-    of what an answer is, so most monsters earn a 0 and not a missing reward. What slips
-    through the limits and never ends is still a timeout.
+    An answer over the limits is wrong if the reference is within them: the limits are part of the
+    definition of an answer, so most pathological answers earn a 0 and not a missing reward. An
+    answer within the limits whose evaluation never ends is still a timeout.
     """
     if answer == reference:
         return None if is_missing(reference) else True

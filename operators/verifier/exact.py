@@ -1,11 +1,11 @@
-r"""The exact tier: numbers, read and compared as fractions.
+r"""The exact tier: numbers, parsed and compared as fractions.
 
-A decimal counts as another number in two cases beside equality:
+A decimal is also taken as equal to another number in two cases:
 
 * it agrees with a number that has no finite decimal (1/3, `\sqrt{2}`) in at least seven
   significant digits, which is what single precision prints;
-* it is what double precision prints for the other number: sixteen digits or more, off by
-  less than 1e-15 of the value (`0.30000000000000004` for 0.3).
+* it is the other number in double precision: sixteen digits or more, with a relative error
+  below 1e-15 (`0.30000000000000004` for 0.3).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PERCENT = re.compile(r"\\?%|per ?cent\b", re.IGNORECASE)
 
 
 def read_number(span: str) -> Number | None:
-    """The number that a span spells; None where it is not one number, or over the limits."""
+    """The number in a span; None if it is not one number, or over the limits."""
     if len(span) < 19 and span.isascii() and span.isdecimal():
         return Number(Fraction(int(span)), len(span.lstrip("0")))
     return None if refusal(span) else read_plain(plain(span))
@@ -81,7 +81,7 @@ def read_simple(span: str) -> Number | None:
 @lru_cache(maxsize=8192)
 def read_plain(text: str) -> Number | None:
     """`read_number` of a span that is already in plain notation."""
-    if twice := _TWICE.match(text):  # "five (5)" says one number twice
+    if twice := _TWICE.match(text):  # "five (5)" is one number, written twice
         first, second = read_plain(twice[1]), read_plain(twice[2])
         if first and second:
             return first if first.value == second.value else None
@@ -145,7 +145,7 @@ def _decimal(text: str, exponent: int) -> Number | None:
     whole, _, places = text.translate(_UNGROUPED).partition(".")
     digits = len((whole + places).lstrip("0"))
     scale = Fraction(10) ** (exponent - len(places))
-    # An integer has no last place to round in: 100 is never 99.9999999.
+    # An integer has no decimal place to round to: 100 is never 99.9999999.
     return Number(int(whole + places or "0") * scale, digits, scale if places else Fraction(0))
 
 
@@ -166,7 +166,7 @@ def _based(digits: str, base: int) -> Number | None:
         return None
     try:
         return Number(Fraction(int(digits, base)))
-    except ValueError:  # not a numeral of that base: `a_1` is a name
+    except ValueError:  # not a numeral in that base: `a_1` is a name
         return None
 
 
@@ -200,8 +200,8 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
 def same_number(a: Number, b: Number) -> bool:
     """Whether two numbers are the same answer. Symmetric.
 
-    Units count only where both sides carry one. A percentage equals its value (50% is
-    0.5) and, beside a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5).
+    Units count only if both sides have one. A percentage equals its value (50% is 0.5) and,
+    compared with a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5).
     """
     factor = agree(a.measure, b.measure)
     if factor is None:
@@ -242,5 +242,5 @@ def _finite(value: Fraction) -> bool:
 
 
 def rounds_to(decimal: Number, exact: Fraction) -> bool:
-    """Whether a decimal is an irrational number, given to high precision, rounded."""
+    """Whether a decimal is the rounding of an irrational number that is given to high precision."""
     return _rounds(decimal, exact, finite=False, other_digits=0)

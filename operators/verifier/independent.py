@@ -1,8 +1,7 @@
 r"""A verifier that shares no code with the rest of this package: math-verify alone, for audits.
 
-It finds the answer in the response, reads it and compares it by rules of its own, so that what
-the two tiers beside it get wrong in the same way shows. Runs inside pool workers only: nothing
-here has a limit or a clock.
+It finds the answer in the response, parses it and compares it by its own rules, so that errors
+common to the two tiers show up. It runs only inside pool workers: nothing here limits size or time.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ def same_by_math_verify(response: str, reference: str) -> bool:
 
     Raises:
         ValueError: the reference itself cannot be parsed.
-        Exception: whatever math-verify raises; it would say False instead.
+        Exception: whatever math-verify raises, which it would otherwise turn into False.
     """
-    # Without a timeout of its own: the parent has the clock.
+    # Without its own timeout: the parent enforces the deadline.
     known = parse(f"${reference}$", parsing_timeout=None, raise_on_error=True)
     if not known:
         raise ValueError("the reference is not mathematics")

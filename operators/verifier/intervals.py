@@ -42,7 +42,7 @@ def read_intervals(text: str) -> list[Interval] | None:
 
 
 def _condition(text: str) -> str:
-    r"""The condition of a set-builder `\{x | x > 2\}`, otherwise the text."""
+    r"""The condition of a set-builder `\{x | x > 2\}`; any other text unchanged."""
     built = re.match(r"\\\{\s*[a-zA-Z]\s*(?:\||:|\\mid)\s*(.+)\\\}$", text)
     return built[1].strip() if built else text
 

@@ -1,8 +1,8 @@
-r"""The last number of a text, as an answer: alone where it stands free, else all around it.
+r"""The last number of a text, as an answer, or the mathematical expression that contains it.
 
-A number stands free when prose is around it. One that touches an operator, an exponent, a
-bracket with something before it or a word that changes its value is a part of something: then
-the whole run of mathematics is the answer (`3^{2}` is 9, `x^{9}` is no number).
+A number is isolated if it is surrounded by prose. A number next to an operator, an exponent, a
+bracket with something before it or a word that changes its value is part of an expression, and
+the whole expression is the answer (`3^{2}` is 9, `x^{9}` is not a number).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import NamedTuple
 from .measures import read_unit
 from .words import MAGNITUDES, listed
 
-_REACH = 1_000  # characters on either side that a run may have; limits refuse longer ones
+_REACH = 1_000  # characters of an expression on either side; the limits refuse longer ones
 
 _NUMBER = re.compile(
     r"(?<![\d.,])(?:(?<![\w.,^)}\]!])[-–−]\s?)?(?:(?:\\?\$|[€£])\s?)?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?(?:\s?\\?%)?"
 )
-# Digits of a name (H2O, covid-19, utf8) are no number.
+# Digits in a name (H2O, covid-19, utf8) are not a number.
 _IN_A_NAME = re.compile(
     r"(?:[A-Za-z]\w*[A-Za-z]|[A-Z])[\d.]*\Z|[A-Za-z]{2}-\Z"
-    # So are the exponents of units.
+    # Nor are exponents of units.
     r"|\d ?[A-Za-z]{2,}\^\{?\Z|\d [mgsl]\^\{?\Z|\\(?:text|mathrm)\{[^{}]*\}\^\{?\Z"
 )
 _CHANGING = frozenset(
@@ -42,13 +42,13 @@ _LEADING = frozenset(
 )
 _VARIABLES = frozenset("bcdefghijklmnopqrstuvwxyzBCDEFGHJKLMNOPQRSTUVWXYZ")
 _UNIT_LETTERS = frozenset("aAIgmshlLKJNWVCF")
-# Free at first sight, which most numbers are: prose on both sides.
+# The simple case, which most numbers are: prose on both sides.
 _PROSE_BEFORE = re.compile(
     r"(?:^|>>|(?:^|[\s(])[A-Za-z]{2,}[.,:;?]? |[a-z)\d][.:;]? ?= ?)[-–−]?\s?(?:\\?\$|[€£])?\Z"
 )
 _PROSE_AFTER = re.compile(r"[.,;:?]*(?:$|\s*\n|[.;?]? (?=([A-Za-z]{2,})(?![\w^(\\])))")
-# What takes the commitment away stays with a number ("not 20", "20 or 30", "20 to 30"), and so
-# does what makes it a part ("twice 4", "the root of 4", "4x + 2").
+# A hedge stays with its number ("not 20", "20 or 30", "20 to 30"), and so does an operation
+# ("twice 4", "the root of 4", "4x + 2").
 _HEDGED = re.compile(
     r"(?:\b(?:not|never|isn't|than|half of|twice|thrice|double|triple|(?:divided|multiplied) by"
     r"|(?:root|square|cube|power|multiple|factor|factorial|reciprocal|inverse|log|logarithm|sine"
@@ -84,20 +84,20 @@ _PARTNER = {"(": ")", "[": "]", "{": "}"}
 
 
 def last_number(text: str) -> str | None:
-    """The last number with its sign, currency and percent mark, or the run that it is part of."""
+    """The last number with sign, currency and percent mark, or the expression that contains it."""
     number = _last(text)
     if number is None:
         return None
     start, end = number.span()
     before = text[max(0, start - 60) : start]
     if hedge := _HEDGED.search(before) or _compound(before, text[end : end + 20]):
-        return _run(text, number, start - len(hedge[0]))
+        return _expression(text, number, start - len(hedge[0]))
     shown = number[0].strip()
     if ("inus" in before or "egative" in before) and _NEGATED.search(before):
-        return "-" + _run(text, number, start)
+        return "-" + _expression(text, number, start)
     if denied := _DENIED.match(text, end):
         return shown + denied[0]
-    return shown if _stands_free(text, number, before) else _run(text, number, start)
+    return shown if _is_isolated(text, number, before) else _expression(text, number, start)
 
 
 def _last(text: str) -> re.Match[str] | None:
@@ -120,7 +120,7 @@ def _compound(before: str, after: str) -> re.Match[str] | None:
     return larger if a.known.scale > b.known.scale else None
 
 
-def _stands_free(text: str, number: re.Match[str], before: str) -> bool:
+def _is_isolated(text: str, number: re.Match[str], before: str) -> bool:
     after = _PROSE_AFTER.match(text, number.end())
     if not after or after[1] in _CHANGING or after[1] in _JOINING:
         return False
@@ -131,22 +131,22 @@ def _stands_free(text: str, number: re.Match[str], before: str) -> bool:
     return word not in _LEADING and word not in _JOINING and "," not in prose[0]
 
 
-class _Token(NamedTuple):
+class _MathToken(NamedTuple):
     kind: str
     text: str
     start: int
     end: int
 
 
-def _run(text: str, number: re.Match[str], start: int) -> str:
-    """The mathematics that a number is part of, from `start` or further left on."""
+def _expression(text: str, number: re.Match[str], start: int) -> str:
+    """The expression that a number is part of, from `start` or further left."""
     first = max(text.rfind("\n", 0, start + 1) + 1, start - _REACH)
     last = text.find("\n", number.end())
     last = min(last if last >= 0 else len(text), number.end() + _REACH)
     line = text[first:last]
-    # Delimiters of formulas are no part of them; lone dollars are money.
+    # Delimiters of formulas are not part of them; single dollar signs are money.
     flat = _DELIMITED.sub(lambda m: f" {m[1]} " if m[1] else " " * len(m[0]), line)
-    tokens = [_Token(m.lastgroup or "", m[0], *m.span()) for m in _TOKEN.finditer(flat)]
+    tokens = [_MathToken(m.lastgroup or "", m[0], *m.span()) for m in _TOKEN.finditer(flat)]
     inside = [
         i
         for i, token in enumerate(tokens)
@@ -154,7 +154,7 @@ def _run(text: str, number: re.Match[str], start: int) -> str:
         and token.end > number.start() - first
         and any(c.isdigit() for c in token.text)
     ]
-    low, high = _Run(tokens).around(inside[0], inside[-1])
+    low, high = _MathRun(tokens).around(inside[0], inside[-1])
     begin, end = tokens[low].start, tokens[high].end
     for formula in _FORMULA.finditer(line):
         if formula.start() <= begin and end <= formula.end():
@@ -166,10 +166,10 @@ def _run(text: str, number: re.Match[str], start: int) -> str:
     return alone[1] if alone else found
 
 
-class _Run:
-    """Grows from a number over the tokens of its line for as long as something touches it."""
+class _MathRun:
+    """Grows an expression from a number over adjacent tokens of its line."""
 
-    def __init__(self, tokens: list[_Token]) -> None:
+    def __init__(self, tokens: list[_MathToken]) -> None:
         self.tokens = tokens
         self.partners = dict[int, int]()
         opened = list[int]()
@@ -181,7 +181,7 @@ class _Run:
                 self.partners[opened.pop()] = i
 
     def around(self, low: int, high: int) -> tuple[int, int]:
-        """The first and the last token of the run around these."""
+        """The first and the last token of the expression around these."""
         while True:
             left, right = min(low, self._left(low)), max(high, self._right(low, high))
             wider = self._bracketed(left, right)
@@ -190,7 +190,7 @@ class _Run:
             low, high = wider
 
     def _bracketed(self, low: int, high: int) -> tuple[int, int]:
-        """With the bracket that opens right before and closes right after."""
+        """Including the bracket that opens right before and closes right after."""
         before, after = self._skip(low, -1), self._skip(high, 1)
         if self._kind(before) == "open" and self.partners.get(before) == after:
             return before, after
@@ -288,7 +288,7 @@ class _Run:
         text = self.tokens[i].text
         starts = self._kind(operand) in {"number", "open", "lead"} or self._variable(operand)
         if not starts or (near and not touching and text in {"*", "_", ":", "-"}):
-            # Markdown, a label, a dash, per something; but `5^` is never free.
+            # Markdown, a label, a dash, a rate; but the number of `5^` is never isolated.
             closes = text == "|" and self.tokens[low].text == "|"
             return i if near and (text == "^" or closes) else high
         if text in {":", "|"} and not (near and touching):

@@ -1,4 +1,4 @@
-"""What is refused before any arithmetic, because a policy can emit it in ten tokens."""
+"""Limits checked before any arithmetic, because a policy can exceed them in ten tokens."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BIG_NUMERAL = re.compile(r"[0-9]{4,}|\^")
 
 
 def refusal(span: str) -> str | None:
-    """Why this span is not read as mathematics; None when it may be.
+    """Why this span is not read as mathematics; None if it is.
 
-    Looks at the text only, in linear time. It is a first gate, not a proof: what
-    slips through meets the deadline and the memory limit of a worker.
+    It inspects only the text, in linear time. It is a first check, not a proof: what passes is
+    still subject to the deadline and the memory limit of a worker.
     """
     if len(span) > MAX_SPAN:
         return f"longer than {MAX_SPAN} characters"

@@ -14,28 +14,32 @@ COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
 _SPACED_COMMA = re.compile(r"\s*,\s+(?:and\b|or\b)?\s*")
 
 
-class Group(NamedTuple):
+class AnswerCollection(NamedTuple):
     """Several answers. `kind` is `list`, `set` or the bracket pair, such as `(]`."""
 
     kind: str
     items: tuple[str, ...]
 
 
-def read_group(text: str) -> Group | None:
-    """The answers that a span holds, None where it holds one."""
+def read_collection(text: str) -> AnswerCollection | None:
+    """The answers in a span, None if it contains only one."""
     if text.startswith("\\{") and text.endswith("\\}"):
         inside = text[2:-2].strip()
-        return Group("set", tuple(split_items(inside)) if inside else ())
+        return AnswerCollection("set", tuple(split_items(inside)) if inside else ())
     if text[:1] in ("(", "[") and closes_at(text, 0) == len(text) - 1:
         items = split_items(text[1:-1])
-        return Group(text[0] + text[-1], tuple(items)) if len(items) > 1 or text[0] == "[" else None
+        return (
+            AnswerCollection(text[0] + text[-1], tuple(items))
+            if len(items) > 1 or text[0] == "["
+            else None
+        )
     if text.startswith("\\langle") and text.endswith("\\rangle"):
-        return Group("<>", tuple(split_items(text[7:-7])))
+        return AnswerCollection("<>", tuple(split_items(text[7:-7])))
     items = split_items(text)
     if len(items) > 1:
-        return Group("list", tuple(items))
+        return AnswerCollection("list", tuple(items))
     signs = plus_minus(text)
-    return Group("list", signs) if signs else None
+    return AnswerCollection("list", signs) if signs else None
 
 
 def split_items(text: str) -> list[str]:
@@ -54,7 +58,7 @@ def split_items(text: str) -> list[str]:
 
 
 def plus_minus(text: str) -> tuple[str, str] | None:
-    r"""Both cases of a `\pm`, None where there is none."""
+    r"""Both cases of a `\pm`, None if there is none."""
     if not re.search(r"\\(?:pm|mp)(?![a-zA-Z])", text):
         return None
     up = re.sub(r"\\mp(?![a-zA-Z])", "-", re.sub(r"\\pm(?![a-zA-Z])", "+", text))

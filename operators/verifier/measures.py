@@ -1,4 +1,4 @@
-"""Units that stand behind a number, and number words."""
+"""Units that follow a number."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _PHRASE = re.compile(
     r"(?:\\circ|[A-Za-z]+\.?|[¢€£])(?:\s*\^\s*\{?\s*[0-9]\s*\}?)?"
     r"(?:\s*(?:/|\\cdot|\s|-|\*)\s*[A-Za-z]+\.?(?:\s*\^\s*\{?\s*-?[0-9]\s*\}?)?){0,6}$"
 )
-# Words that change what number is meant, so that what follows is no unit.
+# Words that change the number, so that the phrase is not a unit.
 _NOT_A_UNIT = frozenset(
     listed(
         "or and not plus minus times over out of squared cubed factorial half halves third "
@@ -75,17 +75,17 @@ _PER = {"mph": ("mile", "hour"), **dict.fromkeys(("kph", "kmh", "kmph"), ("km", 
 
 
 class Measure(NamedTuple):
-    """What a unit phrase says: a known unit, or the stems of its words."""
+    """A unit phrase: a known unit, or the stems of its words."""
 
     known: Unit | None
     stems: frozenset[str]
 
 
 def read_unit(tail: str, *, attached: bool) -> Measure | None:
-    """The unit phrase behind a number, None where this is no unit.
+    """The unit phrase after a number, None if this is not a unit.
 
-    `attached` says that nothing stands between number and phrase: `5cm` is a length,
-    `5x` a product, so only known units of two letters and more count there.
+    `attached` is whether nothing separates number and phrase: `5cm` is a length, `5x` a product,
+    so only known units of at least two letters count there.
     """
     tail = _TEMPERATURE.sub(lambda m: {"c": "celsius", "f": "fahrenheit"}[m[1].lower()], tail)
     tail = re.sub(r"\^\s*\\circ", r"\\circ", tail)
@@ -101,7 +101,7 @@ def read_unit(tail: str, *, attached: bool) -> Measure | None:
     if lowered[0] in _NOT_A_UNIT or any(w in _NOT_A_UNIT - {"of", "to"} for w in lowered):
         return None
     first = words[0]
-    # One letter is a variable unless it is a common unit; so is a run stuck to the number.
+    # One letter is a variable unless it is a common unit; so are letters attached to the number.
     if (
         len(first) == 1
         and (first not in _SINGLE or attached)
@@ -127,7 +127,7 @@ def _measure(tail: str, words: list[str]) -> Measure:
         for w in expanded
         if w.lower() not in {"per", "a", "an", "the", "of", "each", *square, "in", "total"}
     }
-    # A compound is known by its parts: cm^2 and cm are different things.
+    # A compound is identified by its parts: cm^2 and cm differ.
     if all(_lookup(w) for w in expanded if w.lower() not in {"per", "a", "an", *square}):
         canonical = "/".join(sorted(_canonical(w) for w in expanded if _lookup(w))) + power
         return Measure(Unit(canonical, Fraction(1)), frozenset(stems))
@@ -152,7 +152,7 @@ def _stem(word: str) -> str:
 
 
 def agree(a: Measure | None, b: Measure | None) -> Fraction | None:
-    """The factor from `b` to `a`; 1 where a unit is missing; None where they contradict."""
+    """The factor from `b` to `a`; 1 if a unit is missing; None if they contradict."""
     if a is None or b is None:
         return Fraction(1)
     if a.known and b.known:

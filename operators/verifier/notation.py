@@ -1,7 +1,7 @@
-"""One spelling for the many ways of typing the same mathematics.
+"""A normal form for the many ways to write the same mathematics.
 
-Everything here rewrites text; nothing is evaluated. Callers have passed `limits.refusal`,
-so spans are short and shallow.
+This module only rewrites text and evaluates nothing. Callers have checked `limits.refusal`, so
+spans are short and shallow.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
 
 def plain(span: str) -> str:
-    r"""The span without dress: one spelling per symbol, no delimiters, fonts or end marks.
+    r"""The span in plain notation: one spelling per symbol, no delimiters, fonts or end marks.
 
     >>> plain(r"\(\dfrac12\).")
     '\\frac{1}{2}'
@@ -101,7 +101,7 @@ def _characters(span: str) -> str:
 
 def _delimiters(text: str) -> str:
     text = re.sub(r"\\[()]|(?<!\\)\\\[|(?<!\\)\\\]", " ", text)
-    # An odd `$` is money; an even number of them delimits mathematics.
+    # An odd number of `$` means money; an even number delimits mathematics.
     bare = len(re.findall(r"(?<!\\)\$", text))
     if bare and bare % 2 == 0:
         text = re.sub(r"(?<!\\)\$", " ", text)
@@ -141,7 +141,7 @@ def _ends(text: str) -> str:
 
 
 def closes_at(text: str, start: int) -> int:
-    """Index of the bracket that closes the one at `start`; -1 where none does.
+    """Index of the bracket that closes the one at `start`; -1 if there is none.
 
     Round and square brackets may close one another: `[0, 1)` is one interval.
     """
@@ -161,7 +161,7 @@ def closes_at(text: str, start: int) -> int:
 
 
 def split_top(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Pieces of the text between separators that stand outside every bracket."""
+    """Pieces of the text between separators outside all brackets."""
     depth, start, i, pieces = 0, 0, 0, list[str]()
     while i < len(text):
         c = text[i]

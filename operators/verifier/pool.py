@@ -1,9 +1,9 @@
-"""A process pool whose deadlines hold: a worker that is late or dies is replaced.
+"""A process pool that enforces deadlines: a worker that is late or dies is replaced.
 
-The parent owns the clock and kills; no signal handler, no alarm, no thread. So it works the
-same from any thread, from an event loop, in a daemonic process and in a Ray worker.
-Workers are launched by command line, never by `multiprocessing`, so `__main__` may be
-a notebook, standard input or a script without a guard.
+The parent measures time and kills, without signal handler, alarm or thread. So it works the same
+from any thread, from an event loop, in a daemonic process and in a Ray worker. Workers are started
+by command line, not by `multiprocessing`, so `__main__` may be a notebook, standard input or a
+script without a guard.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .verdict import Slug
 from .worker import Rule, receive, send
 
 STARTUP_SECONDS = 120.0  # importing sympy on a busy machine takes a while
-LEAST_SECONDS = 0.3  # a pair has these from a ready worker on, however long that took to start
-SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for each other
-_GRACE = 0.2  # seconds that a reply already on its way may take
-# The nursery runs this package alone, under a name of its own: the packages around it import
-# numpy and pyarrow, which would double the time to the first answer.
-_NURSERY = """
+LEAST_SECONDS = 0.3  # guaranteed to a pair once its worker is ready, however long that took
+SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for one another
+_GRACE = 0.2  # seconds that a reply in transit may take
+# The fork server imports only this package, under another name: the packages above it import numpy
+# and pyarrow, which would double the time to the first answer.
+_FORK_SERVER = """
 import sys, types
 package = types.ModuleType("_verifier")
 package.__path__ = [sys.argv[1]]
@@ -39,8 +39,8 @@ main(int(sys.argv[2]))
 """
 
 
-class Outcome(NamedTuple):
-    """The slug for one pair, and why where it is a failure."""
+class GradingOutcome(NamedTuple):
+    """The verdict on one pair, and the reason if it is a failure."""
 
     slug: Slug
     reason: str = ""
@@ -62,9 +62,9 @@ class WorkerPoolError(RuntimeError):
 
 
 class Pool:
-    """Up to `size` workers, started when first needed. Safe to share between threads.
+    """Up to `size` workers, started when first needed. Thread-safe.
 
-    Up to `spare` more are started for callers that would have none, and end after one pair.
+    Up to `spare` more are started for callers that would get none; they end after one pair.
     """
 
     def __init__(self, size: int, *, spare: int = 0) -> None:
@@ -76,8 +76,8 @@ class Pool:
         self._started = 0
         self._waiting = 0
         self._free = threading.Condition()
-        self._nursery_lock = threading.Lock()
-        self._nursery: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._fork_server_lock = threading.Lock()
+        self._fork_server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self._closed = False
 
     def grow(self, size: int) -> None:
@@ -93,39 +93,39 @@ class Pool:
         timeout: float,
         workers: int,
         rule: Rule = "equivalent",
-    ) -> list[Outcome]:
+    ) -> list[GradingOutcome]:
         """Outcomes of (answer, reference) pairs, in order.
 
-        `timeout` is the seconds each pair may take, the start of its worker included, but
-        never less than `LEAST_SECONDS` (or `timeout`) of work; `workers` how many this call
-        may use at a time; `rule` what compares a pair. With `math_verify`, the first of a pair
-        is a whole response.
+        `timeout` is the number of seconds for each pair, including the start of its worker, but
+        at least `LEAST_SECONDS` (or `timeout`) of work; `workers` is how many this call may use
+        at a time; `rule` is how to compare a pair. With `math_verify`, the first element of a
+        pair is a whole response.
 
         Raises:
             WorkerPoolError: no process could be started.
         """
-        outcomes: list[Outcome | None] = [None] * len(pairs)
+        outcomes: list[GradingOutcome | None] = [None] * len(pairs)
         jobs = dict[socket.socket, _Job]()
         remaining = iter(range(len(pairs)))
         unsent = next(remaining, None)
         try:
             while jobs or unsent is not None:
                 while unsent is not None and len(jobs) < workers:
-                    asked = time.monotonic()
+                    requested = time.monotonic()
                     worker = self._take(block=not jobs)
                     if worker is None:
                         break
                     least = time.monotonic() + min(timeout, LEAST_SECONDS)
-                    job = _Job(worker, unsent, max(asked + timeout, least))
+                    job = _Job(worker, unsent, max(requested + timeout, least))
                     unsent = next(remaining, None)
                     if self._submit(job, (*pairs[job.row], rule)):
                         jobs[worker.link] = job
                     else:
-                        outcomes[job.row] = Outcome("verifier_error", "the worker had died")
+                        outcomes[job.row] = GradingOutcome("verifier_error", "the worker had died")
                 for job, outcome in self._collect(jobs):
                     outcomes[job.row] = outcome
         finally:
-            for job in jobs.values():  # an exception, such as Ctrl-C, leaves work behind
+            for job in jobs.values():  # work that an exception such as Ctrl-C has interrupted
                 self._discard(job.worker)
         if not _complete(outcomes):
             raise AssertionError("a pair was left without an outcome")
@@ -139,17 +139,19 @@ class Pool:
             self._free.notify_all()
         for worker in idle:
             worker.link.close()
-        with self._nursery_lock:
-            self._end_nursery()
+        with self._fork_server_lock:
+            self._end_fork_server()
 
     def forget(self) -> None:
         """Drop the inherited sockets in a forked child; the processes are the parent's."""
         for worker in self._idle:
             worker.link.close()
-        if self._nursery:
-            self._nursery[1].close()
-            self._nursery[0].returncode = 0  # not our child: its destructor must not wait
-        self._idle, self._nursery, self._closed = [], None, True
+        if self._fork_server:
+            self._fork_server[1].close()
+            self._fork_server[
+                0
+            ].returncode = 0  # not this process's child: its destructor must not wait
+        self._idle, self._fork_server, self._closed = [], None, True
 
     # --- one job ----------------------------------------------------------------------
 
@@ -161,8 +163,8 @@ class Pool:
             return False
         return True
 
-    def _collect(self, jobs: dict[socket.socket, _Job]) -> Iterator[tuple[_Job, Outcome]]:
-        """Outcomes that are due, waiting for at least one where there are jobs."""
+    def _collect(self, jobs: dict[socket.socket, _Job]) -> Iterator[tuple[_Job, GradingOutcome]]:
+        """Yield finished outcomes; if there are jobs, wait for at least one."""
         if not jobs:
             return
         wait = max(0.0, min(job.deadline for job in jobs.values()) - time.monotonic())
@@ -177,30 +179,30 @@ class Pool:
             elif now >= job.deadline:
                 del jobs[link]
                 self._discard(job.worker)
-                yield job, Outcome("timeout", "over the deadline")
+                yield job, GradingOutcome("timeout", "over the deadline")
 
-    def _finish(self, job: _Job) -> Outcome:
+    def _finish(self, job: _Job) -> GradingOutcome:
         try:
             job.worker.link.settimeout(max(_GRACE, job.deadline - time.monotonic()))
             slug, reason = receive(job.worker.link)
             job.worker.link.settimeout(None)
         except TimeoutError:
             self._discard(job.worker)
-            return Outcome("timeout", "over the deadline")
+            return GradingOutcome("timeout", "over the deadline")
         except (EOFError, OSError):
             self._discard(job.worker)
-            return Outcome("verifier_error", "the worker died")
+            return GradingOutcome("verifier_error", "the worker died")
         if slug == "verifier_error":
-            # What broke may have left it short of memory or stack: a fresh one is cheap.
+            # The failure may have exhausted memory or stack, and a new worker is cheap.
             self._discard(job.worker)
         else:
             self._give_back(job.worker)
-        return Outcome(slug, reason)
+        return GradingOutcome(slug, reason)
 
     # --- workers ----------------------------------------------------------------------
 
     def _take(self, *, block: bool) -> _Worker | None:
-        """An idle or a new worker; None where all are busy and `block` is off."""
+        """An idle or a new worker; None if all are busy and `block` is false."""
         with self._free:
             while True:
                 if self._closed:
@@ -218,89 +220,95 @@ class Pool:
         try:
             return self._spawn()
         except BaseException:
-            self._forget_one()
+            self._count_ended()
             raise
 
     def _give_back(self, worker: _Worker) -> None:
         with self._free:
-            surplus = self._closed or self._started > self._size
-            if not surplus:
+            excess = self._closed or self._started > self._size
+            if not excess:
                 self._idle.append(worker)
                 self._free.notify()
             waiting = self._waiting
-        if surplus:
+        if excess:
             self._discard(worker)
         elif waiting:
-            time.sleep(0)  # let a waiting thread have it before this one asks again
+            time.sleep(0)  # let a waiting thread take it before this one requests another
 
     def _discard(self, worker: _Worker) -> None:
         worker.link.close()
         try:
-            with self._nursery_lock:
-                if self._nursery:
-                    self._nursery[1].sendall(worker.pid.to_bytes(8, "big"))
+            with self._fork_server_lock:
+                if self._fork_server:
+                    self._fork_server[1].sendall(worker.pid.to_bytes(8, "big"))
         except OSError:
-            # The nursery is gone and its workers with it; the next spawn starts another.
-            with self._nursery_lock:
-                self._end_nursery()
-        self._forget_one()
+            # The fork server and its workers have ended; the next spawn starts another.
+            with self._fork_server_lock:
+                self._end_fork_server()
+        self._count_ended()
 
-    def _forget_one(self) -> None:
+    def _count_ended(self) -> None:
         with self._free:
             self._started -= 1
             self._free.notify()
 
     def _spawn(self) -> _Worker:
-        with self._nursery_lock:
-            for attempt in range(2):  # a nursery that was killed is replaced once
+        with self._fork_server_lock:
+            for attempt in range(2):  # a fork server that was killed is replaced once
                 try:
-                    return self._fork_from(self._nursery or self._start_nursery())
+                    return self._fork_from(self._fork_server or self._start_fork_server())
                 except (EOFError, OSError) as error:
-                    self._end_nursery()
+                    self._end_fork_server()
                     if attempt:
                         raise WorkerPoolError(
                             f"cannot start a verifier process: {error}"
                         ) from error
         raise AssertionError("unreachable")
 
-    def _fork_from(self, nursery: tuple[subprocess.Popen[bytes], socket.socket]) -> _Worker:
-        control = nursery[1]
+    def _fork_from(self, fork_server: tuple[subprocess.Popen[bytes], socket.socket]) -> _Worker:
+        control = fork_server[1]
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 socket.send_fds(control, [bytes(8)], [theirs.fileno()])
             answer = control.recv(8, socket.MSG_WAITALL)
             if len(answer) < 8:
-                raise EOFError("the nursery ended")
+                raise EOFError("the fork server ended")
         except BaseException:
             ours.close()
             raise
         return _Worker(int.from_bytes(answer, "big"), ours)
 
-    def _start_nursery(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def _start_fork_server(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-c", _NURSERY, os.path.dirname(__file__), str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-c",
+                    _FORK_SERVER,
+                    os.path.dirname(__file__),
+                    str(theirs.fileno()),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                # A notebook or a pipe may have closed what it inherits; errors still show.
+                # The inherited stdout may be closed in a notebook or pipe; errors still show.
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": _python_path()},
-                cwd="/",  # `-c` puts it on the path: nothing of the user's may shadow a module
-                start_new_session=True,  # Ctrl-C in the terminal is the parent's to handle
+                cwd="/",  # `-c` adds it to the path: no file of the user may shadow a module
+                start_new_session=True,  # the parent handles Ctrl-C in the terminal
             )
-        self._nursery = (process, ours)
+        self._fork_server = (process, ours)
         ours.settimeout(STARTUP_SECONDS)
         receive(ours)
         ours.settimeout(None)
-        return self._nursery
+        return self._fork_server
 
-    def _end_nursery(self) -> None:
-        if self._nursery:
-            process, control = self._nursery
-            self._nursery = None
-            control.close()  # it sees the end, kills its workers and exits
+    def _end_fork_server(self) -> None:
+        if self._fork_server:
+            process, control = self._fork_server
+            self._fork_server = None
+            control.close()  # it then kills its workers and exits
             try:
                 process.wait(2.0)
             except subprocess.TimeoutExpired:
@@ -312,7 +320,7 @@ def _python_path() -> str:
     return os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
 
 
-def _complete(outcomes: list[Outcome | None]) -> TypeGuard[list[Outcome]]:
+def _complete(outcomes: list[GradingOutcome | None]) -> TypeGuard[list[GradingOutcome]]:
     return None not in outcomes
 
 
@@ -322,13 +330,8 @@ _shared: Pool | None = None
 _shared_lock = threading.Lock()
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def shared_pool(size: int) -> Pool:
-    """The pool of this process, with room for at least `size` workers."""
+    """The pool of this process, with at least `size` workers allowed."""
     global _shared
     with _shared_lock:
         if _shared is None:
@@ -348,9 +351,9 @@ def close_shared_pool() -> None:
 
 
 def _after_fork() -> None:
-    """A forked child has no workers: sharing the parent's would mix up their replies."""
+    """Drop the pool in a forked child: sharing the parent's workers would mix up replies."""
     global _shared, _shared_lock
-    _shared_lock = threading.Lock()  # it may have been held at the fork
+    _shared_lock = threading.Lock()  # it may have been locked at the fork
     if _shared:
         with contextlib.suppress(OSError):
             _shared.forget()

@@ -1,7 +1,7 @@
 r"""Answers that are more than a number: lists, sets, tuples, intervals, matrices, relations.
 
-`same(answer, reference, leaf)` compares shape first and leaves last, so that no parser ever
-sees two shapes as one: `(1,2)` is not `[1,2]`, `42 or 43` is not 42, `x \ge 2` not `x > 2`.
+`same(answer, reference, leaf)` compares structure first and leaves last, so that no parser can
+confuse two structures: `(1,2)` is not `[1,2]`, `42 or 43` is not 42, `x \ge 2` not `x > 2`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .exact import read_plain
 from .intervals import INFINITY, LETTER, NOT_NAMES, ORDER, Interval, read_intervals
-from .lists import COMMA, MAX_ITEMS, Group, plus_minus, read_group
+from .lists import COMMA, MAX_ITEMS, AnswerCollection, plus_minus, read_collection
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]
@@ -62,7 +62,7 @@ def is_prose(text: str) -> bool:
 def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     """Whether two spans in plain notation are the same answer.
 
-    `leaf` compares two spans without structure; it may raise to say that it cannot.
+    `leaf` compares two spans without structure; it raises if it cannot.
     """
     answer, reference = unwrap(answer), unwrap(reference)
     if answer == reference:
@@ -70,7 +70,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     a, b = read_plain(answer), read_plain(reference)
     if a and b:
         return leaf(answer, reference)
-    for rule in (_as_nothing, _as_clock, _as_matrix, _as_intervals_or_groups, _as_relation):
+    for rule in (_as_nothing, _as_clock, _as_matrix, _as_intervals_or_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -123,7 +123,7 @@ def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
     def minutes(m: re.Match[str]) -> tuple[int, str, str]:
         hour, half = int(m[1]), (m[4] or "").lower()
         hour = hour % 12 + 12 * (half == "p") if half else hour
-        # An afternoon hour on the 24-hour clock says its half of the day itself.
+        # An afternoon hour on the 24-hour clock determines its half of the day.
         known = half or ("p" if hour > 12 else "")
         return hour * 60 + int(m[2]), m[3] or "", known
 
@@ -151,7 +151,7 @@ def _matrix(text: str) -> list[list[str]] | None:
         text = text[1:-1].strip()
     found = _MATRIX.match(text)
     if not found or found[1] == "v" or "\\begin" in found[2]:
-        return None  # bars are a determinant: a number, for the symbolic tier
+        return None  # bars denote a determinant: a number, left to the symbolic tier
     rows = [r for r in re.split(r"\\\\(?:\[[^\]]*\])?", found[2]) if r.strip()]
     return [[c.strip() for c in row.replace("\\hline", "").split("&")] for row in rows]
 
@@ -159,24 +159,26 @@ def _matrix(text: str) -> list[list[str]] | None:
 # --- groups and intervals -------------------------------------------------------------
 
 
-def _as_intervals_or_groups(a: str, b: str, leaf: SameLeaf) -> bool | None:
+def _as_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
     x, y = read_intervals(a), read_intervals(b)
-    p, q = read_group(a), read_group(b)
+    p, q = read_collection(a), read_collection(b)
     if x and y and not (p and q and p.kind == q.kind):
         return _same_intervals(x, y, leaf)
     if p is None and q is None:
-        # `2x > 6` is an inequality to be compared, `6` is not.
+        # `2x > 6` is an inequality to compare, `6` is not.
         relations = ORDER.search(a) and ORDER.search(b)
         return False if (x or y) and not relations else None
     if x and (q is None or q.kind in {"list", "set"}) and p is None:
         return False
-    return _same_groups(p or Group("one", (a,)), q or Group("one", (b,)), leaf)
+    return _same_collections(
+        p or AnswerCollection("one", (a,)), q or AnswerCollection("one", (b,)), leaf
+    )
 
 
-def _same_groups(a: Group, b: Group, leaf: SameLeaf) -> bool:
+def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) -> bool:
     loose = {"list", "set", "one"}
     if a.kind not in loose or b.kind not in loose:
-        # Brackets mean order; `x=1, y=2` is the point (1,2) and nothing else is.
+        # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
         if a.kind == b.kind:
             return _same_sequence(a.items, b.items, leaf)
         named, point = (a, b) if a.kind == "list" else (b, a)
@@ -187,7 +189,7 @@ def _same_groups(a: Group, b: Group, leaf: SameLeaf) -> bool:
     x, y = _named(a.items), _named(b.items)
     if x and y:
         return x.keys() == y.keys() and all(same(x[k], y[k], leaf) for k in x)
-    if x or y:  # values given without the names that the other side has, in their order
+    if x or y:  # values without the names that the other side has, in the order of the names
         left = [x[name] for name in sorted(x)] if x else a.items
         right = [y[name] for name in sorted(y)] if y else b.items
         return _same_sequence(left, right, leaf)
@@ -196,7 +198,7 @@ def _same_groups(a: Group, b: Group, leaf: SameLeaf) -> bool:
 
 
 def _named(items: Sequence[str]) -> dict[str, str] | None:
-    """Values by name where every item is `name = value` and the names differ."""
+    """Values by name if every item is `name = value` and the names differ."""
     pairs = [split_top(item, _EQUALS) for item in items]
     if len(items) < 2 or any(len(p) != 2 or not is_name(p[0]) for p in pairs):
         return None
@@ -238,7 +240,7 @@ def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether this is what an answer is called (`x`, `f(2)`, `Area`), not mathematics."""
+    """Whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
@@ -250,7 +252,7 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
     left, right = _value(x), _value(y)
     if left is not None and right is not None:
         if min(len(x), len(y)) > 1 and x[0] != y[0] and not _same_function(x[0], y[0]):
-            # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look alike.
+            # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal.
             if any(_has_letters(v) for v in (left, right)) or any(
                 _SUM.search(s[0]) for s in (x, y)
             ):
@@ -264,12 +266,12 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _same_function(a: str, b: str) -> bool:
-    """Whether one name is `y` and the other `f(x)`: two ways to write the same function."""
+    """Whether one name is `y` and the other `f(x)`, two names of the same function."""
     return "y" in (a, b) and any(_OF_X.match(name) for name in (a, b))
 
 
 def _other_variable(a: str, b: str) -> bool:
-    """Whether two symbols differ; `x = 3` does not answer for `y = 3`, `Area = 3` may."""
+    """Whether two symbols differ; `x = 3` does not answer `y = 3`, `Area = 3` may."""
     return (
         a != b
         and is_name(a)
@@ -279,7 +281,7 @@ def _other_variable(a: str, b: str) -> bool:
 
 
 def _value(chain: list[str]) -> str | None:
-    """What `x = 1 + 2 = 3` comes to; None where the chain is an equation to be compared."""
+    """The final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
     if len(chain) == 1:
         return chain[0]
     *steps, value = chain
@@ -304,12 +306,12 @@ def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
     if re.fullmatch(r"[A-J]", a) and re.fullmatch(r"[A-J]", b):
         return False
     if is_prose(a) or is_prose(b) or (_SHORT_WORD.match(a) and _SHORT_WORD.match(b)):
-        return False  # "cat" is no product of three variables, or it would equal "act"
+        return False  # "cat" is not a product of three variables, or it would equal "act"
     return leaf(a, b)
 
 
 def _words(text: str) -> str:
-    # Letters of mathematics are names: x and X differ.
+    # Letters in mathematics are names: x and X differ.
     text = text.lower() if _IN_WORDS.match(text) or is_prose(text) else text
     text = re.sub(r"(?<=[a-z])[.,](?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
     text = " ".join(text.split())

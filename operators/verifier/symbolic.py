@@ -1,9 +1,9 @@
-r"""The symbolic tier: math-verify parses a leaf, numbers at high precision compare two.
+r"""The symbolic tier: math-verify parses leaves, which are compared numerically at high precision.
 
-Runs inside pool workers only: parsing and evaluation may hang or eat memory, and the
-parent has the only clock that can be trusted. math-verify's own comparison is not used: it
-rounds to six places (1/2^99 equals 1/2^98) and is not symmetric. Instead two expressions
-are equal when they agree to 60 digits at rational points (Schwartz-Zippel).
+It runs only inside pool workers: parsing and evaluation may hang or exhaust memory, and only the
+parent can enforce a deadline. math-verify's own comparison is not used: it rounds to six places
+(1/2^99 equals 1/2^98) and is not symmetric. Instead two expressions are equal if they agree to 60
+digits at rational points (Schwartz-Zippel).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .notation import plain, split_top
 from .structure import is_prose, same
 from .words import listed
 
-mpmath.mp.dps = 550  # for this process, which is a worker: quotients keep their digits
+mpmath.mp.dps = 550  # for this worker process: quotients keep enough digits
 DIGITS = 80
-CONFIRMED_DIGITS = 500  # for two that agree at first
+CONFIRMED_DIGITS = 500  # for two expressions that agree to DIGITS
 CONFIRMED = mpmath.mpf(10) ** -450
 LARGEST = mpmath.mpf(10) ** 430  # above it, neighbouring integers agree to that many digits
 _FLOOR = mpmath.mpf(10) ** -15
 AGREEMENT = mpmath.mpf(10) ** -60
-# Real points, no two related by a small identity; negative ones tell |x| from x.
+# Real points, no two related by a simple identity; negative ones distinguish |x| from x.
 _POINTS = (
     (sympy.Rational(7, 11), sympy.Rational(13, 29), sympy.Rational(17, 43), sympy.Rational(31, 61)),
     (sympy.Rational(19, 7), sympy.Rational(37, 13), sympy.Rational(41, 17), sympy.Rational(23, 19)),
@@ -59,7 +59,7 @@ _CAPITAL = re.compile(r"(?:(?<![\\a-zA-Z])[A-Z]|\\[A-Z][a-z]+)(?![a-zA-Z_{])")
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
 
-# The parser drops what it does not know: `3 \approx 5` would be 3. So it sees only this.
+# The parser ignores what it does not know: `3 \approx 5` would be 3. So only this is allowed.
 _FOREIGN = re.compile(r"[^0-9a-zA-Z+\-*/^_(){}|!.\\ '\[\]&=]")
 _COMMAND = re.compile(r"\\([a-zA-Z]+|.)")
 _COMMANDS = frozenset(
@@ -76,7 +76,7 @@ Expression = Any  # sympy ships no types
 
 
 def equivalent(answer: str, reference: str) -> bool:
-    """Whether two bare answers are the same, shapes, numbers and expressions.
+    """Whether two bare answers are equal in structure, numbers and expressions.
 
     Raises:
         ValueError: the reference itself cannot be parsed.
@@ -90,14 +90,14 @@ def _same_leaf(answer: str, reference: str) -> bool:
         return same_number(a, b)
     if is_prose(answer) or is_prose(reference):
         return False
-    if "," in answer + reference:  # a shape that `structure` did not recognise: never guessed
+    if "," in answer + reference:  # a structure that `structure` did not recognise: no guessing
         return False
     x, y = _COMPARISON.split(answer), _COMPARISON.split(reference)
     if len(x) == 3 and len(y) == 3:
         return _same_relation(x, y)
     if "<" in answer + reference or ">" in answer + reference or r"\le" in x or r"\ge" in x:
         return False
-    # `f(x) = 2x` beside `2x`: the name is no part of the answer.
+    # `f(x) = 2x` and `2x`: the name is not part of the answer.
     left, right = _unnamed(answer), _unnamed(reference)
     if left is None or right is None:
         return False
@@ -118,7 +118,7 @@ def _unnamed(text: str) -> str | None:
 
 
 def _scaled(value: Expression, number: Number | None, other: Number | None) -> Expression:
-    """Degrees in radians where the other side is an expression without degrees."""
+    """Convert degrees to radians if the other side is an expression without degrees."""
     known = number.measure.known if number and number.measure else None
     if number and other is None and known and known.dimension == "angle":
         return value * sympy.pi / 180
@@ -130,7 +130,7 @@ def _scaled(value: Expression, number: Number | None, other: Number | None) -> E
 
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Expression | None:
-    """The sympy expression of a leaf, None where it is not one. Cached: golds recur."""
+    """The sympy expression of a leaf, None if it is not one. Cached, because references recur."""
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
@@ -142,12 +142,12 @@ def expression(text: str) -> Expression | None:
             f"${_parsable(text)}$",
             extraction_config=[LatexExtractionConfig()],
             fallback_mode="no_fallback",
-            parsing_timeout=None,  # the parent has the clock
+            parsing_timeout=None,  # the parent enforces the deadline
             raise_on_error=True,
         )
     except (MemoryError, RecursionError):
-        raise  # a failure of ours, and nothing about the answer
-    except Exception:  # the parser's many ways of saying that this is no mathematics
+        raise  # our failure, which says nothing about the answer
+    except Exception:  # the parser's many ways to reject what is not mathematics
         return None
     if not parsed or not isinstance(parsed[0], sympy.Expr):
         return None
@@ -155,7 +155,7 @@ def expression(text: str) -> Expression | None:
 
 
 def _parsable(text: str) -> str:
-    """The spelling that the parser reads without loss: no floats, no degrees, no bare names."""
+    """The form that the parser reads without loss: no floats, no degrees, no bare names."""
     text = _REPEATING.sub(_repeating, text)
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
@@ -217,7 +217,7 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
         raise ValueError("the reference has no value")
     if x is None:
         return False
-    # A decimal beside an irrational number is a rounding of it, to enough digits or not at all.
+    # A decimal equals an irrational number only if it is its rounding to enough digits.
     for decimal, exact in ((a, y), (b, x)):
         if decimal and decimal.ulp and mpmath.im(exact) == 0:
             return _rounded(decimal, _fraction(mpmath.re(exact)))
@@ -226,7 +226,7 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
     if _quadrature(f, g):
         return True
     if abs(y) > LARGEST:
-        raise ValueError("the reference is too large to be told from its neighbours")
+        raise ValueError("the reference is too large to be distinguished from its neighbours")
     # 10^{100} and 10^{100}+1 agree to 80 digits.
     x, y = _evaluate(f, {}, CONFIRMED_DIGITS), _evaluate(g, {}, CONFIRMED_DIGITS)
     return x is not None and y is not None and _agree(x, y, CONFIRMED)
@@ -238,14 +238,14 @@ def _everywhere(f: Expression, g: Expression, digits: int, within: Any) -> bool:
 
 
 def _quadrature(f: Expression, g: Expression) -> bool:
-    """Whether more digits would need a numerical integral or sum, which does not end."""
+    """Whether more digits would need a numerical integral or sum, which may not terminate."""
     return any(e.has(sympy.Integral, sympy.Sum) for e in (f, g))
 
 
 def _rounded(decimal: Number, exact: Fraction) -> bool:
     """The decimal rule of the exact tier, for a value known to `DIGITS` digits."""
     short = Fraction(round(exact * 10**20), 10**20)
-    if abs(short - exact) < abs(exact) / 10**60:  # such as 2^{64}: it has a finite decimal
+    if abs(short - exact) < abs(exact) / 10**60:  # such as 2^{64}, which has a finite decimal
         return same_number(decimal, Number(short))
     return rounds_to(decimal, exact)
 
@@ -260,14 +260,14 @@ def _mpf(value: Expression, digits: int) -> Any:
 
 
 def _agree(x: Any, y: Any, within: Any) -> bool:
-    # An exact 0 may come out as the last digit of what cancelled: hence the floor.
+    # An exact 0 may be computed as a rounding error of what cancelled: hence the floor.
     return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
 
 
 def _evaluate_all(
     f: Expression, g: Expression, combine: Callable[[Any, Any], Any], digits: int = DIGITS
 ) -> list[Any]:
-    """`combine` of both values at every point where both exist and are real or both complex."""
+    """`combine` both values at every point where both exist and are both real or both complex."""
     symbols = sorted(f.free_symbols | g.free_symbols, key=str)
     results = []
     for point in _POINTS:
@@ -286,7 +286,7 @@ def _evaluate_all(
 
 
 def _evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
-    """The value at a point, None where it has none."""
+    """The value at a point, None if it has none."""
     floats = {s: sympy.Float(v, digits) for s, v in at.items()}
     try:
         evaluated = value.subs(floats) if floats else value
@@ -297,7 +297,7 @@ def _evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> An
             return None
         real, imaginary = (_mpf(part, digits) for part in number.as_real_imag())
     except (TypeError, ValueError, ArithmeticError, NotImplementedError):
-        return None  # sympy's ways of saying that this has no value here
+        return None  # sympy's ways to report that there is no value here
     if abs(imaginary) <= AGREEMENT * abs(real):
         imaginary = mpmath.mpf(0)
     return mpmath.mpc(real, imaginary) if imaginary else real

@@ -1,4 +1,4 @@
-"""Numbers that are spelt out: `twenty-one`, `a dozen`, `two and a half`."""
+"""Numbers in words: `twenty-one`, `a dozen`, `two and a half`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fractions import Fraction
 
 
 def listed(text: str) -> list[str]:
-    """Words of a table that is written as text."""
+    """Split a table of words that is written as text."""
     return text.split()
 
 
@@ -33,9 +33,9 @@ STARTS = frozenset({*SMALL, *_PARTS, "a", "an", "negative", "minus"})
 
 
 def leading_words(text: str) -> tuple[Fraction, str] | None:
-    """The number that the text begins with, and what is left of the text.
+    """The number at the start of the text, and the rest of the text.
 
-    None where the text does not begin with a number word.
+    None if the text does not begin with a number word.
     """
     words = text.split(" ")
     flat = [part for word in words for part in word.lower().split("-")]
@@ -48,7 +48,7 @@ def leading_words(text: str) -> tuple[Fraction, str] | None:
         value, used = (part if value is None or more < 0 else value + part), used + abs(more)
     if value is None:
         return None
-    # A hyphenated word cannot be used in part.
+    # A hyphenated word cannot be used partially.
     rest = flat[used:]
     tail = " ".join(words[len(words) - len(rest) :]) if rest else ""
     return sign * value, tail
@@ -84,7 +84,7 @@ def _cardinal(flat: list[str]) -> tuple[Fraction | None, int]:
 
 
 def _part(flat: list[str], used: int) -> tuple[Fraction | None, int]:
-    """`half`, `and a half`, `thirds` after a count; a negative use says that it multiplies."""
+    """`half`, `and a half`, `thirds` after a count; a negative number of words means a factor."""
     rest = flat[used:]
     if used and rest[:2] and rest[0] == "and":
         if rest[1:2] in (["a"], ["one"]) and rest[2:3] and rest[2].rstrip("s") in _PARTS:

@@ -1,9 +1,9 @@
-"""The processes behind the pool.
+"""The processes of the pool.
 
-One *nursery* per pool imports math-verify once and never reads an answer. On request it
-forks a worker, which inherits the imports (a few milliseconds instead of a second) and
-answers over a socket of its own. Nothing here has a clock: the parent asks the nursery to
-kill. The nursery ends, and takes its workers with it, when the parent's socket closes.
+One fork server per pool imports math-verify once and never reads an answer. On request it forks
+a worker, which inherits the imports (a few milliseconds instead of a second) and answers over its
+own socket. Nothing here measures time: the parent asks the fork server to kill late workers. The
+fork server ends, together with its workers, when the parent's socket closes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import sys
 from typing import Any, Literal
 
 Rule = Literal["equivalent", "math_verify"]
-"""What compares: the symbolic tier, or math-verify alone."""
+"""How to compare: by the symbolic tier, or by math-verify alone."""
 MEMORY = 2 << 30  # bytes of address space per worker
-_REAP_SECONDS = 0.05  # between looks at what was killed, until it is gone
+_REAP_SECONDS = 0.05  # between checks whether killed workers have ended
 _LENGTH = struct.Struct("!I")
 
 
 def send(link: socket.socket, message: Any) -> None:
-    """Write one JSON message with its length in front."""
-    # Escaped ASCII carries lone surrogates too.
+    """Send one JSON message, preceded by its length."""
+    # ASCII with escapes can also represent lone surrogates.
     body = json.dumps(message).encode("ascii")
     link.sendall(_LENGTH.pack(len(body)) + body)
 
 
 def receive(link: socket.socket) -> Any:
-    """Read one message.
+    """Receive one message.
 
     Raises:
-        EOFError: the other side is gone.
+        EOFError: the other side has closed the connection.
     """
     return json.loads(_exactly(link, _LENGTH.unpack(_exactly(link, _LENGTH.size))[0]))
 
@@ -62,10 +62,10 @@ def serve(link: socket.socket) -> None:
         peak = _peak()
         try:
             reply = ["correct" if _same(*request) else "wrong_answer", ""]
-            # Parser and sympy swallow a MemoryError and say that there is no mathematics.
+            # The parser and sympy catch a MemoryError and report that there is no mathematics.
             if reply[0] == "wrong_answer" and _ran_short(peak):
                 reply = ["verifier_error", "MemoryError: most of the worker's memory was in use"]
-        except Exception as error:  # reported as a verdict, with its reason
+        except Exception as error:  # becomes the verdict, with its reason
             reply = ["verifier_error", f"{type(error).__name__}: {error}"[:500]]
         send(link, reply)
 
@@ -79,7 +79,7 @@ def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
 
 
 def _peak() -> int:
-    """The most address space this process has had, in bytes; 0 where the system does not say."""
+    """Peak address space of this process in bytes; 0 if the system does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:
             return next(1024 * int(line.split()[1]) for line in status if line[:6] == "VmPeak")
@@ -88,7 +88,7 @@ def _peak() -> int:
 
 
 def _ran_short(before: int) -> bool:
-    """Whether memory may have run out since the peak was `before`: an allocation can double."""
+    """Whether memory may have run out since the peak was `before`: one allocation may double it."""
     peak, limit = _peak(), _limit()
     return (peak > before and peak > limit // 2) or peak > limit - limit // 20
 
@@ -98,31 +98,31 @@ def _limit() -> int:
     return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
 
-def _be_a_worker(link: socket.socket, control: socket.socket) -> None:
+def _run_worker(link: socket.socket, control: socket.socket) -> None:
     control.close()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the nursery
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the fork server
     serve(link)
 
 
-def nursery(control: socket.socket) -> None:
-    """Fork a worker for every socket received, kill those named, until the parent is gone."""
-    # It warns at every call that the clock is ours.
+def fork_server(control: socket.socket) -> None:
+    """Fork a worker for each socket received, kill workers on request, until the parent ends."""
+    # Without a timeout of its own, it warns at every call.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    # The workers inherit what this imports, and the parser's warm tables.
+    # The workers inherit these imports and the parser's tables.
     _same(r"\frac{x}{\sqrt{2}}+1", r"1+\frac{\sqrt{2}x}{2}")
     alive, killed = set[int](), set[int]()
     send(control, os.getpid())
     try:
         while True:
-            asked, _, _ = select.select([control], [], [], _REAP_SECONDS if killed else None)
-            gone = {pid for pid in alive if os.waitpid(pid, os.WNOHANG)[0]}
-            alive, killed = alive - gone, killed - gone
-            if not asked:
+            ready, _, _ = select.select([control], [], [], _REAP_SECONDS if killed else None)
+            ended = {pid for pid in alive if os.waitpid(pid, os.WNOHANG)[0]}
+            alive, killed = alive - ended, killed - ended
+            if not ready:
                 continue
             request, descriptors, _, _ = socket.recv_fds(control, 8, 1)
             if not request:
@@ -132,7 +132,7 @@ def nursery(control: socket.socket) -> None:
                 with socket.socket(fileno=descriptors[0]) as link:
                     alive.add(_fork(link, control))
             elif number in alive:
-                # Only a child not yet waited for: its id cannot belong to anyone else.
+                # Only a child that was not waited for yet: no other process can have its id.
                 os.kill(number, signal.SIGKILL)
                 killed.add(number)
     finally:
@@ -147,14 +147,14 @@ def _fork(link: socket.socket, control: socket.socket) -> int:
         return pid
     status = 1
     try:
-        _be_a_worker(link, control)
+        _run_worker(link, control)
         status = 0
     finally:
-        os._exit(status)  # never back into the nursery's loop
+        os._exit(status)  # never return to the loop of the fork server
 
 
 def main(descriptor: int) -> None:
-    """Be the nursery at the other end of this socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Run the fork server at the other end of this socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     with socket.socket(fileno=descriptor) as parent:
-        nursery(parent)
+        fork_server(parent)

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...operators.columns import is_text
+
 Summary = dict[str, dict[str, Any]]
 
 _COUNTED = ("verdict", "task", "label", "finish_reason", "policy")
@@ -22,7 +24,7 @@ def summarise(columns: Mapping[str, pa.Array]) -> Summary:
     for name, column in columns.items():
         if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
             figures[name] = _moments(column)
-        elif _is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
+        elif is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()
             pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
             figures[name] = {"counts": dict(Counter(pairs).most_common(_MOST_VALUES))}
@@ -36,10 +38,6 @@ def merge(summaries: Iterable[Summary]) -> Summary:
         for name, part in summary.items():
             total[name] = _added(total.get(name), part)
     return {name: _shown(part) for name, part in total.items()}
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _moments(column: pa.Array) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import yaml
 
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.sampling import Prompt, Settings
-from rejuice.operators.sampling.engines import sampler
+from rejuice.operators.sampling.engines import open_engine
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
@@ -32,8 +32,8 @@ def main(prompts: int) -> None:
     with tempfile.TemporaryDirectory() as made:
         recipe = recipe_in(Path(made), prompts)
         asked: Any = recipe.steps[1].operator
-        opened = Timed(sampler(asked._asked()))
-        policy_rollout_mapper.sampler = lambda _: opened
+        opened = Timed(open_engine(asked._engine_spec()))
+        policy_rollout_mapper.open_engine = lambda _: opened
         policy_rollout_mapper.release = lambda _: None
         texts = (Path(made) / "prompts.jsonl").read_text().splitlines()
         chats = [(("user", json.loads(text)["question"]),) for text in texts]

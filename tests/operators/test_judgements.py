@@ -31,16 +31,16 @@ def test_it_is_the_share_of_yes_among_the_well_formed_judgements():
 def test_the_rule_of_succession():
     # Laplace: after s of n, the next is one with probability (s + 1) / (n + 2).
     found = judgements.judged(judgements.digest(judged_rows("1:YYYN 2:NN 3:Y 4 5:-"), "answer"))
-    assert found.believed(1.0)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
-    assert found.believed(0.0)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
+    assert found.smoothed(1.0)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
+    assert found.smoothed(0.0)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
 
 
-def test_malformed_judgements_say_nothing():
+def test_malformed_judgements_do_not_count():
     # Neither a No nor a Yes: nothing is known of an answer that has no other judgement.
     assert judged_right(judged_rows("1:-- 2:-Y")) == [None, 1.0]
 
 
-def test_a_response_that_was_not_judged_takes_what_was_said_of_its_answer():
+def test_a_response_that_was_not_judged_takes_the_judgements_of_its_answer():
     # Two responses with the answer 1 were judged, six times in all: five of them Yes.
     table = judged_rows("1:YYYY 1 2 1:NY 1:-", "1 2:N 2")
     assert judged_right(table) == [1.0, 5 / 6, None, 0.5, 5 / 6, None, 0.0, 0.0]
@@ -73,7 +73,7 @@ def test_an_id_that_is_null_matches_nothing():
     assert judged_right(table) == [None, None]
 
 
-def test_judgements_of_responses_that_are_gone_do_no_harm():
+def test_judgements_of_dropped_responses_are_ignored():
     table = judged_rows("1:Y 2:N")
     assert judged_right(table.slice(1)) == [0.0]
     assert judged_right(table.slice(2)) == []
@@ -116,8 +116,8 @@ def test_it_is_what_a_loop_finds_in_whatever_order_and_pieces_the_groups_come(gr
             own[f"{at}.{k}"] = word[2:].replace("-", "")
         for k, word in enumerate(group):
             same = [own[f"{at}.{j}"] for j, w in enumerate(group) if w[0] == word[0]]
-            said = own[f"{at}.{k}"] or "".join(same)
-            expected[f"{at}.{k}"] = said.count("Y") / len(said) if said else None
+            message = own[f"{at}.{k}"] or "".join(same)
+            expected[f"{at}.{k}"] = message.count("Y") / len(message) if message else None
     table = judged_rows(*(" ".join(group) for group in groups))
     ids = table["prompt_id"].to_pylist()
     runs = [list(run) for _, run in itertools.groupby(range(len(ids)), key=ids.__getitem__)]

@@ -115,7 +115,7 @@ def test_reference_without_an_answer(recipe_file):
     assert message(recipe_file([PROMPTS], rows), run=True) == (
         "/data.jsonl, step 1 prompt_template_mapper: no reference in column 'answer': "
         "'seven, I think', '#### (.*)' not found (its question: 'What is 1 plus 6?'); "
-        "mend the row, or set on_bad_row: drop_row to leave such rows out"
+        "fix the row, or set on_bad_row: drop_row to leave such rows out"
     )
 
 

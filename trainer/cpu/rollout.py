@@ -24,12 +24,14 @@ from safetensors.torch import save_file
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
 
-from ...operators.sampling.processes import EngineProcesses, usable_cores
+from ...operators.cores import usable_cores
+from ...operators.first_failures import FirstFailures
+from ...operators.sampling.processes import EngineProcesses
 from ...operators.sampling.protocol import Failure, Group, Prompt, Settings
+from ...operators.sampling.seeds import prompt_seed
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ..loop.failures import SAMPLER_FAILED as FAILED
-from ..loop.seeds import prompt_seed
 from ..loop.trajectories import Batch, Slot, fail, put
 from ..run import MARK, WEIGHTS
 
@@ -54,7 +56,8 @@ class Sampler:
         self._engine = EngineProcesses(build, workers=workers, threads=threads)
         # Ray kills this process, which cleans up nothing: the command that launched the run does.
         self._weights = Path(os.environ[MARK]) / WEIGHTS
-        self._told = set[str]()
+        # In verl's log, at once: Ray ends this process without cleaning up.
+        self._first_failures = FirstFailures(partial(print, flush=True))
         tq.init()
 
     def load_weights(self, weights: dict[str, torch.Tensor], version: int) -> None:
@@ -68,7 +71,8 @@ class Sampler:
         held: list[tuple[Slot, Group]] = []
         for index, found in self._engine.sample(prompts, settings):
             if isinstance(found, Failure):
-                self._tell(found)
+                message = f"a prompt failed with {found.reason}: {found.detail}"
+                self._first_failures.report(found.reason, message)
                 fail([asks[index].slot], partition)
                 continue
             held.append((asks[index].slot, found))
@@ -77,12 +81,6 @@ class Sampler:
                 held = []
         if held:
             put(held, partition, step)
-
-    def _tell(self, failure: Failure) -> None:
-        """The first failure of each kind, in verl's log."""
-        if failure.reason not in self._told:
-            self._told.add(failure.reason)
-            print(f"a prompt failed with {failure.reason}: {failure.detail}", flush=True)
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]

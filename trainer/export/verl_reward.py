@@ -20,7 +20,7 @@ from ...operators import ALL, DataError, Filter, RecipeError, Scope
 from ...operators.columns import ROW_CONTRACT, component_columns, content_ids, numbers
 from ...operators.errors import suggest
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from ...pipelines.recipe.read import load
 from ...pipelines.recipe.recipe import Step
 from ..loop.curation import curate
@@ -110,7 +110,7 @@ def _objections(step: Step, known: set[str]) -> Iterator[str]:
             yield "has a gate that looks at the group"
         if operator.on_missing == "group_mean":
             yield "takes the mean of the group for what is missing"
-        if any(isinstance(weight, Schedule) for weight in operator.weights.values()):
+        if any(isinstance(weight, WeightSchedule) for weight in operator.weights.values()):
             yield "has a weight that changes from step to step"
     elif operator.scope is not Scope.ROW:
         yield "looks at more than one response"

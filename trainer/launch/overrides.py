@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...operators.sampling.processes import usable_cores
+from ...operators.cores import usable_cores
 from ..loop.advantage import NAME, asked
 from ..policies import located
 from ..run import MARK, TrainingRun

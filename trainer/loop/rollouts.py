@@ -13,8 +13,8 @@ from tensordict import TensorDict
 
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.groups import Array
+from ...operators.sampling.seeds import prompt_seed
 from ..policies import Policy, Sampling
-from .seeds import prompt_seed
 from .trajectories import plain
 
 _TOKENS = {

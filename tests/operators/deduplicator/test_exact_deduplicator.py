@@ -8,7 +8,7 @@ from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
-from rejuice.operators.deduplicator.units import not_first
+from rejuice.operators.deduplicator.units import occurred_before
 from rejuice.operators.fields import build
 
 
@@ -53,7 +53,7 @@ def test_nulls_are_kept_and_are_not_the_empty_text():
     assert dropped(ExactDeduplicator(), rows) == [None, None, None, "duplicate", None]
 
 
-def test_normalisation_is_asked_for():
+def test_normalisation_is_optional():
     rows = table(["A  b\n", "a b", " a\tb", "ab"])
     assert dropped(ExactDeduplicator(), rows) == [None] * 4
     assert dropped(ExactDeduplicator(lowercase=True), rows) == [None] * 4
@@ -110,7 +110,7 @@ def test_the_same_as_a_set_whatever_the_chunks(groups, within, data):
 @given(st.lists(st.integers(0, 5)))
 def test_not_first(keys):
     expected = [key in keys[:i] for i, key in enumerate(keys)]
-    assert not_first(np.array(keys, np.uint64)).tolist() == expected
+    assert occurred_before(np.array(keys, np.uint64)).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -137,5 +137,5 @@ def test_a_column_without_text_is_an_error():
     with pytest.raises(DataError) as error:
         ExactDeduplicator(column="ids").digest(rows)
     assert str(error.value) == (
-        "a column of type list<item: int64> has no text; name one of strings or of messages"
+        "a column of type list<item: int64> has no text; choose one of strings or of messages"
     )

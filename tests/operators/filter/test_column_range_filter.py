@@ -61,8 +61,8 @@ def test_a_column_without_numbers_is_one_clear_error(values, kind):
     table = pa.table({"score": values})
     with pytest.raises(DataError) as caught:
         ColumnRangeFilter(column="score", min=0).apply(table)
-    said = str(caught.value)
-    assert said == f"column 'score' is {kind}, not numeric; name a column of numbers"
+    text = str(caught.value)
+    assert text == f"column 'score' is {kind}, not numeric; name a column of numbers"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_impossible_bounds_are_an_error(fields, message):
 
 
 @given(st.lists(st.none() | st.floats(width=32)), st.floats(-5, 0), st.floats(0, 5))
-def test_it_says_what_plain_python_says(values, low, high):
+def test_it_agrees_with_plain_python(values, low, high):
     def reason(value):
         if value is None or value != value:
             return "missing_value"

@@ -60,12 +60,12 @@ def test_an_integer_too_wide_for_the_column_is_in_no_row():
         (
             ["1"],
             [1],
-            "column 'task' is string, and 1 cannot be in it; give values of type str",
+            "column 'task' is string, and cannot contain 1; give values of type str",
         ),
         (
             [1],
             [True],
-            "column 'task' is int64, and True cannot be in it; give values of type int",
+            "column 'task' is int64, and cannot contain True; give values of type int",
         ),
         (
             [1.5],

@@ -66,7 +66,7 @@ def test_what_is_not_known_is_missing_and_not_zero():
         *["no_label"] * 2,
         None,
     ]
-    # What a verification prompt was answered is told, label or not.
+    # The judgement is written with or without a label.
     assert columns["judgement"] == [None, None, None, None, "Yes", "No", "Yes"]
     assert notes == {"right": 1, "wrong": 0, "malformed": 0}
 
@@ -158,9 +158,9 @@ MEANS = {"Yes": "Yes", "yes.": "Yes", "No": "No", r"\text{No}": "No"}
 @given(st.lists(st.tuples(st.sampled_from(["so ", "} ", "{", "\\", "\n"]), words), max_size=5))
 def test_it_is_the_last_box_unless_the_boxes_disagree(boxes):
     text = "".join(f"{before}\\boxed{{{word}}}" for before, word in boxes)
-    said = [MEANS.get(word) for _, word in boxes]
-    hedges = {"Yes", "No"} <= set(said)
-    assert judgement_in(text) == (said[-1] if said and not hedges else None)
+    judged_words = [MEANS.get(word) for _, word in boxes]
+    hedges = {"Yes", "No"} <= set(judged_words)
+    assert judgement_in(text) == (judged_words[-1] if judged_words and not hedges else None)
 
 
 @pytest.mark.alone

@@ -25,7 +25,7 @@ from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.scoring.cache import user_cache
+from rejuice.operators.scoring.cache import key_of, user_cache
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 1.0, "patience_s": 5.0, "concurrency": 3, "attempts": 6}
@@ -119,7 +119,7 @@ def test_the_scores_the_mean_and_the_reward(make):
         assert reward == pytest.approx((score - 0.2) / 0.8 - 0.5, abs=1e-15)
 
 
-def test_what_is_asked(make):
+def test_the_request(make):
     with FakeJudge() as judge:
         make(judge).apply(table_of("response 7", question="{response} + 1?"))
     (body,) = judge.bodies[7]
@@ -150,7 +150,7 @@ def test_what_is_asked(make):
     assert user["content"].count("response 7") == 1
 
 
-def test_what_else_may_be_asked(make):
+def test_optional_fields_of_the_request(make):
     with FakeJudge() as judge:
         fields = {
             "dimensions": ("accuracy", "rigour"),
@@ -239,10 +239,12 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("said", MALFORMED, ids=range(len(MALFORMED)))
+@pytest.mark.parametrize("output", MALFORMED, ids=range(len(MALFORMED)))
 @pytest.mark.parametrize("expected_score", [False, True])
-def test_a_malformed_verdict_is_missing_and_asked_once_at_temperature_0(make, said, expected_score):
-    with FakeJudge(says={2: [said]}) as judge:
+def test_a_malformed_verdict_is_missing_and_not_retried_at_temperature_0(
+    make, output, expected_score
+):
+    with FakeJudge(says={2: [output]}) as judge:
         operator = make(judge, expected_score=expected_score)
         change = operator.apply(numbered(1, 2, 3))
         assert missing(change) == [None, "scorer_malformed", None]
@@ -255,7 +257,7 @@ def test_a_malformed_verdict_is_missing_and_asked_once_at_temperature_0(make, sa
         assert judge.attempts == {1: 1, 2: 2, 3: 1}
 
 
-def test_a_malformed_verdict_is_asked_for_again_with_another_seed(make):
+def test_a_malformed_verdict_is_retried_with_another_seed(make):
     with FakeJudge(says={1: ["no", "no", verdict([5, 5, 5, 5])], 2: ["no"]}) as judge:
         change = make(judge, temperature=0.7).apply(numbered(1, 2))
         assert rewards(change) == [0.5, None]
@@ -270,8 +272,8 @@ def test_a_malformed_verdict_is_asked_for_again_with_another_seed(make):
 
 
 def test_text_may_stand_around_the_verdict(make):
-    said = f"<think>{verdict([1, 1, 1, 1])}?</think>I say ```json\n{verdict([5, 5, 5, 5])}\n```."
-    with FakeJudge(says={1: [said], 2: ["none"], 3: ["} {"]}) as judge:
+    output = f"<think>{verdict([1, 1, 1, 1])}?</think>I say ```json\n{verdict([5, 5, 5, 5])}\n```."
+    with FakeJudge(says={1: [output], 2: ["none"], 3: ["} {"]}) as judge:
         operator = make(judge, answer_format="text", expected_score=True)
         change = operator.apply(numbered(1, 2, 3))
         assert missing(change) == [None, "scorer_malformed", "scorer_malformed"]
@@ -301,7 +303,7 @@ def test_an_answer_that_is_cut_is_malformed(make):
         assert missing(make(judge).apply(numbered(1))) == ["scorer_malformed"]
 
 
-def test_what_is_not_there_is_not_asked_about(make):
+def test_rows_without_response_or_prompt_are_not_sent(make):
     chat = [{"role": "user", "content": "1 + 1?"}]
     rows = [
         (chat, "", "2", "empty_response"),
@@ -322,9 +324,9 @@ def test_what_is_not_there_is_not_asked_about(make):
         assert missing(operator.apply(table)) == table["reason"].to_pylist()
         assert judge.attempts == {1: 1}
     # Nor is a server needed where nothing is asked.
-    nobody = make("http://127.0.0.1:9/v1")
-    assert missing(nobody.apply(table_of("", None))) == ["empty_response"] * 2
-    assert missing(nobody.apply(table_of())) == []
+    unused = make("http://127.0.0.1:9/v1")
+    assert missing(unused.apply(table_of("", None))) == ["empty_response"] * 2
+    assert missing(unused.apply(table_of())) == []
 
 
 def test_the_contract_of_operators(make):
@@ -355,7 +357,7 @@ def test_columns_of_the_wrong_kind(make):
 
 
 @pytest.mark.parametrize("trouble", [*REASON, *BUSY])
-def test_each_fault_is_mended_or_missing_for_its_reason(make, trouble):
+def test_each_failure_is_retried_or_missing_with_its_reason(make, trouble):
     script = {1: [trouble], 2: [trouble] * 999}
     with FakeJudge(script, retry_after="0") as judge:
         waits = {
@@ -363,15 +365,15 @@ def test_each_fault_is_mended_or_missing_for_its_reason(make, trouble):
             "timeout_s": 0.2 if trouble is Trouble.SLOW else 1.0,
         }
         change = make(judge, server=waits).apply(numbered(0, 1, 2, 3))
-        mended = REASON.get(trouble) != "scorer_refused"
+        recovered = REASON.get(trouble) != "scorer_refused"
         assert rewards(change)[0] == reward_of(0)
-        assert rewards(change)[1] == (reward_of(1) if mended else None)
+        assert rewards(change)[1] == (reward_of(1) if recovered else None)
         assert missing(change)[2] == REASON.get(trouble, "scorer_busy")
         assert rewards(change)[2] is None
         assert rewards(change)[3] == reward_of(3)
         faults = {name: n for name, n in change.notes.items() if name.startswith("fault_")}
         assert len(faults) == 1
-        assert sum(faults.values()) == judge.attempts[1] + judge.attempts[2] - mended
+        assert sum(faults.values()) == judge.attempts[1] + judge.attempts[2] - recovered
 
 
 scripts = st.lists(st.lists(st.sampled_from([*REASON, *BUSY]), max_size=3), min_size=1, max_size=6)
@@ -412,7 +414,7 @@ def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(faults, ra
 
 @pytest.fixture
 def nowhere():
-    """An address where nobody listens."""
+    """An address where no server listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -421,10 +423,10 @@ def nowhere():
 def test_a_server_that_never_was_ends_the_run_with_one_line(make, nowhere):
     with pytest.raises(EngineError) as error:
         make(nowhere, server={"patience_s": 0.1}).apply(numbered(*range(9)))
-    said = str(error.value)
-    assert said.startswith(f"{nowhere} could not be reached for 0.1 s: Cannot connect to host ")
-    assert said.endswith("; is the server up?")
-    assert "\n" not in said
+    output = str(error.value)
+    assert output.startswith(f"{nowhere} could not be reached for 0.1 s: Cannot connect to host ")
+    assert output.endswith("; is the server up?")
+    assert "\n" not in output
 
 
 @pytest.mark.alone
@@ -435,7 +437,7 @@ def test_a_server_that_never_was_is_waited_for_once(make, nowhere):
     assert 1.0 <= time.monotonic() - start < 4
     assert missing(change) == ["scorer_unreachable"] * 200 + ["empty_response"]
     assert rewards(change) == [None] * 201
-    # It is the same absence: nobody waits for it again.
+    # The server is still down, so no request waits for it again.
     start = time.monotonic()
     assert missing(operator.apply(numbered(1, 2))) == ["scorer_unreachable"] * 2
     assert time.monotonic() - start < 0.8
@@ -479,7 +481,7 @@ def test_a_server_that_dies_in_the_middle(make, on_server_down):
 
 
 @pytest.mark.parametrize("trouble", [Trouble.ERROR_500, Trouble.RESET, Trouble.CUT_JSON])
-def test_a_server_that_answers_nobody_is_down(make, trouble):
+def test_a_server_that_answers_no_request_is_down(make, trouble):
     with FakeJudge(always=trouble) as judge:
         with pytest.raises(EngineError, match=rf"^{judge.url} answers no prompt: [a-z_]+, .+$"):
             make(judge).apply(numbered(*range(5)))
@@ -495,17 +497,17 @@ ONE_LINE = {
     Trouble.NO_KEY: r"{url} answers 401: 401; is the key right\? see api_key_env",
     Trouble.NOT_FOUND: r"the server has the model 'm' but no {url}/chat/completions; "
     r"is it a server with OpenAI's API\?",
-    Trouble.REDIRECT: r"{url} sends requests on to .*; set base_url to where the server is",
+    Trouble.REDIRECT: r"{url} redirects requests to .*; set base_url to the address of the server",
     Trouble.REFUSED: r"{url} answers no prompt: request_refused, 400: 400",
 }
 
 
 @pytest.mark.parametrize("trouble", ONE_LINE)
 @pytest.mark.parametrize("on_server_down", ["fail", "missing"])
-def test_what_no_request_can_mend_always_ends_the_run(make, trouble, on_server_down):
+def test_errors_that_no_retry_can_fix_always_end_the_run(make, trouble, on_server_down):
     with FakeJudge(always=trouble) as judge:
-        said = f"^{ONE_LINE[trouble].format(url=judge.url)}$"
-        with pytest.raises(EngineError, match=said):
+        output = f"^{ONE_LINE[trouble].format(url=judge.url)}$"
+        with pytest.raises(EngineError, match=output):
             make(judge, on_server_down=on_server_down).apply(numbered(*range(5)))
 
 
@@ -526,7 +528,7 @@ def test_the_key_is_sent_and_in_no_cache(make, monkeypatch, tmp_path):
     assert b"top-secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_equal_responses_are_asked_once(make):
+def test_equal_responses_are_scored_once(make):
     for cache in (None, Path("unused")):
         with FakeJudge(think_s=0.01) as judge:
             operator = make(judge, **({} if cache else {"cache": None}))
@@ -564,7 +566,7 @@ def test_threads_at_once_ask_once_and_share_one_bound(make, cache):
 
 
 @pytest.mark.alone
-def test_who_waits_for_its_turn_is_not_late(make):
+def test_waiting_for_a_slot_is_not_a_timeout(make):
     with FakeJudge(think_s=0.1) as judge:
         operator = make(judge, server={"timeout_s": 0.5})
         tables = [numbered(*range(first, first + 3)) for first in range(0, 30, 3)]
@@ -573,7 +575,7 @@ def test_who_waits_for_its_turn_is_not_late(make):
         assert [name for change in found for name in change.notes if "fault" in name] == []
 
 
-def test_who_leaves_early_takes_nothing_from_others(make):
+def test_leaving_early_does_not_affect_others(make):
     with FakeJudge(think_s=0.1) as judge:
         operator = make(judge)
         leaving = operator.process_rows(numbered(*range(6)), range(6))
@@ -679,9 +681,9 @@ def test_processes_share_the_cache(make, tmp_path):
     cache = tmp_path / "new" / "folder" / "scores.sqlite"
     with FakeJudge() as judge:
         first = [scoring_process(judge, cache, 0, 300), scoring_process(judge, cache, 200, 500)]
-        said = [process.communicate()[0] for process in first]
-        assert said[0].strip() == str([reward_of(number) for number in range(300)])
-        assert said[1].strip() == str([reward_of(number) for number in range(200, 500)])
+        output = [process.communicate()[0] for process in first]
+        assert output[0].strip() == str([reward_of(number) for number in range(300)])
+        assert output[1].strip() == str([reward_of(number) for number in range(200, 500)])
         before = judge.attempts.total()
         change = make(judge, cache=cache).apply(numbered(*range(500)))
         assert change.notes == {"from_cache": 500}
@@ -714,7 +716,7 @@ def broken_caches(folder):
     return {
         "text.sqlite": "file is not a database",
         "folder.sqlite": "unable to open database file",
-        "other.sqlite": "it is of another program or version",
+        "other.sqlite": "it belongs to another program or version",
         "file/scores.sqlite": "[Errno",
     }
 
@@ -723,10 +725,10 @@ def test_a_cache_that_cannot_be_used_ends_the_run_with_one_line(make, tmp_path):
     for name, why in broken_caches(tmp_path).items():
         with pytest.raises(EngineError) as error:
             make("http://127.0.0.1:9/v1", cache=tmp_path / name).apply(numbered(1))
-        said = str(error.value)
-        assert said.startswith(f"the cache of scores {tmp_path / name} cannot be used: {why}")
-        assert said.endswith("; set `cache` to another path, or to null to keep no scores")
-        assert "\n" not in said
+        output = str(error.value)
+        assert output.startswith(f"the cache of scores {tmp_path / name} cannot be used: {why}")
+        assert output.endswith("; set `cache` to another path, or to null to keep no scores")
+        assert "\n" not in output
 
 
 def test_a_cache_that_breaks_in_the_middle_ends_the_run_with_one_line(make, tmp_path):
@@ -778,7 +780,7 @@ def test_what_is_explained():
     assert LlmQualityRewardMapper(model="m").explain({"response": "a"}) == {}
 
 
-def test_the_first_failure_of_a_kind_is_told_in_full(make, caplog):
+def test_the_first_failure_of_a_kind_is_logged_in_full(make, caplog):
     with FakeJudge({1: [Trouble.REFUSED], 2: [Trouble.REFUSED]}) as judge:
         make(judge).apply(numbered(0, 1, 2))
     (line,) = [record.message for record in caplog.records]
@@ -791,11 +793,11 @@ WRONG = [
     ({"template": "{response}"}, "it must contain {question}"),
     (
         {"template": "{prompt} {question} {response}"},
-        "it contains {prompt}, which is not filled in",
+        "it contains {prompt}, which is not a placeholder",
     ),
     (
         {"system": "Judge {response}."},
-        "it contains {response}, which is filled in in template only",
+        "it contains {response}, which is allowed in template only",
     ),
     ({"dimensions": []}, "name at least one"),
     ({"dimensions": ["a b"]}, "'a b' is not a name such as accuracy"),
@@ -808,11 +810,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "said"), WRONG)
-def test_wrong_fields_are_told_when_the_recipe_is_read(fields, said):
+@pytest.mark.parametrize(("fields", "output"), WRONG)
+def test_wrong_fields_are_errors_when_the_recipe_is_read(fields, output):
     with pytest.raises(RecipeError) as error:
         build(LlmQualityRewardMapper, {"model": "m", **fields})
-    assert said in str(error.value)
+    assert output in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -825,3 +827,21 @@ def test_the_sampling_server_is_no_judge(make):
 
     with Seeded(token_ids=False) as server:
         assert missing(make(server).apply(numbered(1))) == ["scorer_malformed"]
+
+
+# Computed by version 0.4.0: under other keys, all stored answers would be paid for again.
+KEYS = {
+    "8e31421ea39744581419307fb639b8429883fff351e8d5ad541ee06e8b5627ac": {},
+    "1a71447b667be10f7a437f2d1367af20935b455c5f18bf0c6abc94082c3fc973": {
+        "temperature": 1,
+        "template": "{question}{response}{reference}",
+        "expected_score": True,
+        "answer_format": "text",
+    },
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_stored_answers_of_earlier_versions_are_found(key):
+    mapper = LlmQualityRewardMapper(model="m", **KEYS[key])
+    assert key_of(mapper._body("q", "r", "f"), mapper.revision).hex() == key

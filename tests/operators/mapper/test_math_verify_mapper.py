@@ -53,7 +53,7 @@ def test_right_answers_are_worth_one_and_wrong_ones_nothing():
     assert columns["reward_accuracy_missing"] == [None] * 4
 
 
-def test_a_timeout_is_wrong_where_the_recipe_says_so(slug_verifier):
+def test_a_timeout_is_wrong_if_the_recipe_sets_it(slug_verifier):
     columns = written(
         MathVerifyMapper(on_timeout="wrong", wrong=-1.0),
         table(("timeout", "1"), ("verifier_error", "1"), ("correct", "1")),

@@ -50,7 +50,7 @@ class Parrot:
             self.asked.append(prompt)
             text = prompt.messages[-1][1]
             if text.startswith("fail "):
-                yield index, Failure(text.removeprefix("fail "), f"said of {text}")
+                yield index, Failure(text.removeprefix("fail "), f"details of {text}")
                 continue
             ids = (prompt.seed % 1000, 7) if self.exact else None
             samples = tuple(
@@ -67,9 +67,9 @@ class Parrot:
 @pytest.fixture
 def parrot(monkeypatch):
     parrot = Parrot()
-    monkeypatch.setattr(policy_rollout_mapper, "sampler", lambda asked: parrot)
+    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda asked: parrot)
     monkeypatch.setattr(policy_rollout_mapper, "release", lambda asked: parrot.close())
-    PolicyRolloutMapper().close()  # What an earlier test was told is forgotten.
+    PolicyRolloutMapper().close()  # Forget the failures that earlier tests logged.
     parrot.closed = 0
     return parrot
 
@@ -129,7 +129,7 @@ def test_the_stream_gives_what_apply_gives(parrot):
             assert column.to_pylist() == whole.columns[name].take(children).to_pylist(), name
 
 
-def test_rows_that_are_no_prompt_are_dropped_and_not_asked(parrot):
+def test_rows_without_a_prompt_are_dropped_and_not_sampled(parrot):
     table = pa.concat_tables(
         [
             table_of("a", "a", "b"),
@@ -165,12 +165,12 @@ def test_a_failure_is_a_decision(parrot, caplog):
         change = PolicyRolloutMapper(n=1).apply(table_of("a", *questions[:2], "b"))
     assert change.reasons.to_pylist() == [None, "timeout", "server_error", None]
     assert sorted(caplog.messages) == [
-        "a prompt failed with server_error: said of fail server_error",
-        "a prompt failed with timeout: said of fail timeout",
+        "a prompt failed with server_error: details of fail server_error",
+        "a prompt failed with timeout: details of fail timeout",
     ]
 
 
-def test_each_kind_of_failure_is_told_once(parrot, caplog):
+def test_each_kind_of_failure_is_logged_once(parrot, caplog):
     table = pa.concat_tables([table_of("a"), *[table_of("fail timeout")] * 1])
     ids = pa.array([str(i) for i in range(40)])
     prompts = pa.array(table["prompt"].to_pylist()[1:] * 39 + table["prompt"].to_pylist()[:1])
@@ -205,11 +205,11 @@ OTHER_PROMPTS = {
 
 @pytest.mark.parametrize("case", OTHER_PROMPTS)
 def test_prompts_that_would_lose_something_are_refused(parrot, case):
-    prompts, kind, said = OTHER_PROMPTS[case]
+    prompts, kind, expected_text = OTHER_PROMPTS[case]
     table = pa.table({"prompt_id": ["a"], "prompt": pa.array(prompts, kind)})
     with pytest.raises(DataError) as caught:
         PolicyRolloutMapper().apply(table)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(expected_text)
     assert str(caught.value).endswith("lists of messages with role and content")
     assert parrot.asked == []
 
@@ -235,7 +235,7 @@ def test_messages_without_role_or_content_are_no_prompt(parrot):
     assert change.reasons.to_pylist() == [*["no_prompt"] * 4, None]
 
 
-def test_where_nobody_knows_how_it_was_sampled_nothing_is_said(parrot, monkeypatch):
+def test_unknown_sampling_parameters_are_null(parrot, monkeypatch):
     group = Group("p", 0, None, (1,), (Sample("x", (2,), (-1.0,), "stop"),))
     monkeypatch.setattr(parrot, "sample", lambda prompts, settings: iter([(0, group)]))
     change = PolicyRolloutMapper(n=1).apply(table_of("a"))
@@ -243,7 +243,7 @@ def test_where_nobody_knows_how_it_was_sampled_nothing_is_said(parrot, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected_text"),
     [
         ({"temperature": 0.7}, "on_policy needs temperature: 1 and top_p: 1"),
         ({"top_p": 0.9}, "on_policy needs temperature: 1 and top_p: 1"),
@@ -255,8 +255,8 @@ def test_where_nobody_knows_how_it_was_sampled_nothing_is_said(parrot, monkeypat
         ({"engine": "sglang"}, "'transformers', 'openai', 'vllm' or 'recorded'"),
     ],
 )
-def test_fields_that_do_not_fit(fields, said):
-    with pytest.raises(ValidationError, match=said):
+def test_fields_that_do_not_fit(fields, expected_text):
+    with pytest.raises(ValidationError, match=expected_text):
         PolicyRolloutMapper(**fields)
 
 
@@ -318,8 +318,8 @@ def test_closing_closes_the_engine(parrot):
     assert parrot.closed == 1
 
 
-def test_without_a_task_the_cache_key_fields_are_what_they_were():
-    """Samples are dear: those from before there were tasks are found again."""
+def test_without_a_task_the_identity_is_what_it_was():
+    """Samples are expensive: those of versions without tasks are found again."""
     assert PolicyRolloutMapper(engine="openai", model="m").cache_key_fields() == {
         "engine": "openai",
         "model": "m",
@@ -341,7 +341,7 @@ def test_without_a_task_the_cache_key_fields_are_what_they_were():
 WRITTEN = PolicyRolloutMapper().writes()
 SAMPLED = {  # A response of an earlier sampling.
     "response_id": "r",
-    "response": "what was said",
+    "response": "a response",
     "finish_reason": "length",
     "prompt_token_ids": [1],
     "response_token_ids": [2, 3],
@@ -356,7 +356,7 @@ OF_TASKS = pa.schema([("task", pa.string()), *SCHEMA, *[(n, ROW_CONTRACT[n]) for
 def rows_of(*words):
     """`g5` is a sampled response to question 5, `v6` a verification prompt; `-7` has no task.
 
-    A `!` behind it: it has a response. Every row has an id of its own.
+    A `!` after it: it has a response. Every row has an id of its own.
     """
     tasks = {"g": "generate", "v": "verify", "-": None}
     rows = []
@@ -379,9 +379,9 @@ def test_with_a_task_only_its_rows_are_sampled(parrot):
     assert change.parents.tolist() == [0, 1, 2, 2, 3, 3, 4, 5, 6, 6]
     assert change.reasons.null_count == 7
     responses = change.columns["response"].to_pylist()
-    said = SAMPLED["response"]
+    expected_text = SAMPLED["response"]
     assert responses == [
-        *[said] * 2, "eno 0", "eno 1", "owt 0", "owt 1", said, None, "eerht 0", "eerht 1"
+        *[expected_text] * 2, "eno 0", "eno 1", "owt 0", "owt 1", expected_text, None, "eerht 0", "eerht 1"
     ]  # fmt: skip
     passing, before = pa.array([0, 1, 6, 7]), pa.array([0, 1, 4, 5])
     for name in WRITTEN:
@@ -398,7 +398,7 @@ def test_the_samples_of_a_task_are_those_of_its_rows_alone(parrot):
         assert mixed.columns[name].filter(sampled).equals(alone.columns[name]), name
 
 
-def test_rows_of_another_task_pass_before_anything_is_asked(parrot):
+def test_rows_of_another_task_pass_before_anything_is_sampled(parrot):
     stream = VERIFY.process_rows(rows_of("vone", "g1", "vtwo", "g2"), range(4))
     assert [next(stream)[0], next(stream)[0]] == [1, 3]
     assert parrot.asked == []
@@ -407,7 +407,7 @@ def test_rows_of_another_task_pass_before_anything_is_asked(parrot):
 
 
 def test_where_no_row_is_of_the_task_no_engine_is_opened(monkeypatch):
-    monkeypatch.delattr(policy_rollout_mapper, "sampler")
+    monkeypatch.delattr(policy_rollout_mapper, "open_engine")
     table = rows_of("g1", "-2")
     change = VERIFY.apply(table)
     for name in WRITTEN:
@@ -461,7 +461,7 @@ def test_columns_of_something_else_are_an_error(parrot, name, values, found):
 @settings(max_examples=30)
 def test_rows_of_other_tasks_stay_as_they_are(tasks, cut):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_rollout_mapper, "sampler", lambda asked: StubEngine())
+        patch.setattr(policy_rollout_mapper, "open_engine", lambda asked: StubEngine())
         operator = PolicyRolloutMapper(task="verify", n=3)
         table = rows_of(
             *(f"{task}{at // 2 if task == 'g' else at}" for at, task in enumerate(tasks))
@@ -497,10 +497,12 @@ class Pupil:
 
     def _samples(self, text, settings):
         for k in range(settings.n):
-            said = f"\\boxed{{{int(text.split()[0]) + k % 3}}}"
+            expected_text = f"\\boxed{{{int(text.split()[0]) + k % 3}}}"
             if text.endswith("right?"):
-                said = ("\\boxed{Yes}", "\\boxed{No}", "\\boxed{Yes} or \\boxed{No}")[k % 3]
-            yield Sample(said, (k,), (-1.0,), "stop")
+                expected_text = ("\\boxed{Yes}", "\\boxed{No}", "\\boxed{Yes} or \\boxed{No}")[
+                    k % 3
+                ]
+            yield Sample(expected_text, (k,), (-1.0,), "stop")
 
 
 def both_samplings(n, **sampling):
@@ -548,11 +550,11 @@ def check_both(recipe, report, n):
 
 
 def test_a_recipe_with_both_samplings(recipe_file, monkeypatch):
-    """Run, stopped in the judgements, run to its end, and run anew: each prompt is asked once."""
+    """Run, interrupted in the judgements, resumed, and repeated: each prompt is sampled once."""
     rows = [{"question": f"{k}0 + 1 is?", "answer": f"#### {k}1"} for k in range(1, 8)]
     path = recipe_file(both_samplings(3), rows)
     pupil = Pupil(patience=12)
-    monkeypatch.setattr(policy_rollout_mapper, "sampler", lambda asked: pupil)
+    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda asked: pupil)
     with pytest.raises(EngineError, match=r"step 8 policy_rollout_mapper_2: the pupil is tired$"):
         engine.run(load(path), chunk_rows=3)
     pupil.patience = None
@@ -578,9 +580,9 @@ def test_the_embedded_policy_answers_and_judges(recipe_file, tmp_path, monkeypat
     report = engine.run(load(path), chunk_rows=7)
     table = check_both(load(path), report, 4)
     verify = table.filter(pc.equal(table["task"], "verify"))
-    # It was taught to judge, and nearly all it says is a judgement.
+    # It was trained to judge, and nearly all its responses are judgements.
     assert pc.mean(verify["judgement"].is_valid().combine_chunks().cast("float64")).as_py() > 0.8
-    monkeypatch.delattr(policy_rollout_mapper, "sampler")
+    monkeypatch.delattr(policy_rollout_mapper, "open_engine")
     again = engine.run(load(path), chunk_rows=7)
     assert all(step.cached for step in again.steps)
     # In one process, with other chunks, and nothing cached but the samples.

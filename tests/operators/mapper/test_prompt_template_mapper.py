@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
+from rejuice.operators.chats import fill
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, content_ids
 from rejuice.operators.fields import build
-from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper, fill
+from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 
 
 def table(questions, answers=None):
@@ -142,7 +143,7 @@ def test_a_row_without_a_reference_stops_the_run():
     assert str(error.value) == (
         "no reference in column 'answer': 'It is 2.', '#### (.*)' not found"
         " (its question: 'What is 1 + 1?');"
-        " mend the row, or set on_bad_row: drop_row to leave such rows out"
+        " fix the row, or set on_bad_row: drop_row to leave such rows out"
     )
 
 
@@ -151,7 +152,7 @@ def test_a_row_without_a_question_stops_the_run():
         PromptTemplateMapper().apply(table(["a", None], ["1", "It is 2."]))
     assert str(error.value) == (
         "a row has no text in column 'question' (its answer: 'It is 2.');"
-        " mend the row, or set on_bad_row: drop_row to leave such rows out"
+        " fix the row, or set on_bad_row: drop_row to leave such rows out"
     )
 
 
@@ -190,18 +191,18 @@ def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
             {},
             table([1, 2]),
             "column 'question' is int64; "
-            "name a column of strings or of chat messages (role, content) as `question`",
+            "set `question` to a column of strings or of chat messages (role, content)",
         ),
         (
             {},
             table(["a"], [["1"]]),
             "column 'answer' is list<item: string>; "
-            "name a column of strings or numbers as `reference`",
+            "set `reference` to a column of strings or numbers",
         ),
         (
             {"template": "Q: {question}"},
             table(pa.array([[user("a")]], MESSAGES)),
-            "column 'question' holds chat messages; leave out `template`",
+            "column 'question' contains chat messages; leave out `template`",
         ),
     ],
 )

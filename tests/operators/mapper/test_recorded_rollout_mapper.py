@@ -119,7 +119,7 @@ CELL = [{"text": "a", "n": 1}]
         (
             {},
             CELL,
-            "column 'x' holds structs of text, n; set `text` to the field that holds the response",
+            "column 'x' contains structs of text, n; set `text` to the field that contains the response",
         ),
         ({"text": "txt"}, CELL, "column 'x' has no field 'txt'; did you mean 'text'?"),
         ({"text": "answer"}, CELL, "column 'x' has no field 'answer'; its fields are: text, n"),
@@ -160,7 +160,7 @@ def test_a_kept_field_of_two_types_stops_the_run():
         ({"columns": ["x", "x"]}, "columns names a column twice"),
         (
             {"columns": ["x"], "keep_fields": {"n": "n"}},
-            "keep_fields needs text, the field that holds the response",
+            "keep_fields needs text, the field that contains the response",
         ),
         (
             {"columns": ["x"], "text": "t", "keep_fields": {"n": "response"}},

@@ -82,7 +82,7 @@ def test_a_weight_with_a_schedule(kind, progress, weight):
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_a_schedule_ends_exactly_where_it_says(kind):
+def test_a_schedule_ends_exactly_at_its_end_values(kind):
     # In floats 0.4 + (0.1 - 0.4) is 0.09999999999999998.
     weights = {"x": {"from": 0.4, "to": 0.1, "kind": kind}}
     rows = table("a", x=[1.0])
@@ -198,7 +198,7 @@ def test_a_value_that_is_not_finite_is_missing(value):
     assert summed(rows, weights={"quality": 1}, on_missing="drop_row")[0] == [None, 1.0]
 
 
-def test_a_value_beside_a_reason_is_missing():
+def test_a_value_with_a_reason_is_missing():
     rows = pa.table(
         {
             "prompt_id": ["a", "b"],
@@ -223,7 +223,7 @@ def test_a_component_of_weight_zero_cannot_be_missing():
         ({"weights": {}}, r"^field 'weights' is {}; dictionary should have at least 1 item"),
         (
             {"weights": {"x": 1}, "gates": {"y": "only_correct"}},
-            r"^gates name 'y', which has no weight$",
+            r"^gates contain 'y', which has no weight$",
         ),
         (
             {"weights": {"x": 1}, "gates": {"x": "never"}},
@@ -336,7 +336,7 @@ MIXED = {"tasks": "gvv gvv vvg".replace(" ", ""), "reward": [5, 0, 0] * 2 + [0, 
     ],
 )
 def test_what_is_missing_concerns_the_rows_of_the_task_alone(on_missing, rewards, dropped):
-    # A row of another task has a value of its own, or none, which is nobody's business.
+    # A row of another task may have a value of its own or none, which is irrelevant here.
     values = [9, 1, None, None, 1, 3, None, None, 9]
     rows = of_tasks("aaabbbccc", **MIXED, verification=values)
     fields = {"weights": {"verification": 1}, "task": "verify", "on_missing": on_missing}
@@ -349,7 +349,7 @@ def test_what_is_missing_concerns_the_rows_of_the_task_alone(on_missing, rewards
     assert notes == ({"group_mean_verification": 1} if on_missing == "group_mean" else {})
 
 
-def test_fail_says_nothing_of_other_tasks():
+def test_fail_ignores_other_tasks():
     rows = of_tasks("ab", "gv", reward=[1, None], verification=[None, 1])
     assert summed(rows, weights={"verification": 1}, task="verify")[0] == [1, 1]
     operator = build(RewardSumMapper, {"weights": {"verification": 1}})
@@ -430,7 +430,7 @@ def after_both(graded, *, accuracy=1.0, judgement=1.0):
         GrpoAdvantageMapper(normalise="none"),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_rollout_mapper, "sampler", lambda asked: Judge())
+        patch.setattr(policy_rollout_mapper, "open_engine", lambda asked: Judge())
         rows = run_in_memory(operators, rolled_out(graded, accuracy)).to_pylist()
     own = {"generate": [], "verify": []}
     for row in rows:

@@ -108,7 +108,7 @@ def test_numbers_are_text_and_lists_are_not():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"words": [9, 3]}, "words: 9 is more than 3"),
         ({"repetition": [0.5, 0.5]}, "repetition: 0.5 is not below 0.5"),
@@ -117,7 +117,7 @@ def test_numbers_are_text_and_lists_are_not():
         ({"dimensions": ["length", "length"]}, "a dimension is listed twice"),
     ],
 )
-def test_wrong_fields(fields, said):
+def test_wrong_fields(fields, message):
     with pytest.raises(RecipeError) as error:
         build(RuleQualityRewardMapper, fields)
-    assert str(error.value) == said
+    assert str(error.value) == message

@@ -60,7 +60,7 @@ def labels(rows):
     return collections.Counter(row["label"] for row in verification(rows))
 
 
-def test_verification_prompts_stand_behind_their_group():
+def test_verification_prompts_come_after_their_group():
     source = table("c1 w2", "w3 c4 w3")
     rows, change = after(SelfVerificationMapper(), source)
     assert [row["task"] for row in rows] == ["generate"] * 2 + ["verify"] * 2 + ["generate"] * 3 + [
@@ -296,8 +296,10 @@ def test_answers_without_a_verdict_may_be_judged_too():
     asked = [row["prompt"][-1]["content"] for row in verification(rows)[3:]]
     assert sorted("answer:\n1\n" in text for text in asked) == [False, True]
     assert [(r["label"], r["reference"]) for r in verification(rows)[3:]] == [(None, None)] * 2
-    told = {name: change.notes[name] for name in ("yes", "no", "unlabelled", "distinct_candidates")}
-    assert told == {"yes": 1, "no": 1, "unlabelled": 3, "distinct_candidates": 5}
+    counts = {
+        name: change.notes[name] for name in ("yes", "no", "unlabelled", "distinct_candidates")
+    }
+    assert counts == {"yes": 1, "no": 1, "unlabelled": 3, "distinct_candidates": 5}
 
 
 def test_a_response_without_an_answer_is_not_judged_with_the_ungraded_ones():
@@ -339,11 +341,11 @@ def test_all_candidates_can_be_balanced_over_the_dataset():
         ({"mode": "response", "template": "{question}"}, "template does not contain {response}"),
         (
             {"template": "{question}{answer}{response}"},
-            "template contains {response}, which mode: answer has not",
+            "template contains {response}, which mode: answer does not fill in",
         ),
         (
             {"carry": ["verdict"]},
-            "carry must not name 'verdict', which is a verification row's own",
+            "carry must not name 'verdict', which verification rows set themselves",
         ),
         ({"max_per_label": 0}, "field 'max_per_label' is 0; input should be greater than 0"),
         (
@@ -398,7 +400,7 @@ def test_rows_are_conserved_and_labels_are_true(groups, most, candidates):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not GSM8K.exists(), reason="the GSM8K model solutions are not beside the checkout"
+    not GSM8K.exists(), reason="the GSM8K model solutions are not next to the checkout"
 )
 def test_real_rollouts_become_balanced_verification_prompts():
     models = ["6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification"]

@@ -101,9 +101,9 @@ def through(recipe_file, tmp_path):
         notes = {f"{s.step}/{k}": value for s in report.steps for k, value in s.notes.items()}
         assert notes == training.notes
         files = sorted(export.with_suffix(".run").glob("*/decisions.arrow"))
-        books = [row for file in files for row in feather.read_table(file).to_pylist()]
-        assert books == training.decisions
-        return Outcome(offline, notes, books)
+        decisions = [row for file in files for row in feather.read_table(file).to_pylist()]
+        assert decisions == training.decisions
+        return Outcome(offline, notes, decisions)
 
     return run
 
@@ -115,7 +115,7 @@ def test_trap_balance_is_exact_when_spares_run_out(through):
     """Published: all-right prompts fill up the target, until Yes outnumbers No."""
     rows = graded("c1 w2", "c3 c4 w5", *["c6 c7 c8"] * 20, "w9")
     found = through([ASK, balance(target=40)], rows)
-    # Three wrong answers in all: three right ones beside them, and not one more.
+    # Three wrong answers in all: three right ones with them, and not one more.
     assert found.labels == {"Yes": 3, "No": 3}
     assert found.note("positive_found") == 63
     assert found.note("negative_found") == 3
@@ -180,7 +180,7 @@ def test_trap_the_same_question_and_answer_is_judged_once(through):
     assert found.note("distinct_candidates", "self_verification_mapper") == 4
 
 
-def test_trap_the_same_question_under_two_ids_is_judged_once_behind_a_deduplicator(through):
+def test_trap_the_same_question_under_two_ids_is_judged_once_after_a_deduplicator(through):
     rows = graded("c18 w7", "c18 w7", "c18 w7", questions=["again", "other", "again"])
     deduplicated = {"exact_deduplicator": {"unit": "prompt"}}
     found = through([deduplicated, ASK, balance()], rows)
@@ -211,12 +211,12 @@ def test_trap_the_pass_rate_is_that_of_the_rows_that_are_valid(through):
     assert [found.note(f"{kind}_prompts", step) for kind in kinds] == [2, 1, 1, 1]
 
 
-def judgements_of(asked, *said):
+def judgements_of(asked, *letters_of_rows):
     """The rows of a second sampling: of each verification prompt, so many responses."""
     texts = {"y": r"I agree. \boxed{Yes}", "n": r"I do not. \boxed{No}", "-": "I cannot tell."}
     return [
         {**row, "response_id": f"{row['prompt_id']}.{k}", "response": texts[letter]}
-        for row, letters in zip(asked, said, strict=True)
+        for row, letters in zip(asked, letters_of_rows, strict=True)
         for k, letter in enumerate(letters)
     ]
 
@@ -228,10 +228,10 @@ REWARD_JUDGEMENTS = [
 ]
 
 
-def judged_table(found, rows, said, accuracy=None):
-    """What comes into the steps behind the second sampling: answers and judgements."""
+def judged_table(found, rows, letters_of_rows, accuracy=None):
+    """What comes into the steps after the second sampling: answers and judgements."""
     reward = dict(zip((row["response_id"] for row in rows), accuracy or [], strict=False))
-    judged = iter(judgements_of(found.asked, *said))
+    judged = iter(judgements_of(found.asked, *letters_of_rows))
     groups = collections.defaultdict(list)
     for row in judged:
         groups[row["prompt_id"]].append(row)
@@ -251,7 +251,7 @@ def judged_table(found, rows, said, accuracy=None):
 
 
 def test_trap_a_malformed_judgement_is_a_reward_of_0_and_not_missing(through):
-    """Published, and meant so: not to judge is a fault of the policy, no failure of a verifier."""
+    """As published and intended: not to judge is an error of the policy, not of a verifier."""
     rows = graded("c18 w7")
     found = through([{"self_verification_mapper": {}}, balance()], rows)
     table = judged_table(found, rows, ["yy--", "nyn-"], [1.0, 0.0])
@@ -272,9 +272,9 @@ def test_trap_a_malformed_judgement_is_a_reward_of_0_and_not_missing(through):
 def test_trap_generation_and_verification_rewards_never_meet_in_one_advantage(through):
     rows = graded("c18 w7 c18", "w7 w8 c18")
     found = through([{"self_verification_mapper": {}}, balance()], rows)
-    said = ["yn", "ny", "yy-", "nnny"]
+    letters_of_rows = ["yn", "ny", "yy-", "nnny"]
     accuracy = [1.0, 0.0, 1.0, 0.0, 0.25, 1.0]
-    table = judged_table(found, rows, said, accuracy)
+    table = judged_table(found, rows, letters_of_rows, accuracy)
     both = curate(steps_of(REWARD_JUDGEMENTS), table).table
     # Each task alone has the same rewards and advantages: neither group knows of the other.
     for task in ("generate", "verify"):
@@ -313,8 +313,8 @@ def test_trap_one_sum_over_both_tasks_is_an_error(through):
 def test_judgements_that_are_true_find_the_right_answer_whatever_the_majority(through):
     rows = graded("w7 w7 w7 c18 c_18", "c18 w7 w8 n", "w7 w8", "c1 c1")
     found = through([ASK], rows)
-    said = ["yyy" if row["label"] == "Yes" else "n-" for row in found.asked]
-    table = judged_table(found, rows, said)
+    letters_of_rows = ["yyy" if row["label"] == "Yes" else "n-" for row in found.asked]
+    table = judged_table(found, rows, letters_of_rows)
     process = [REWARD_JUDGEMENTS[0], {"self_verified_vote_mapper": {}}, {"verification_filter": {}}]
     voted = curate(steps_of(process[:2]), table)
     out = [row for row in voted.table.to_pylist() if row["task"] == "generate"]
@@ -355,9 +355,7 @@ DISTINCT = {  # Yes and No that there are to choose from.
 
 @pytest.mark.parametrize(("ratio", "target"), [((1, 1), 20), ((1, 3), 20), ((1, 1), None)])
 @pytest.mark.parametrize("mix", MIXES)
-def test_targets_are_balanced_exactly_as_asked_or_the_shortfall_is_stated(
-    through, mix, ratio, target
-):
+def test_targets_are_balanced_exactly_or_the_shortfall_is_reported(through, mix, ratio, target):
     rows = graded(*MIXES[mix])
     # Once both ways is enough; a run with its files takes its time.
     made_of = through if ratio == (1, 3) else in_training
@@ -406,7 +404,7 @@ def test_balanced_over_the_dataset_no_prompt_dominates_a_limit(through, mix, mos
         (prompt_of[row["judged_response_id"]], row["label"]) for row in found.asked
     )
     assert max(counts.values(), default=0) <= most
-    # What the limit took away is told, and so is what is missing.
+    # The notes report what the limit dropped, and what is missing.
     step = "self_verification_mapper"
     yes, no = DISTINCT[mix]
     asked = found.note("yes", step) + found.note("no", step)
@@ -432,9 +430,7 @@ GROUPS = st.lists(st.lists(WORD, min_size=1, max_size=8).map(" ".join), min_size
 
 @settings(max_examples=40)
 @given(GROUPS, st.tuples(st.integers(1, 3), st.integers(1, 3)), st.none() | st.integers(6, 30))
-def test_whatever_the_answers_the_targets_are_in_the_ratio_and_the_notes_say_how_many(
-    groups, ratio, target
-):
+def test_targets_are_in_the_ratio_and_the_notes_count_them(groups, ratio, target):
     rows = graded(*groups)
     found = in_training([ASK, balance(ratio=ratio, target=target)], rows)
     label = {"c": "Yes", "w": "No"}

@@ -110,9 +110,9 @@ def test_a_vote_needs_no_reference():
     ask = SelfVerificationMapper(candidates="all", ungraded="ask", template="{question} {answer}?")
     asked = run_in_memory([MathVerifyMapper(), ask], pa.table(rows))
     chats = asked["prompt"].to_pylist()[3:]
-    said = ["\\boxed{Yes}" if "8" in chat[0]["content"] else "\\boxed{No}" for chat in chats]
+    letter = ["\\boxed{Yes}" if "8" in chat[0]["content"] else "\\boxed{No}" for chat in chats]
     at = asked.schema.get_field_index("response")
-    judged = asked.set_column(at, "response", pa.array([*texts, *said]))
+    judged = asked.set_column(at, "response", pa.array([*texts, *letter]))
     out = run_in_memory(
         [JudgementRewardMapper(), SelfVerifiedVoteMapper(prior=0)], judged
     ).to_pylist()
@@ -177,8 +177,8 @@ def test_one_answer_of_each_prompt_wins_each_vote(groups):
 
 @settings(max_examples=30)
 @given(GROUPS, st.sampled_from(["Y", "N", "YN", "YNN"]))
-def test_where_all_are_judged_alike_the_vote_is_the_majority(groups, said):
-    alike = [" ".join(f"{w.split(':')[0]}:{said}" for w in group.split()) for group in groups]
+def test_where_all_are_judged_alike_the_vote_is_the_majority(groups, letter):
+    alike = [" ".join(f"{w.split(':')[0]}:{letter}" for w in group.split()) for group in groups]
     columns, change = voted(judged_rows(*alike))
     assert columns["voted"] == columns["majority"]
     assert change.notes["voted_differently"] == change.notes["unjudged_votes"] == 0

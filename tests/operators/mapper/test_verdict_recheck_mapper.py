@@ -16,7 +16,7 @@ from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.mapper.verdict_recheck_mapper import VerdictRecheckMapper
-from rejuice.operators.verifier.pool import Outcome
+from rejuice.operators.verifier.pool import GradingOutcome
 from rejuice.pipelines.apply.steps import run_in_memory
 
 NOTES = ("rechecked", "agree", "disagree", "right_to_wrong", "wrong_to_right", "recheck_failed")
@@ -52,7 +52,7 @@ class FakePool:
 
     def run(self, pairs, *, timeout, workers, rule):
         self.calls.append((pairs, timeout, rule))
-        return [Outcome(response.split()[0]) for response, _ in pairs]
+        return [GradingOutcome(response.split()[0]) for response, _ in pairs]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def fake_pool(monkeypatch):
     return pool
 
 
-def test_each_verdict_is_held_against_what_the_other_verifier_says(fake_pool):
+def test_each_verdict_is_compared_with_that_of_the_other_verifier(fake_pool):
     outcomes = ("correct", "wrong_answer", "timeout", "verifier_error")
     rows = table(*((letter, slug, "1") for letter in "cw" for slug in outcomes))
     recheck, notes = rechecked(VerdictRecheckMapper(), rows)
@@ -104,19 +104,19 @@ def test_math_verify_sees_the_response_and_the_reference_once(fake_pool):
         *[("c", "1", "1"), ("w", "1", "1"), ("c", "1", "2"), ("c", "1", "1", "correct: 1")] * 50
     )
     fake_pool.run = lambda pairs, **options: (
-        fake_pool.calls.append((pairs, options)) or [Outcome("correct") for _ in pairs]
+        fake_pool.calls.append((pairs, options)) or [GradingOutcome("correct") for _ in pairs]
     )
     change = run(VerdictRecheckMapper(timeout=0.5), rows)
-    said = "1 is what I say."
+    sentence = "1 is what I say."
     ((pairs, options),) = fake_pool.calls
-    assert pairs == [(said, "1"), (said, "2"), ("correct: 1", "1")]
+    assert pairs == [(sentence, "1"), (sentence, "2"), ("correct: 1", "1")]
     assert (options["timeout"], options["rule"]) == (0.5, "math_verify")
     assert [change.notes[name] for name in NOTES] == [200, 150, 50, 0, 50, 0]
 
 
 def test_a_response_that_is_an_answer_is_shown_as_mathematics(fake_pool):
     fake_pool.run = lambda pairs, **_: (
-        fake_pool.calls.append(pairs) or [Outcome("correct") for _ in pairs]
+        fake_pool.calls.append(pairs) or [GradingOutcome("correct") for _ in pairs]
     )
     run(VerdictRecheckMapper(), table(("c", "x^2", "1", " x^2\n"), ("c", "2", "1", "x^2 = 2")))
     assert fake_pool.calls == [[("$x^2$", "1"), ("x^2 = 2", "1")]]

@@ -42,7 +42,7 @@ def test_what_the_work_raises_comes_last(loop):
     assert found == [1]
 
 
-def test_who_leaves_early_waits_for_the_end_of_the_work(loop):
+def test_leaving_early_waits_for_the_end_of_the_work(loop):
     ended = []
 
     async def work(put):
@@ -71,15 +71,15 @@ def test_closing_cancels_what_runs(loop):
         next(stream)
 
 
-@pytest.mark.parametrize("said", ["can't create new thread at interpreter shutdown", "another"])
-def test_end_of_the_interpreter_is_no_error_and_others_are(monkeypatch, said):
+@pytest.mark.parametrize("message", ["can't create new thread at interpreter shutdown", "another"])
+def test_end_of_the_interpreter_is_no_error_and_others_are(monkeypatch, message):
     async def no_thread():
-        raise RuntimeError(said)
+        raise RuntimeError(message)
 
     loop = LoopThread("loop of a test")
     with monkeypatch.context() as patch:
         patch.setattr(loop._loop, "shutdown_default_executor", no_thread)
-        if said == "another":
+        if message == "another":
             with pytest.raises(RuntimeError, match=r"^another$"):
                 loop.close()
         else:

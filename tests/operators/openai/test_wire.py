@@ -4,13 +4,13 @@ import pytest
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.openai.wire import (
-    Blame,
-    Fault,
-    Response,
+    AttemptError,
+    HttpResponse,
+    RetryClass,
     check_status,
     endpoint,
-    no_such,
-    one_line,
+    error_text,
+    model_not_found,
 )
 from rejuice.operators.sampling.openai_wire import read_group, request_body
 from rejuice.operators.sampling.protocol import Group, Prompt, Sample, Settings
@@ -58,7 +58,7 @@ def test_text_only_asks_for_nothing_that_some_server_does_not_know():
     assert body == {"model": "m", "messages": messages, **known}
 
 
-def test_template_is_told_more_where_the_server_applies_it():
+def test_template_arguments_are_sent_if_the_server_applies_the_template():
     kwargs, settings = {"enable_thinking": False}, Settings()
     body = request_body("chat", "m", PROMPT, None, settings, True, kwargs)
     plain = request_body("chat", "m", PROMPT, None, settings, True)
@@ -71,17 +71,17 @@ def test_template_is_told_more_where_the_server_applies_it():
 
 
 def test_costs():
-    costs = {blame.name: [blame.cost(n) for n in (1, 2, 3, 10)] for blame in Blame}
+    costs = {each.name: [each.cost(n) for n in (1, 2, 3, 10)] for each in RetryClass}
     assert costs == {
-        "LOAD": [0, 0, 0, 0],
-        "SERVER": [1, 1, 1, 1],
-        "ANSWER": [1, 1, 1, 4],
-        "PROMPT": [1, 2, 3, 10],
+        "OVERLOADED": [0, 0, 0, 0],
+        "SERVER_FAILED": [1, 1, 1, 1],
+        "BAD_ANSWER": [1, 1, 1, 4],
+        "REFUSED": [1, 2, 3, 10],
     }
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b'{"error": {"message": "too\\nlong", "code": 400}}', "too long"),
         (b'{"error": "no"}', "no"),
@@ -91,40 +91,49 @@ def test_costs():
         (b"", ""),
     ],
 )
-def test_what_was_said_is_one_short_line(body, said):
-    assert one_line(body) == said
+def test_error_text_is_one_short_line(body, message):
+    assert error_text(body) == message
 
 
 @pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504, 529])
 def test_statuses_that_may_pass(status):
-    with pytest.raises(Fault) as fault:
-        check_status(Response(status, b""), "http://h/v1")
-    assert (fault.value.reason, fault.value.blame) == ("server_error", Blame.SERVER)
+    with pytest.raises(AttemptError) as caught:
+        check_status(HttpResponse(status, b""), "http://h/v1")
+    assert (caught.value.reason, caught.value.retry_class) == (
+        "server_error",
+        RetryClass.SERVER_FAILED,
+    )
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_statuses_of_a_prompt(status):
-    with pytest.raises(Fault) as fault:
-        check_status(Response(status, b""), "http://h/v1")
-    assert (fault.value.reason, fault.value.blame) == ("request_refused", Blame.PROMPT)
+    with pytest.raises(AttemptError) as caught:
+        check_status(HttpResponse(status, b""), "http://h/v1")
+    assert (caught.value.reason, caught.value.retry_class) == (
+        "request_refused",
+        RetryClass.REFUSED,
+    )
 
 
 @pytest.mark.parametrize("status", [201, 301, 403, 405, 410])
 def test_statuses_that_end_the_run(status):
     with pytest.raises(EngineError):
-        check_status(Response(status, b""), "http://h/v1")
+        check_status(HttpResponse(status, b""), "http://h/v1")
 
 
 @pytest.mark.parametrize(
     ("models", "error"),
     [
         (b'{"data": [{"id": "a"}, {"id": "b"}]}', "the server has no model 'm'; it has a, b"),
-        (b'{"data": []}', "http://h/x does not exist; is base_url right? it mostly ends in /v1"),
-        (b"<html>", "http://h/x does not exist; is base_url right? it mostly ends in /v1"),
+        (b'{"data": []}', "http://h/x does not exist; is base_url right? it usually ends in /v1"),
+        (b"<html>", "http://h/x does not exist; is base_url right? it usually ends in /v1"),
     ],
 )
 def test_no_such_model(models, error):
-    assert str(no_such("m", "http://h/x", Response(200, models), "choose another api")) == error
+    assert (
+        str(model_not_found("m", "http://h/x", HttpResponse(200, models), "choose another api"))
+        == error
+    )
 
 
 def answer(**fields):
@@ -161,11 +170,11 @@ def test_weights_that_changed_meanwhile(labels, oldest, newest):
     if oldest == newest:
         assert read(body).version == oldest
         return
-    with pytest.raises(Fault) as fault:
+    with pytest.raises(AttemptError) as caught:
         read(body)
-    said = f"weights changed from {oldest} to {newest} while it was sampled"
-    assert fault.value.args == ("bad_response", said)
-    assert fault.value.blame is Blame.ANSWER
+    message = f"weights changed from {oldest} to {newest} while it was sampled"
+    assert caught.value.args == ("bad_response", message)
+    assert caught.value.retry_class is RetryClass.BAD_ANSWER
 
 
 def test_weights_that_changed_between_samples_of_a_group():
@@ -192,16 +201,16 @@ def test_weights_that_changed_between_samples_of_a_group():
     ],
 )
 def test_answers_that_cannot_be_used(fields, detail):
-    with pytest.raises(Fault) as fault:
+    with pytest.raises(AttemptError) as caught:
         read(answer(**fields))
-    assert fault.value.reason == "bad_response"
-    assert fault.value.detail.startswith(detail)
+    assert caught.value.reason == "bad_response"
+    assert caught.value.detail.startswith(detail)
 
 
 @pytest.mark.parametrize(
     ("fields", "ids", "error"),
     [
-        ({}, (1, 3), "the server samples from other prompt token ids than it was sent"),
+        ({}, (1, 3), "the server samples from other prompt token ids than those it was sent"),
         ({"token_ids": None}, (1, 2), "the server gives no token ids, which on-policy"),
         ({"logprobs": {"content": None}}, (1, 2), "the server gives no log-probabilities, which"),
     ],
@@ -217,12 +226,12 @@ def test_servers_that_cannot_be_used(fields, ids, error):
      ("Mon, 01 Jan 2001 00:00:00 GMT", 0)],
 )  # fmt: skip
 def test_retry_after(header, seconds):
-    with pytest.raises(Fault) as fault:
-        check_status(Response(429, b"slow down", header), "http://h/v1")
-    assert (fault.value.after, fault.value.detail) == (seconds, "429: slow down")
+    with pytest.raises(AttemptError) as caught:
+        check_status(HttpResponse(429, b"slow down", header), "http://h/v1")
+    assert (caught.value.after, caught.value.detail) == (seconds, "429: slow down")
 
 
-def test_what_the_server_did_not_say_is_not_known():
+def test_what_the_server_does_not_report_is_none():
     group = read(answer(token_ids=None, logprobs=None), exact=False)
     assert group.samples == (Sample("a", None, None, "stop"),)
     bare = json.dumps({"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}).encode()
@@ -232,14 +241,14 @@ def test_what_the_server_did_not_say_is_not_known():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"message": {"refusal": "I cannot"}}, "I cannot"),
         ({"finish_reason": "content_filter"}, "the server's content filter"),
     ],
 )
-def test_refusals(fields, said):
-    with pytest.raises(Fault) as fault:
+def test_refusals(fields, message):
+    with pytest.raises(AttemptError) as caught:
         read(answer(**fields))
-    assert fault.value.args == ("content_refused", said)
-    assert fault.value.blame is Blame.PROMPT
+    assert caught.value.args == ("content_refused", message)
+    assert caught.value.retry_class is RetryClass.REFUSED

@@ -1,4 +1,4 @@
-"""The decode loop: noise, choice, doubt, and that a full pass for each token says the same."""
+"""The decode loop: noise, choices, near ties, and agreement with a full pass for each token."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_choice_by_hand():
     assert chosen(temperature=0.5, top_p=0.99) == 0
 
 
-def test_doubt_by_hand():
+def test_ambiguous_choices_by_hand():
     logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
 
     def certain(*noise, **settings):
@@ -110,7 +110,7 @@ def test_doubt_by_hand():
     st.sampled_from([0.0, 0.3, 1.0, 1.5]),
     st.sampled_from([0.1, 0.7, 0.95, 1.0]),
 )
-def test_beyond_doubt_means_that_rounding_changes_nothing(seed, temperature, top_p):
+def test_an_unambiguous_token_survives_rounding(seed, temperature, top_p):
     generator = torch.Generator().manual_seed(seed)
     logits = 3 * torch.randn(64, 40, generator=generator)
     logits[:, 20:30] = logits[:, :10]  # as probable as each other

@@ -15,7 +15,7 @@ from transformers import (
 
 from rejuice.operators.sampling import key_values
 from rejuice.operators.sampling.key_values import (
-    Moves,
+    Compaction,
     OneGroup,
     Recomputed,
     SharedPrompts,
@@ -87,7 +87,9 @@ def check_against_full_passes(model, kind, n, waves, seed):
                 if kind is not SharedPrompts and not rows:
                     groups.clear()
                     break
-                store.leave(open_R, Moves(np.array(gaps, int), np.array(movers, int), len(used)))
+                store.compact(
+                    open_R, Compaction(np.array(gaps, int), np.array(movers, int), len(used))
+                )
                 place = {g: g for g in used} | dict(zip(movers, gaps, strict=True))
                 rows = [[place[g], i, tokens] for g, i, tokens in rows]
                 groups[:] = [p for _, p in sorted((place[g], groups[g]) for g in used)]
@@ -130,7 +132,7 @@ def test_store_by_architecture(config, kind):
 
 
 def test_store_that_miscalculates_is_not_taken(monkeypatch):
-    """The probe judges by numbers, not by what a model says of itself."""
+    """The probe compares numbers, and ignores what a model claims to support."""
     qwen = model(Qwen2Config(**TINY))
     right = key_values.sdpa_attention_forward
 

@@ -140,7 +140,7 @@ def test_chat_leaves_the_template_to_the_server(make):
     assert "chat_template_kwargs" not in body
 
 
-def test_chat_is_told_what_its_template_reads(make):
+def test_chat_sends_the_template_arguments(make):
     kwargs = {"enable_thinking": False}
     with FakeServer() as server:
         for exact in (True, False):
@@ -161,15 +161,15 @@ def test_greedy(make, api):
         assert (sampling["temperature"], sampling["n"]) == (0.0, 1)
 
 
-def test_group_of_two_versions_is_asked_for_again(make):
+def test_a_group_of_two_versions_is_sampled_again(make):
     script = {1: [Trouble.NEW_WEIGHTS], 2: [Trouble.NEW_WEIGHTS] * 3}
     with FakeServer(script, version="3") as server:
         engine = make(server, api="generate")
         found = dict(engine.sample(prompts(3), FOUR))
         assert (found[0].version, found[1].version) == (3, 3)
         check_group(found[1], 1, 1)
-        said = "weights changed from 3 to 4 while it was sampled"
-        assert found[2] == Failure("bad_response", said)
+        message = "weights changed from 3 to 4 while it was sampled"
+        assert found[2] == Failure("bad_response", message)
         assert engine.faults == {"bad_response": 4}
         server.attempts.clear()
         loose = make(server, api="generate", exact=False)
@@ -191,7 +191,7 @@ def test_weight_version_is_the_one_that_the_server_states(make):
             list(make(server, api="generate").sample(prompts(1), FOUR))
 
 
-def test_without_token_ids_only_text_is_asked_for(make):
+def test_without_token_ids_only_text_is_requested(make):
     with FakeServer(token_ids=False) as server:
         with pytest.raises(
             EngineError,
@@ -218,19 +218,19 @@ def test_tokenizer_and_api_must_fit():
 def test_prompt_that_the_template_refuses_is_never_sent(make):
     def strict(messages):
         if len(messages[0][1]) == 2:
-            raise TemplateRefusedError("the chat template says: no")
+            raise TemplateRefusedError("the chat template refuses: no")
         return encode(messages)
 
     with FakeServer() as server:
         engine = make(server)
         engine.encode = strict
         found = dict(engine.sample(prompts(3), FOUR))
-        assert found[1] == Failure("template_refused", "the chat template says: no")
+        assert found[1] == Failure("template_refused", "the chat template refuses: no")
         assert sorted(server.attempts) == [0, 2]
 
 
 @pytest.mark.parametrize("trouble", COSTS)
-def test_each_fault_is_mended_or_named(make, trouble):
+def test_each_failure_is_retried_or_reported(make, trouble):
     reason, cost = COSTS[trouble]
     once, always = [trouble], [trouble] * 6
     with FakeServer({1: once, 2: always}) as server:
@@ -251,7 +251,7 @@ def test_each_fault_is_mended_or_named(make, trouble):
         assert engine.faults == {reason: faults + 1}
 
 
-def test_details_say_what_the_server_said(make):
+def test_details_contain_the_message_of_the_server(make):
     script = [[Trouble.REFUSED], [Trouble.CUT_JSON] * 3, [Trouble.FEWER] * 3, [Trouble.TWICE] * 3]
     with FakeServer(dict(enumerate(script))) as server:
         found = dict(make(server).sample(prompts(4), FOUR))
@@ -267,7 +267,7 @@ faults = st.lists(st.sampled_from([t for t in COSTS if t is not Trouble.SLOW]), 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(faults, min_size=1, max_size=8), st.integers(1, 4))
-def test_any_script_of_faults_ends_as_it_must(scripts, concurrency):
+def test_any_sequence_of_failures_ends_as_specified(scripts, concurrency):
     with FakeServer(dict(enumerate(scripts)), retry_after="0", think_s=0.001) as server:
         engine = engine_of(server, concurrency=concurrency)
         try:
@@ -335,7 +335,7 @@ def test_retry_after_may_be_a_date(make):
 
 
 @pytest.mark.alone
-def test_who_is_asked_to_wait_too_long_gives_up_at_once(make):
+def test_a_request_that_would_wait_too_long_fails_at_once(make):
     with FakeServer({0: [Trouble.RATE_LIMIT_AFTER]}, retry_after="3600") as server:
         start = time.monotonic()
         ((_, failure),) = make(server, give_up_s=60).sample(prompts(1), FOUR)
@@ -401,11 +401,11 @@ def test_server_that_never_was(make):
 
 
 @pytest.mark.parametrize("trouble", [t for t in COSTS if COSTS[t][1] and t is not Trouble.SLOW])
-def test_server_that_answers_nobody_is_no_fault_of_a_prompt(make, trouble):
+def test_a_server_that_answers_no_prompt_has_failed_itself(make, trouble):
     # It may be up for all that: its list of models is.
     with FakeServer(always=trouble) as server:
-        said = rf"^{server.url} answers no prompt: {COSTS[trouble][0]}, .+$"
-        with pytest.raises(EngineError, match=said):
+        message = rf"^{server.url} answers no prompt: {COSTS[trouble][0]}, .+$"
+        with pytest.raises(EngineError, match=message):
             list(make(server).sample(prompts(5), FOUR))
 
 
@@ -437,8 +437,8 @@ def test_server_that_was_well_before_is_judged_anew(make):
 
 
 ONE_LINE = {
-    Trouble.REDIRECT: r"{url} sends requests on to 'http://else.where/v1'; "
-    r"set base_url to where the server is",
+    Trouble.REDIRECT: r"{url} redirects requests to 'http://else.where/v1'; "
+    r"set base_url to the address of the server",
     Trouble.NO_KEY: r"{url} answers 401: 401; is the key right\? see api_key_env",
     Trouble.NOT_FOUND: r"the server has the model 'm' but no {url}/completions; "
     r"choose another api; vLLM has 'generate' with --enable-scale-out",
@@ -458,34 +458,34 @@ def test_wrong_servers_end_the_run_with_one_line(make, trouble, monkeypatch):
 
 
 def test_wrong_address_is_an_error_at_once(make):
-    said = r"/v2/completions does not exist; is base_url right\? it mostly ends in /v1$"
-    with FakeServer() as server, pytest.raises(EngineError, match=said):
+    message = r"/v2/completions does not exist; is base_url right\? it usually ends in /v1$"
+    with FakeServer() as server, pytest.raises(EngineError, match=message):
         list(make(server.url.replace("v1", "v2")).sample(prompts(5), FOUR))
 
 
-def test_wrong_model_is_told_which_there_are(make):
+def test_a_wrong_model_lists_the_models_there_are(make):
     with FakeServer(always=Trouble.NOT_FOUND) as server:
         engine = make(server)
         engine.policy = "n"
-        said = r"^the server has no model 'n'; it has m, other$"
-        with pytest.raises(EngineError, match=said):
+        message = r"^the server has no model 'n'; it has m, other$"
+        with pytest.raises(EngineError, match=message):
             list(engine.sample(prompts(5), FOUR))
 
 
 def test_server_without_a_good_certificate_is_not_waited_for(make):
     with FakeServer() as server:
         url = server.url.replace("http:", "https:")
-        said = (
+        message = (
             rf"^no secure connection to {url}: .+; is it https, and its certificate known here\?$"
         )
         start = time.monotonic()
-        with pytest.raises(EngineError, match=said):
+        with pytest.raises(EngineError, match=message):
             list(make(url, patience_s=60).sample(prompts(5), FOUR))
         assert time.monotonic() - start < 5
 
 
 def test_address_that_is_none(make):
-    with pytest.raises(EngineError, match=r"^base_url is 'http://a:b:c'; which is no address$"):
+    with pytest.raises(EngineError, match=r"^base_url is 'http://a:b:c'; which is not an address$"):
         list(make("http://a:b:c").sample(prompts(1), FOUR))
 
 
@@ -502,8 +502,8 @@ def test_429_storm_ends_with_every_prompt_answered_once(make):
 
 def test_429_without_end_ends_the_run(make):
     with FakeServer(always=Trouble.RATE_LIMIT) as server:
-        said = r"answers no prompt: rate_limited, 429: 429$"
-        with pytest.raises(EngineError, match=said):
+        message = r"answers no prompt: rate_limited, 429: 429$"
+        with pytest.raises(EngineError, match=message):
             list(make(server, give_up_s=0.1).sample(prompts(5), FOUR))
 
 
@@ -647,9 +647,9 @@ def test_key_that_is_named_must_be_there(make, monkeypatch, value):
     monkeypatch.delenv("NO_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("NO_KEY", value)
-    said = (
+    message = (
         r"^api_key_env names the environment variable 'NO_KEY', which is not set; "
         r"set it to the server's key$"
     )
-    with pytest.raises(EngineError, match=said):
+    with pytest.raises(EngineError, match=message):
         make("http://127.0.0.1:9/v1", api_key_env="NO_KEY")

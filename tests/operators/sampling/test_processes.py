@@ -1,4 +1,4 @@
-"""Engines in processes: who samples what, what ends with what, and what is said on the way."""
+"""Engines in processes: which process samples what, how they end, and their output."""
 
 import os
 import signal
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from stub_engine import StubEngine
 
 from rejuice.operators import __version__
+from rejuice.operators.cores import usable_cores
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling.processes import EngineProcesses, usable_cores
+from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
 
 ONE = Settings(n=1)
@@ -94,7 +95,7 @@ def test_another_interpreter_has_its_own_path(tmp_path):
     engine.close()
 
 
-def test_another_version_is_told(tmp_path):
+def test_another_version_is_an_error(tmp_path):
     """Even one that knows nothing of engines."""
     package = tmp_path / "rejuice" / "operators"
     package.mkdir(parents=True)
@@ -102,8 +103,10 @@ def test_another_version_is_told(tmp_path):
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     link.chmod(0o755)
-    said = rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same one there$"
-    with pytest.raises(EngineError, match=said):
+    expected_message = (
+        rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same version there$"
+    )
+    with pytest.raises(EngineError, match=expected_message):
         EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": str(tmp_path)})
 
 
@@ -125,19 +128,21 @@ def test_what_they_print_is_kept_from_the_terminal(two, capfd):
 
 def test_last_words_of_a_process_that_dies(two, capfd):
     pids = two.pids
-    message = r"^a sampling process died with exit code 3; what it said is above$"
+    message = r"^a sampling process died with exit code 3; its output is above$"
     with pytest.raises(EngineError, match=message):
         list(two.sample(ask("a", "exit"), ONE))
     assert capfd.readouterr().err.endswith("last words\n")
     assert two.pids == []
     wait_until_gone(pids)
-    assert len(list(two.sample(ask("a", "b"), ONE))) == 2  # begun anew
+    assert len(list(two.sample(ask("a", "b"), ONE))) == 2  # started again
 
 
 def test_process_that_is_killed(capfd):
     engine = EngineProcesses(StubEngine)
     os.kill(engine.pids[0], signal.SIGKILL)
-    message = r"^a sampling process died with exit code -9; it said nothing; perhaps memory ran out"
+    message = (
+        r"^a sampling process died with exit code -9; it printed nothing; perhaps memory ran out"
+    )
     with pytest.raises(EngineError, match=message):
         list(engine.sample(ask("a"), ONE))
     assert capfd.readouterr().err == ""
@@ -182,7 +187,7 @@ def test_closing_twice(two):
 
 def test_usable_cores_obey_affinity():
     program = (
-        "import os; from rejuice.operators.sampling.processes import usable_cores\n"
+        "import os; from rejuice.operators.cores import usable_cores\n"
         "print(usable_cores()); os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "print(usable_cores())"
     )

@@ -91,7 +91,7 @@ def test_a_prompt_that_is_not_there(record):
     # The whole chat counts, not its last message alone.
     other = Prompt((("user", "a"),), 0)
     ((_, found),) = RecordedEngine(path, exact=True).sample([other], TWO)
-    assert found == Failure("not_recorded", f"{path} does not have the prompt")
+    assert found == Failure("not_recorded", f"{path} does not contain the prompt")
 
 
 def test_text_alone_is_enough_where_it_is_not_for_training(tmp_path):
@@ -106,17 +106,17 @@ def test_text_alone_is_enough_where_it_is_not_for_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ({"max_tokens": 8}, "was sampled with max_tokens: 9; not with 8"),
         ({"temperature": 0.5}, "was sampled with temperature: 1; not with 0.5"),
     ],
 )
-def test_other_settings_than_it_was_sampled_with(record, setting, said):
+def test_other_settings_than_it_was_sampled_with(record, setting, message):
     path = record([row("a", 0), row("a", 1)])
     with pytest.raises(EngineError) as caught:
         list(RecordedEngine(path, exact=True).sample([prompt("a")], TWO._replace(**setting)))
-    assert str(caught.value) == f"{path} {said}"
+    assert str(caught.value) == f"{path} {message}"
 
 
 def test_files_that_are_no_recording(record, tmp_path):
@@ -131,7 +131,7 @@ def test_files_that_are_no_recording(record, tmp_path):
     with pytest.raises(EngineError, match="has no column 'response'"):
         RecordedEngine(record([row("a", 0)], "response"), exact=True)
     (tmp_path / "none").mkdir()
-    with pytest.raises(EngineError, match=r"none holds no file of \.parquet, \.arrow, \.jsonl"):
+    with pytest.raises(EngineError, match=r"none contains no file of \.parquet, \.arrow, \.jsonl"):
         RecordedEngine(tmp_path / "none", exact=True)
 
 
@@ -202,7 +202,7 @@ SAMPLING = row("a", 0)["sampling"]
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"policy_version": 5}, "of policy versions 4 and 5"),
         ({"policy": "q", "policy_version": 5}, "of policies p and q"),
@@ -212,17 +212,17 @@ SAMPLING = row("a", 0)["sampling"]
         ({"prompt_token_ids": [1, 3]}, "with different prompt_token_ids"),
     ],
 )
-def test_responses_of_two_runs_make_no_group(tmp_path, other, said):
+def test_responses_of_two_runs_make_no_group(tmp_path, other, message):
     write(tmp_path / "1.parquet", [row("a", 0), row("a", 1)])
     write(tmp_path / "2.parquet", [row("a", 2, **other), row("a", 3, **other)])
     assert refused(tmp_path, n=3) == (
-        f"{tmp_path} holds responses {said} to one prompt; name a file of one run"
+        f"{tmp_path} contains responses {message} to one prompt; name a file of one run"
     )
     # The first file's are enough for two.
     assert texts(given_back(tmp_path)) == ["a0", "a1"]
 
 
-def test_nobody_knows_how_it_was_sampled(record):
+def test_unknown_sampling_parameters(record):
     path = record([row("a", 0, sampling=None), row("a", 1, sampling=None)])
     assert given_back(path).seed is None
 
@@ -248,7 +248,7 @@ def test_rows_that_were_never_sampled_are_left_out(record):
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "said"),
+    ("name", "values", "message"),
     [
         ("prompt", ["a"], "string; it must be list<item: struct<role: string, content: string>>"),
         (
@@ -263,13 +263,13 @@ def test_rows_that_were_never_sampled_are_left_out(record):
         ("policy_version", [1.5], "double; it must be int64"),
     ],
 )
-def test_a_column_of_another_type(tmp_path, name, values, said):
+def test_a_column_of_another_type(tmp_path, name, values, message):
     table = pa.Table.from_pylist(
         [row("a", 0)], schema=pa.schema([(each, ROW_CONTRACT[each]) for each in NAMES])
     )
     path = tmp_path / "run.parquet"
     pq.write_table(table.drop_columns([name]).append_column(name, pa.array(values)), path)
-    assert refused(path, n=1) == f"column '{name}' of {path} is {said}"
+    assert refused(path, n=1) == f"column '{name}' of {path} is {message}"
 
 
 def test_types_that_mean_the_same(tmp_path):
@@ -306,16 +306,16 @@ def test_json_lines_are_of_the_types_of_the_contract(tmp_path):
     assert (found.policy, found.seed) == ("2025-01-01", 77)
     assert [sample.logprobs for sample in found.samples] == [(-1.0, -1.0)] * 2
     path.write_text(json.dumps({**rows[0], "response": 5}) + "\n")
-    said = refused(path)
-    assert said.startswith(f"{path} cannot be read: ")
-    assert "Column(/response) changed from string to number in row 0" in said
+    message = refused(path)
+    assert message.startswith(f"{path} cannot be read: ")
+    assert "Column(/response) changed from string to number in row 0" in message
 
 
 def test_files_of_two_formats(tmp_path):
     write(tmp_path / "run.parquet", [row("a", 0)])
     (tmp_path / "run.jsonl").write_text("{}\n")
     (tmp_path / "notes.txt").write_text("x")
-    assert refused(tmp_path) == f"{tmp_path} holds files of .jsonl and .parquet; name one file"
+    assert refused(tmp_path) == f"{tmp_path} contains files of .jsonl and .parquet; name one file"
 
 
 def test_a_file_of_a_folder_lacks_a_column(tmp_path):

@@ -29,7 +29,7 @@ def test_template_is_applied_once_and_is_what_is_shown(policy):
     assert chat_text(str(policy), CHAT) == decoded(str(policy), ids) == TEXT
 
 
-def test_template_is_told_what_it_reads(policy, tmp_path):
+def test_template_arguments(policy, tmp_path):
     from transformers import AutoTokenizer
 
     loaded = AutoTokenizer.from_pretrained(policy)
@@ -45,9 +45,11 @@ def test_template_is_told_what_it_reads(policy, tmp_path):
 
 @pytest.mark.parametrize("how", ["tokenize", "add_generation_prompt", "return_tensors"])
 def test_how_the_template_is_applied_is_not_to_be_changed(policy, how):
-    said = rf"^chat_template_kwargs cannot have '{how}'; give what the template itself reads, such"
+    message = (
+        rf"^chat_template_kwargs cannot contain '{how}'; give what the template itself reads, such"
+    )
     for use in (chat_encoder, lambda name, kwargs: chat_text(name, CHAT, kwargs)):
-        with pytest.raises(EngineError, match=said):
+        with pytest.raises(EngineError, match=message):
             use(str(policy), {how: False})
 
 
@@ -63,7 +65,7 @@ def test_template_that_refuses(policy, tmp_path):
     loaded = AutoTokenizer.from_pretrained(policy)
     loaded.chat_template = "{{ raise_exception('only users') }}"
     loaded.save_pretrained(tmp_path)
-    with pytest.raises(TemplateRefusedError, match=r"^the chat template says: only users$"):
+    with pytest.raises(TemplateRefusedError, match=r"^the chat template refuses: only users$"):
         chat_encoder(str(tmp_path))(CHAT)
 
 
@@ -75,8 +77,8 @@ def test_no_template(policy, tmp_path):
     loaded.save_pretrained(tmp_path)
     with pytest.raises(EngineError) as error:
         chat_encoder(str(tmp_path))
-    said = f"the tokenizer of '{tmp_path}' has no chat template; name an instruction-tuned one"
-    assert str(error.value) == said
+    message = f"the tokenizer of '{tmp_path}' has no chat template; choose an instruction-tuned one"
+    assert str(error.value) == message
 
 
 def test_no_tokenizer(tmp_path):

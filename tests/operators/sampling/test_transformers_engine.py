@@ -95,7 +95,7 @@ def test_no_prompts(engine):
     assert list(engine.sample([], FOUR)) == []
 
 
-def test_group_says_where_it_comes_from(folder, groups):
+def test_a_group_names_its_origin(folder, groups):
     assert {group.policy for group in groups.values()} == {str(folder)}
     assert {group.version for group in groups.values()} == {0}
     assert all(group.seed == PROMPTS[index].seed for index, group in groups.items())
@@ -128,7 +128,9 @@ def test_text_is_without_the_end(trained, engine):
         for sample in group.samples:
             assert sample.text == tokenizer.decode(sample.token_ids, skip_special_tokens=True)
             assert tokenizer.eos_token not in sample.text
-    ended = decoding.Answer((41, END), (-1.0, -1.0), stopped=False)  # at the limit, not by itself
+    ended = decoding.SampledResponse(
+        (41, END), (-1.0, -1.0), stopped=False
+    )  # at the limit, not by itself
     assert engine._sample(ended).text.endswith("<|im_end|>")
 
 
@@ -136,13 +138,13 @@ def test_prompts_that_leave_no_room(engine):
     # 512 places, 18 of them for what the template adds
     by_index = dict(engine.sample([ask("x" * n) for n in (494, 493, 490)], FOUR))
     assert by_index[0] == Failure(
-        "prompt_too_long", "512 tokens of 512 that the policy takes with a response"
+        "prompt_too_long", "512 tokens; the policy's context of 512 includes the response"
     )
     assert {len(s.token_ids) for s in by_index[1].samples} == {1}
     assert max(len(s.token_ids) for s in by_index[2].samples) <= 4
 
 
-def test_template_is_told_more(tmp_path):
+def test_template_arguments_are_passed(tmp_path):
     save_policy(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content + more }}")
     build = partial(TransformersEngine, tmp_path, chat_template_kwargs={"more": "!!"})
@@ -154,7 +156,7 @@ def test_template_that_refuses(tmp_path):
     save_policy(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('no system role') }}")
     assert dict(TransformersEngine(tmp_path).sample([ask("a")], FOUR)) == {
-        0: Failure("template_refused", "the chat template says: no system role")
+        0: Failure("template_refused", "the chat template refuses: no system role")
     }
 
 
@@ -168,7 +170,7 @@ def test_no_such_policy(tmp_path, folder):
 # --- what decides a sample --------------------------------------------------------------
 
 
-def test_a_full_pass_for_each_token_says_the_same(trained, answers):
+def test_a_full_pass_for_each_token_agrees(trained, answers):
     """The definition of a sample, without cache, batch or bookkeeping of any kind."""
     model = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="float32").eval()
     for index in (0, 7):
@@ -195,7 +197,9 @@ def test_a_full_pass_for_each_token_says_the_same(trained, answers):
     st.sampled_from([1, 3, 8, 9, 20]),
     st.sampled_from([5, 64]),
 )
-def test_subset_order_rows_n_and_limit_decide_nothing(trained, answers, chosen, rows, n, limit):
+def test_samples_do_not_depend_on_subset_order_rows_n_or_limit(
+    trained, answers, chosen, rows, n, limit
+):
     trained._rows = rows
     wanted = Settings(n=n, max_tokens=limit)
     results = all_tokens(trained.sample([SUMS[i] for i in chosen], wanted))
@@ -203,7 +207,7 @@ def test_subset_order_rows_n_and_limit_decide_nothing(trained, answers, chosen, 
         assert results[place] == [ids[:limit] for ids in answers[index][:n]]
 
 
-def test_random_weights_rows_and_stores_decide_nothing(engine, groups, monkeypatch):
+def test_samples_do_not_depend_on_rows_or_stores_with_random_weights(engine, groups, monkeypatch):
     """With flat distributions near ties are common."""
     for rows in (1, 12):
         monkeypatch.setattr(engine, "_rows", rows)
@@ -219,7 +223,7 @@ def test_random_weights_rows_and_stores_decide_nothing(engine, groups, monkeypat
 
 
 @pytest.mark.slow
-def test_threads_decide_nothing(trained, answers):
+def test_samples_do_not_depend_on_threads(trained, answers):
     torch.set_num_threads(2)
     try:
         results = all_tokens(trained.sample(SUMS[:6], EIGHT))
@@ -237,8 +241,8 @@ def test_near_ties_are_decided_alike_whatever_the_rounding(folder, monkeypatch, 
         logits = forward(self, *arguments)
         return logits + 2e-3 * (2 * torch.rand(logits.shape, generator=generator) - 1)
 
-    def sampled(slack):
-        monkeypatch.setattr(decoding, "SLACK", slack)
+    def sampled(tie_margin):
+        monkeypatch.setattr(decoding, "TIE_MARGIN", tie_margin)
         wanted = Settings(n=8, max_tokens=12, top_p=top_p)
         return all_tokens(engine.sample(PROMPTS, wanted))
 
@@ -248,10 +252,10 @@ def test_near_ties_are_decided_alike_whatever_the_rounding(folder, monkeypatch, 
     assert sampled(0.0) != undisturbed  # so there were near ties
 
 
-def test_slack_is_far_above_rounding(trained, monkeypatch):
-    """What `SLACK` promises, on the trained policy: 50 times what is seen."""
+def test_the_tie_margin_is_far_above_rounding(trained, monkeypatch):
+    """What `TIE_MARGIN` promises, on the trained policy: 50 times what is seen."""
     seen = []
-    draw = decoding._Batch._draw
+    draw = decoding._DecodingBatch._draw
 
     def watched(batch):
         row = len(batch._group_R) // 2
@@ -261,10 +265,10 @@ def test_slack_is_far_above_rounding(trained, monkeypatch):
         seen.append(float((batch._logits[row] - alone).abs().max()))
         return draw(batch)
 
-    monkeypatch.setattr(decoding._Batch, "_draw", watched)
+    monkeypatch.setattr(decoding._DecodingBatch, "_draw", watched)
     list(trained.sample(SUMS[:6], EIGHT))
     assert len(seen) > 20
-    assert 0 < max(seen) < decoding.SLACK / 2 / 25
+    assert 0 < max(seen) < decoding.TIE_MARGIN / 2 / 25
 
 
 def test_seed_sample_and_step_decide(engine):
@@ -367,7 +371,7 @@ def test_weights_reload(folder, groups, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_processes_decide_nothing(answers, workers):
+def test_samples_do_not_depend_on_processes(answers, workers):
     engine = EngineProcesses(partial(TransformersEngine, EMBEDDED), workers=workers)
     try:
         some = range(0, len(SUMS), 3)

@@ -82,7 +82,7 @@ class FakeLLM:
 def make(monkeypatch):
     def encode(messages):
         if messages[0][0] == "tool":
-            raise TemplateRefusedError("the chat template says: no")
+            raise TemplateRefusedError("the chat template refuses: no")
         return [len(messages[0][1])] * (len(messages[0][1]) % 20)
 
     def params(settings, seed, *, ignore_eos=False):
@@ -122,7 +122,7 @@ def test_name_of_the_policy_may_be_another_one(make):
     assert group.policy == "embedded"
 
 
-def test_template_is_told_more(monkeypatch):
+def test_template_arguments_are_passed(monkeypatch):
     seen = []
     monkeypatch.setattr(vllm_engine, "_start", lambda model, options: FakeLLM())
     monkeypatch.setattr(vllm_engine, "chat_encoder", lambda *given: seen.append(given))
@@ -140,9 +140,9 @@ def test_prompts_that_cannot_be_sampled_are_named_and_the_others_go_on(make):
     few = prompts(12)
     few[2] = Prompt((("tool", "x"),), 0)
     found = dict(make(FakeLLM()).sample(few, TWO))
-    assert found[2] == Failure("template_refused", "the chat template says: no")
-    said = "tokens, but with a response the policy takes 10"
-    assert found[9] == Failure("prompt_too_long", f"10 {said}")
+    assert found[2] == Failure("template_refused", "the chat template refuses: no")
+    message = "tokens; the policy's context of 10 includes the response"
+    assert found[9] == Failure("prompt_too_long", f"10 {message}")
     assert [k for k, each in found.items() if isinstance(each, Group)] != []
     assert {k for k, each in found.items() if isinstance(each, Failure)} == {2, 9, 10, 11}
     long = Prompt((("user", "x" * 41),), 0)  # One token, 41.
@@ -157,10 +157,10 @@ def test_what_vllm_refuses_is_a_failure_of_the_prompt(make, monkeypatch):
     ]
 
 
-def test_who_fails_to_take_a_request_is_not_used_again(make):
+def test_an_engine_that_fails_on_a_request_is_not_used_again(make):
     llm = FakeLLM()
     engine = make(llm)
-    llm.add_request = None  # A TypeError, and no fault of the prompt.
+    llm.add_request = None  # A TypeError, which is not caused by the prompt.
     for _ in range(2):
         with pytest.raises(EngineError, match=r"^vLLM has failed; 'NoneType'"):
             list(engine.sample(prompts(2), TWO))
@@ -182,7 +182,7 @@ def test_leaving_early_aborts_the_rest(make):
     assert len(list(engine.sample(prompts(6), TWO))) == 6
 
 
-def test_who_fails_in_a_step_is_not_used_again(make):
+def test_an_engine_that_fails_in_a_step_is_not_used_again(make):
     llm = FakeLLM(broken=RuntimeError("out of memory\n  at ..."))
     engine = make(llm)
     for _ in range(2):
@@ -222,16 +222,16 @@ def test_dead_canary_leaves_the_engine_unusable(make, folder, monkeypatch):
     monkeypatch.setattr(
         vllm_engine, "_difference", lambda *_: Difference(0.01, 0.2, "torch.float32")
     )
-    said = (
+    message = (
         rf"^vLLM does not sample from '{folder}': log-probabilities of a response are off by 0.01 "
-        r"on average, 0.2 at most; start it anew with these weights$"
+        r"on average, 0.2 at most; restart it with these weights$"
     )
     for use in (
         lambda: engine.load_weights(folder, 1),
         lambda: list(engine.sample(prompts(1), TWO)),
         lambda: engine.load_weights(folder, 2),
     ):
-        with pytest.raises(EngineError, match=said):
+        with pytest.raises(EngineError, match=message):
             use()
 
 
@@ -247,7 +247,7 @@ def test_loading_that_fails_midway_leaves_the_engine_unusable(make, folder):
 
 def test_folder_without_a_policy_changes_nothing(make, tmp_path):
     engine = make(FakeLLM(), version=4)
-    with pytest.raises(EngineError, match=r"it is no folder with config.json and weights$"):
+    with pytest.raises(EngineError, match=r"it is not a folder with config.json and weights$"):
         engine.load_weights(tmp_path / "nothing", 5)
     ((_, group),) = engine.sample(prompts(1), TWO)
     assert group.version == 4
@@ -297,9 +297,11 @@ def test_packs_again_where_weight_and_copy_are_both_there():
 def test_interpreter_without_vllm():
     with pytest.raises(EngineError) as error:
         VllmEngine(str(EMBEDDED), VllmOptions())
-    said = str(error.value)
-    assert said.startswith("vLLM cannot be imported by ")
-    assert said.endswith(": No module named 'vllm'; name an environment that has it by `python`")
+    message = str(error.value)
+    assert message.startswith("vLLM cannot be imported by ")
+    assert message.endswith(
+        ": No module named 'vllm'; set `python` to the interpreter of an environment that has it"
+    )
 
 
 # From here on with vLLM itself.
@@ -397,7 +399,7 @@ class TestReal:
             assert rows.argmax(-1).tolist() == list(sample.token_ids)
 
     def test_settings_that_vllm_refuses(self, engine):
-        with pytest.raises(EngineError, match=r"^vLLM refuses these settings; n must be 1 when"):
+        with pytest.raises(EngineError, match=r"^vLLM rejects these settings; n must be 1 when"):
             list(engine.sample(problems(2), EIGHT._replace(temperature=0.0)))
 
     def test_canary_dies_of_the_old_output_head(self, other_policy):
@@ -421,8 +423,8 @@ class TestReal:
         """
         command = [vllm_python(), "-c", textwrap.dedent(script)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        said = f"vLLM does not sample from '{other_policy}': log-probabilities of a response are"
-        assert [line[: len(said)] for line in done.stdout.splitlines()] == [said] * 2
+        message = f"vLLM does not sample from '{other_policy}': log-probabilities of a response are"
+        assert [line[: len(message)] for line in done.stdout.splitlines()] == [message] * 2
 
     def test_sixteen_bits(self, other_policy):
         options = VllmOptions(python=vllm_python(), max_model_len=128, arguments=EAGER)

@@ -20,7 +20,7 @@ BRIEF = {"brief": True}
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    """The embedded one, whose template can be told something."""
+    """The embedded policy, with a template that takes arguments."""
     folder = tmp_path_factory.mktemp("policy") / "embedded"
     shutil.copytree(EMBEDDED, folder)
     template = folder / "chat_template.jinja"
@@ -88,7 +88,7 @@ def test_all_apis_give_the_same_samples_and_true_log_probabilities(make, truth):
     assert {sample.finish_reason for sample in samples} == {"stop", "length"}
 
 
-def test_template_is_told_the_same_here_and_there(make):
+def test_template_arguments_agree_on_both_sides(make):
     plain = dict(make().sample(prompts(2), EIGHT))
     here, there = (dict(make(api, kwargs=BRIEF).sample(prompts(2), EIGHT)) for api in APIS[:2])
     for index, group in here.items():

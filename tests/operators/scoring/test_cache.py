@@ -52,7 +52,7 @@ def test_a_reader_does_not_wait_for_a_writer(path):
     cache.close()
 
 
-def test_the_key_is_all_that_is_asked():
+def test_the_key_depends_on_the_whole_request():
     key = key_of(BODY, "")
     assert len(key) == 32
     assert key == key_of(dict(reversed(BODY.items())), "")
@@ -61,7 +61,7 @@ def test_the_key_is_all_that_is_asked():
     assert len({key, *others}) == 5
 
 
-def test_a_closed_file_is_told(path):
+def test_a_closed_file_is_an_engine_error(path):
     cache = AnswerCache(path)
     cache.close()
     with pytest.raises(

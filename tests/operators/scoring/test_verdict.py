@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.scoring.answer import Answer, Token
+from rejuice.operators.scoring.answer import AnswerToken, ScorerAnswer
 from rejuice.operators.scoring.verdict import MalformedError, read_verdict, schema
 
 TWO = ("accuracy", "grammar")
 
 
 def read(text, *, answer_format="json_schema", expected=False, tokens=None, finish="stop"):
-    answer = Answer(text, finish, tokens)
+    answer = ScorerAnswer(text, finish, tokens)
     return read_verdict(answer, TWO, answer_format, expected=expected)
 
 
-def said(text, **fields):
+def message_about(text, **fields):
     with pytest.raises(MalformedError) as error:
         read(text, **fields)
     assert "\n" not in str(error.value)
@@ -27,7 +27,7 @@ def said(text, **fields):
 def tokens_of(*texts, **tops):
     """Tokens; those named by their place, such as `t3`, with these tokens at their place."""
     return tuple(
-        Token(text, tuple(tops.get(f"t{place}", {text: 0.0}).items()))
+        AnswerToken(text, tuple(tops.get(f"t{place}", {text: 0.0}).items()))
         for place, text in enumerate(texts)
     )
 
@@ -71,8 +71,8 @@ def test_what_is_read_is_what_the_schema_allows(value):
 
 
 @given(st.text(max_size=30), st.text(alphabet=st.characters(exclude_characters="{}")))
-def test_text_around_a_verdict_does_not_matter(before, behind):
-    text = f'{before}{{"accuracy": 4, "grammar": 2}}{behind}'
+def test_text_around_a_verdict_does_not_matter(before, after):
+    text = f'{before}{{"accuracy": 4, "grammar": 2}}{after}'
     assert read(text, answer_format="text") == (4.0, 2.0)
 
 
@@ -80,16 +80,23 @@ def test_the_order_of_the_scores_does_not_matter():
     assert read(' {"grammar":2,"accuracy":4}\n') == (4.0, 2.0)
 
 
-def test_what_is_said_of_a_malformed_verdict():
-    assert said("fine") == "no JSON: fine"
-    assert said("") == "no JSON: empty"
-    assert said("fine", answer_format="text") == "no JSON object: fine"
-    assert said("[1]") == "not the scores of accuracy, grammar: [1]"
-    assert said('{"accuracy": 1}') == 'not the scores of accuracy, grammar: {"accuracy": 1}'
-    assert said('{"accuracy": 1, "grammar": 7}') == "grammar is 7, not an integer from 1 to 5"
-    assert said('{"accuracy": 1, "grammar": "4/5"}').startswith('grammar is "4/5", not')
-    assert said('{"accuracy": 1, "grammar": NaN}').startswith("grammar is NaN, not")
-    assert said('{"accuracy": 1, "grammar": 2}', finish="length") == "it is cut at max_tokens"
+def test_messages_about_malformed_verdicts():
+    assert message_about("fine") == "no JSON: fine"
+    assert message_about("") == "no JSON: empty"
+    assert message_about("fine", answer_format="text") == "no JSON object: fine"
+    assert message_about("[1]") == "not the scores of accuracy, grammar: [1]"
+    assert (
+        message_about('{"accuracy": 1}') == 'not the scores of accuracy, grammar: {"accuracy": 1}'
+    )
+    assert (
+        message_about('{"accuracy": 1, "grammar": 7}') == "grammar is 7, not an integer from 1 to 5"
+    )
+    assert message_about('{"accuracy": 1, "grammar": "4/5"}').startswith('grammar is "4/5", not')
+    assert message_about('{"accuracy": 1, "grammar": NaN}').startswith("grammar is NaN, not")
+    assert (
+        message_about('{"accuracy": 1, "grammar": 2}', finish="length")
+        == "it is truncated at max_tokens"
+    )
 
 
 VERDICT = '{"accuracy": 4, "grammar": 2}'
@@ -141,12 +148,13 @@ def test_a_thought_before_the_verdict_is_not_the_verdict():
     ],
 )
 def test_no_place_no_expectation(tokens, why):
-    assert said(VERDICT, expected=True, tokens=tokens) == why
+    assert message_about(VERDICT, expected=True, tokens=tokens) == why
 
 
 def test_a_name_that_is_escaped_has_no_place():
     text = VERDICT.replace("accuracy", "\\u0061ccuracy")
     assert read(text) == (4.0, 2.0)
     assert (
-        said(text, expected=True, tokens=tokens_of(text)) == "the tokens are not those of the text"
+        message_about(text, expected=True, tokens=tokens_of(text))
+        == "the tokens are not those of the text"
     )

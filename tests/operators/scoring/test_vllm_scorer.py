@@ -1,6 +1,6 @@
 """The quality reward against a real server: vLLM on CPU, with the embedded policy as the scorer.
 
-The policy has never seen JSON: what it says of a response is a verdict only because the server
+The policy has never seen JSON: its answer is a verdict only because the server
 constrains it.
 """
 
@@ -108,9 +108,9 @@ def test_the_expected_score_is_that_of_a_full_forward_pass(server, make):
         json.dumps(body).encode(),
         {"Content-Type": "application/json"},
     )
-    said = urllib.request.urlopen(request).read()
-    found = read_verdict(read_answer(said), DIMENSIONS, "json_schema", expected=True)
-    whole = json.loads(said)
+    message = urllib.request.urlopen(request).read()
+    found = read_verdict(read_answer(message), DIMENSIONS, "json_schema", expected=True)
+    whole = json.loads(message)
     sampled = whole["choices"][0]["token_ids"]
     rows = truth.rows(whole["prompt_token_ids"], sampled)
     expected = [

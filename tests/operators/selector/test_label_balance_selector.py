@@ -55,11 +55,11 @@ def test_the_ratio_is_exact():
     assert kept(change, rows) == {"correct": 3, "wrong_answer": 9}
 
 
-def test_a_target_is_reached_exactly_and_the_rest_says_why_it_went():
+def test_a_target_is_reached_exactly_and_the_rest_is_dropped_with_a_reason():
     rows = table("c" * 10 + "w" * 6)
     change = check_operator(LabelBalanceSelector(target=8), rows)
     assert kept(change, rows) == {"correct": 4, "wrong_answer": 4}
-    # Of ten right rows six could have stood beside a wrong one.
+    # Of ten right rows six could have been paired with a wrong one.
     assert reasons(change) == {None: 8, "over_ratio": 4, "over_target": 4}
     assert (change.notes["asked"], change.notes["short_of_target"]) == (8, 0)
 
@@ -152,7 +152,7 @@ def test_the_choice_does_not_depend_on_chunks():
     ("fields", "message"),
     [
         ({"negative": ["correct"]}, "'correct' is both positive and negative"),
-        ({"negative": []}, "negative names no value"),
+        ({"negative": []}, "negative contains no value"),
         ({"ratio": [1, 3], "target": 3}, "target 3 is too small for the ratio"),
         ({"ratio": [0, 1]}, "field 'ratio.0' is 0; input should be greater than 0"),
     ],

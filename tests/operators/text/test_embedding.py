@@ -86,8 +86,7 @@ def test_a_vector_without_a_direction_stops_the_run(value):
     with pytest.raises(OperatorError) as error:
         list(grams)
     assert str(error.value) == (
-        "the embedding of a response has no length or no finite one; "
-        "use another model, or dtype float32"
+        "the embedding of a response is zero or not finite; use another model, or dtype float32"
     )
 
 

@@ -244,7 +244,7 @@ def test_any_text_with_a_digit_has_an_end(text: str) -> None:
 
 @given(st.integers(0, 10**9), st.sampled_from(["x^{@}", "@!", "2*@", "@x", "@^2", "@k", "-@"]))
 @settings(max_examples=100, deadline=None)
-def test_the_run_is_found_whole(n: int, form: str) -> None:
+def test_the_whole_expression_is_found(n: int, form: str) -> None:
     run = form.replace("@", str(n))
     assert last_number(f"So we get {run} of those in the end.") == run
 

@@ -1,4 +1,4 @@
-"""Pairs by category, near-misses beside what they nearly are. Each is graded as a whole response."""
+"""Pairs by category, with near misses. Each is graded as a whole response."""
 
 from __future__ import annotations
 
@@ -980,7 +980,7 @@ def test_pair(gold: str, answer: str, equal: bool) -> None:
     assert (verify(answer, gold).verdict == "correct") is equal
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the labelled pairs are not beside this checkout")
+@pytest.mark.skipif(not SHARED.exists(), reason="the labelled pairs are not next to this checkout")
 def test_labelled_pairs() -> None:
     rows = [json.loads(line) for line in SHARED.read_text(encoding="utf-8").splitlines()]
     verdicts = verify_batch([r["answer"] for r in rows], [r["gold"] for r in rows])

@@ -18,8 +18,9 @@ import afresh
 import psutil
 import pytest
 
+from rejuice.operators.cores import usable_cores
 from rejuice.operators.verifier import Verdict, verify, verify_batch
-from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool, usable_cores
+from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool
 
 # Within every textual limit, and without end: only the deadline stops them.
 pytestmark = pytest.mark.alone
@@ -35,8 +36,8 @@ def pool():
 
 
 def workers_of(pool: Pool) -> list[psutil.Process]:
-    assert pool._nursery is not None
-    return psutil.Process(pool._nursery[0].pid).children()
+    assert pool._fork_server is not None
+    return psutil.Process(pool._fork_server[0].pid).children()
 
 
 def test_order_and_verdicts(pool: Pool) -> None:
@@ -87,10 +88,10 @@ def test_an_idle_worker_that_died_costs_one_error(pool: Pool) -> None:
     assert slugs[-1] == "correct"
 
 
-def test_a_dead_nursery_is_replaced(pool: Pool) -> None:
+def test_a_dead_fork_server_is_replaced(pool: Pool) -> None:
     pool.run([EASY], timeout=30, workers=1)
-    os.kill(pool._nursery[0].pid, signal.SIGKILL)
-    pool._nursery[0].wait()
+    os.kill(pool._fork_server[0].pid, signal.SIGKILL)
+    pool._fork_server[0].wait()
     time.sleep(0.2)  # its workers die with it
     slugs = [o.slug for o in pool.run([EASY, EASY], timeout=30, workers=1)]
     assert slugs[-1] == "correct"
@@ -105,7 +106,7 @@ def test_workers_cannot_eat_the_machine(pool: Pool) -> None:
     assert int(line.split()[3]) == 2 << 30
 
 
-def test_a_closed_pool_says_so(pool: Pool) -> None:
+def test_a_closed_pool_is_an_error(pool: Pool) -> None:
     pool.close()
     pool.close()
     with pytest.raises(WorkerPoolError):
@@ -193,7 +194,7 @@ def test_it_works_the_same(place: Callable[[], list[Verdict]]) -> None:
 SCRIPT = """
 from rejuice.operators.verifier import verify
 from rejuice.operators.verifier.pool import shared_pool
-print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}").verdict, shared_pool(1)._nursery[0].pid)
+print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}").verdict, shared_pool(1)._fork_server[0].pid)
 """
 
 
@@ -221,8 +222,8 @@ def test_a_busy_worker_does_not_outlive_its_parent() -> None:
         f"verify({EASY[0]!r}, {EASY[1]!r})\n"
         f"threading.Thread(target=lambda: verify({ENDLESS!r}, '42', timeout=60), daemon=True).start()\n"
         "time.sleep(0.5)\n"
-        "nursery = psutil.Process(shared_pool(1)._nursery[0].pid)\n"
-        "print(*[p.pid for p in nursery.children()], flush=True)\n"
+        "fork_server = psutil.Process(shared_pool(1)._fork_server[0].pid)\n"
+        "print(*[p.pid for p in fork_server.children()], flush=True)\n"
         "import os; os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """Pairs by a second author, who wrote them before reading the verifier's code.
 
-Each answer is graded as a whole response, beside the reference that stands first.
+Each answer is graded as a whole response, against the reference that comes first.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def test_a_bound_is_no_value(bound: str, form: str) -> None:
 @pytest.mark.parametrize(
     "form", ["3 or more", "3 at least", "3 miles at most", "3+", ">3", r"\ge 3", "≥3", "3 to 20"]
 )
-def test_neither_is_one_behind_the_number_or_in_signs(form: str) -> None:
+def test_neither_is_one_after_the_number_or_in_signs(form: str) -> None:
     assert verify(form, "3").verdict == "wrong_answer"
 
 

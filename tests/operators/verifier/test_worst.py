@@ -20,6 +20,7 @@ import afresh
 import psutil
 import pytest
 
+from rejuice.operators.cores import usable_cores
 from rejuice.operators.verifier import (
     Slug,
     Verdict,
@@ -29,11 +30,11 @@ from rejuice.operators.verifier import (
     verify_batch,
     worker,
 )
-from rejuice.operators.verifier.pool import Pool, shared_pool, usable_cores
+from rejuice.operators.verifier.pool import Pool, shared_pool
 
 pytestmark = pytest.mark.alone
 GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"
-needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+needs_gsm8k = pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not next to this checkout")
 TIMEOUT = 1.0
 EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")
 HUNGRY = r"\sum_{k=1}^{999} (x+y+k)^{999}"
@@ -106,9 +107,9 @@ def test_the_pool_is_whole_afterwards() -> None:
         timeout=TIMEOUT,
     )
     assert [v.verdict for v in verdicts][1::2] == ["correct", "correct"]
-    nursery = shared_pool(1)._nursery
-    assert nursery is not None
-    for process in psutil.Process(nursery[0].pid).children():
+    fork_server = shared_pool(1)._fork_server
+    assert fork_server is not None
+    for process in psutil.Process(fork_server[0].pid).children():
         if process.status() != psutil.STATUS_ZOMBIE:
             assert process.memory_info().rss < 1 << 30
 
@@ -133,11 +134,11 @@ def damage() -> list[str]:
     found = list[str]()
     if (slug := verify(r"\frac{\sqrt{8}}{2}", r"\sqrt{2}").verdict) != "correct":
         found.append(f"an ordinary pair is {slug}")
-    nursery = shared_pool(1)._nursery
-    assert nursery is not None
+    fork_server = shared_pool(1)._fork_server
+    assert fork_server is not None
     deadline = time.monotonic() + 2  # what was killed takes a moment to go
     while time.monotonic() < deadline:
-        workers = psutil.Process(nursery[0].pid).children()
+        workers = psutil.Process(fork_server[0].pid).children()
         zombies = [p.pid for p in workers if p.status() == psutil.STATUS_ZOMBIE]
         if len(workers) <= usable_cores() and not zombies:
             return found
@@ -174,9 +175,9 @@ def in_eight_threads() -> list[str]:
 
 def _in_child(queue: multiprocessing.Queue) -> None:
     found = grade_monsters()
-    nursery = shared_pool(1)._nursery
-    assert nursery is not None
-    queue.put((found, nursery[0].pid))
+    fork_server = shared_pool(1)._fork_server
+    assert fork_server is not None
+    queue.put((found, fork_server[0].pid))
 
 
 def in_a_child(method: str) -> list[str]:
@@ -184,10 +185,10 @@ def in_a_child(method: str) -> list[str]:
     queue = context.Queue()
     process = context.Process(target=afresh.call, args=(__file__, "_in_child", queue), daemon=True)
     process.start()
-    found, nursery = queue.get(timeout=120)
+    found, fork_server = queue.get(timeout=120)
     process.join(10)
     deadline = time.monotonic() + 5
-    while psutil.pid_exists(nursery) and psutil.Process(nursery).status() != "zombie":
+    while psutil.pid_exists(fork_server) and psutil.Process(fork_server).status() != "zombie":
         if time.monotonic() > deadline:
             return [*found, "the child left its processes behind"]
         time.sleep(0.05)
@@ -227,8 +228,8 @@ def test_a_worker_at_its_memory_limit_is_an_error_and_replaced() -> None:
     pool = Pool(1)
     try:
         assert [o.slug for o in pool.run([EASY], timeout=30, workers=1)] == ["correct"]
-        assert pool._nursery is not None
-        (worker,) = psutil.Process(pool._nursery[0].pid).children()
+        assert pool._fork_server is not None
+        (worker,) = psutil.Process(pool._fork_server[0].pid).children()
         limit = worker.memory_info().vms + (2 << 20)  # its own of 2 GiB is the machine's to spare
         worker.rlimit(psutil.RLIMIT_AS, (limit, limit))
         outcomes = pool.run([(HUNGRY, "42"), EASY], timeout=30, workers=1)
@@ -305,7 +306,7 @@ def test_what_is_not_text_is_refused(responses: Any, references: Any, message: s
 def test_an_answer_that_ate_the_memory_is_not_wrong(
     peaks: tuple[int, int], slug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # sympy may have caught the MemoryError, and said that it cannot.
+    # sympy may have caught the MemoryError, and reported that it cannot.
     monkeypatch.setattr(symbolic, "equivalent", lambda answer, reference: False)
     monkeypatch.setattr(worker, "_peak", iter(peaks).__next__)
     monkeypatch.setattr(worker, "_limit", lambda: 1000)
@@ -318,7 +319,7 @@ def test_an_answer_that_ate_the_memory_is_not_wrong(
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
-def test_a_parser_short_of_memory_says_nothing_of_the_answer(
+def test_a_parser_short_of_memory_gives_no_verdict_on_the_answer(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*args: object, **options: object) -> None:

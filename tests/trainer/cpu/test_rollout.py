@@ -113,7 +113,7 @@ def statuses(queue, partition="train"):
 
 
 def test_groups_are_asked_for_and_put(manager, sampler, queue):
-    from rejuice.trainer.loop.seeds import prompt_seed
+    from rejuice.operators.sampling.seeds import prompt_seed
 
     manager.generate_sequences(prompts(["a", "b", "c"]))
     asked, settings = sampler._engine.asked[0]

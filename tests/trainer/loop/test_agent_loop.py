@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from training_stage import PLAIN
 
+from rejuice.operators.sampling.seeds import prompt_seed
 from rejuice.operators.sampling.tokenizer import chat_encoder
-from rejuice.trainer.loop.seeds import prompt_seed
 from rejuice.trainer.policies import located
 
 pytestmark = pytest.mark.slow  # Imports verl.

@@ -18,7 +18,7 @@ from rejuice.operators.filter.length_filter import LengthFilter
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, Schedule
+from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import Step, step_names
@@ -50,7 +50,7 @@ class FailingMapper(Mapper):
 
 
 SUM = RewardSumMapper(
-    weights={"accuracy": Schedule.model_validate({"from": 1.0, "to": 0.5}), "format": 0.3},
+    weights={"accuracy": WeightSchedule.model_validate({"from": 1.0, "to": 0.5}), "format": 0.3},
     on_missing="drop_row",
 )
 ROWS = [LengthMapper(), FormatRewardMapper(), LengthFilter(max=11)]
