@@ -100,7 +100,7 @@ class OpenAIClient:
         await self._session.close()
 
     async def answer(
-        self, request: Request[T], probe: Request[Any], faults: Counter[str]
+        self, request: Request[T], probe: Request[Any], failed_attempts: Counter[str]
     ) -> T | AttemptError:
         """The server's answer, after as many attempts as it needs.
 
@@ -111,7 +111,7 @@ class OpenAIClient:
         Args:
             request: what to send.
             probe: a short request of the same kind.
-            faults: counts failed attempts, by reason.
+            failed_attempts: counts failed attempts, by reason.
 
         Raises:
             ServerDownError: the server answers no request.
@@ -121,15 +121,15 @@ class OpenAIClient:
         start = time.monotonic()
         budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
         try:
-            return await self._retrying(budget)(self._attempt, request, faults)
-        except AttemptError as fault:
+            return await self._retrying(budget)(self._attempt, request, failed_attempts)
+        except AttemptError as error:
             # A refusal comes at once: no request need have been answered since this one began.
-            since = -inf if fault.retry_class is RetryClass.REFUSED else start
-            if self._answered > since or await self._answers_probe(probe, faults):
-                return fault
+            since = -inf if error.retry_class is RetryClass.REFUSED else start
+            if self._answered > since or await self._answers_probe(probe, failed_attempts):
+                return error
             # A server that refuses every request will not change its mind.
-            kind = EngineError if fault.retry_class is RetryClass.REFUSED else ServerDownError
-            raise kind(f"{self.base} answers no prompt: {fault.reason}, {fault.detail}") from None
+            kind = EngineError if error.retry_class is RetryClass.REFUSED else ServerDownError
+            raise kind(f"{self.base} answers no prompt: {error.reason}, {error.detail}") from None
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
@@ -143,7 +143,7 @@ class OpenAIClient:
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
-    async def _attempt(self, request: Request[T], faults: Counter[str]) -> T:
+    async def _attempt(self, request: Request[T], failed_attempts: Counter[str]) -> T:
         try:
             response = await self._send_when_reachable("POST", request.url, request.body)
             if response.status == 404:
@@ -152,18 +152,18 @@ class OpenAIClient:
                 raise model_not_found(model, request.url, models, request.hint)
             check_status(response, self.base)
             found = request.read(response.body)
-        except AttemptError as fault:
-            faults[fault.reason] += 1
+        except AttemptError as error:
+            failed_attempts[error.reason] += 1
             raise
         self._answered = time.monotonic()
         return found
 
-    async def _answers_probe(self, probe: Request[Any], faults: Counter[str]) -> bool:
+    async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = time.monotonic()
         with suppress(AttemptError):
             await self._retrying(stop_after_attempt(3) | stop_before_delay(60))(
-                self._attempt, probe, faults
+                self._attempt, probe, failed_attempts
             )
         return self._answered > start  # This probe or another request.
 
@@ -274,9 +274,9 @@ class _AttemptBudget(stop_base):
         self._left = self._attempts = attempts
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        fault = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(fault, AttemptError):
-            self._left -= fault.retry_class.cost(self._attempts)
+        error = retry_state.outcome and retry_state.outcome.exception()
+        if isinstance(error, AttemptError):
+            self._left -= error.retry_class.cost(self._attempts)
         return self._left <= 0
 
 

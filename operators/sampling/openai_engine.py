@@ -41,7 +41,7 @@ class OpenAIEngine:
             server; for the other APIs, `encode` has them already.
 
     Attributes:
-        faults: counts of failed attempts so far, by reason.
+        failed_attempts: counts of failed attempts so far, by reason.
 
     Raises:
         EngineError: `encode` and the API do not fit, or the variable named for the key is not set.
@@ -64,7 +64,7 @@ class OpenAIEngine:
         self.policy = model
         self.options, self.encode, self.version, self.exact = options, encode, version, exact
         self.chat_template_kwargs = chat_template_kwargs
-        self.faults: Counter[str] = Counter()
+        self.failed_attempts: Counter[str] = Counter()
         self._thread: LoopThread | None = None
 
     def sample(
@@ -104,7 +104,7 @@ class OpenAIEngine:
         request, probe = (
             self._request(client.base, *each, settings) for each in ((prompt, ids), (_PROBE, short))
         )
-        found = await client.answer(request, probe, self.faults)
+        found = await client.answer(request, probe, self.failed_attempts)
         return Failure(found.reason, found.detail) if isinstance(found, AttemptError) else found
 
     def _request(

@@ -246,9 +246,9 @@ class Judge:
         cost: Counter[str] = Counter(asked=1)
         detail = ""
         for body in request.bodies():
-            faults: Counter[str] = Counter()
-            found = await self._client.answer(self._post(body), self._post(probe), faults)
-            cost.update({f"fault_{reason}": count for reason, count in faults.items()})
+            failed_attempts: Counter[str] = Counter()
+            found = await self._client.answer(self._post(body), self._post(probe), failed_attempts)
+            cost.update({f"fault_{reason}": count for reason, count in failed_attempts.items()})
             if isinstance(found, AttemptError):
                 reason = _REASONS.get(found.reason, "scorer_error")
                 return ScoringOutcome(None, reason, f"{found.reason}: {found.detail}", cost)

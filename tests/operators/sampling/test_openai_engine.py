@@ -170,7 +170,7 @@ def test_a_group_of_two_versions_is_sampled_again(make):
         check_group(found[1], 1, 1)
         message = "weights changed from 3 to 4 while it was sampled"
         assert found[2] == Failure("bad_response", message)
-        assert engine.faults == {"bad_response": 4}
+        assert engine.failed_attempts == {"bad_response": 4}
         server.attempts.clear()
         loose = make(server, api="generate", exact=False)
         assert {g.version for _, g in loose.sample(prompts(3), FOUR)} == {3}
@@ -248,7 +248,7 @@ def test_each_failure_is_retried_or_reported(make, trouble):
             assert server.attempts[2] == faults
         else:
             check_group(found[2], 2, 6)
-        assert engine.faults == {reason: faults + 1}
+        assert engine.failed_attempts == {reason: faults + 1}
 
 
 def test_details_contain_the_message_of_the_server(make):
@@ -476,7 +476,8 @@ def test_server_without_a_good_certificate_is_not_waited_for(make):
     with FakeServer() as server:
         url = server.url.replace("http:", "https:")
         message = (
-            rf"^no secure connection to {url}: .+; is it https, and its certificate known here\?$"
+            rf"^no secure connection to {url}: .+; "
+            r"is it https, and is its certificate trusted here\?$"
         )
         start = time.monotonic()
         with pytest.raises(EngineError, match=message):

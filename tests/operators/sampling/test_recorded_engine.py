@@ -123,7 +123,7 @@ def test_files_that_are_no_recording(record, tmp_path):
     with pytest.raises(EngineError, match=r"no\.parquet does not exist; name the export of a run"):
         RecordedEngine(tmp_path / "no.parquet", exact=True)
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(EngineError, match=r"notes\.txt has no known format"):
+    with pytest.raises(EngineError, match=r"notes\.txt has an unknown format"):
         RecordedEngine(tmp_path / "notes.txt", exact=True)
     (tmp_path / "bad.parquet").write_text("x")
     with pytest.raises(EngineError, match=r"bad\.parquet cannot be read"):

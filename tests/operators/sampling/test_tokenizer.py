@@ -45,9 +45,7 @@ def test_template_arguments(policy, tmp_path):
 
 @pytest.mark.parametrize("how", ["tokenize", "add_generation_prompt", "return_tensors"])
 def test_how_the_template_is_applied_is_not_to_be_changed(policy, how):
-    message = (
-        rf"^chat_template_kwargs cannot contain '{how}'; give what the template itself reads, such"
-    )
+    message = rf"^chat_template_kwargs cannot contain '{how}'; give arguments that the template itself reads, such"
     for use in (chat_encoder, lambda name, kwargs: chat_text(name, CHAT, kwargs)):
         with pytest.raises(EngineError, match=message):
             use(str(policy), {how: False})

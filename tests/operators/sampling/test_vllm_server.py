@@ -162,4 +162,4 @@ def test_killed_and_restarted_in_the_middle(make, server):
     # Not only once each: a prompt that was cut off has the samples it would have had.
     for index, group in found:
         assert [s.token_ids for s in group.samples] == [s.token_ids for s in before[index].samples]
-    assert set(engine.faults) == {"connection_lost"}
+    assert set(engine.failed_attempts) == {"connection_lost"}
