@@ -151,7 +151,7 @@ def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
     assert run.folder == tmp_path / "here"
     config = run.config
     assert (config.steps, config.learning_rate, config.profile) == (9, 0.5, "gpu")
-    assert (config.gpu.gpus, config.schedule, run.cut.rollout.n) == (2, "generate", 3)
+    assert (config.gpu.gpus, config.schedule, run.split.rollout.n) == (2, "generate", 3)
     document = yaml.safe_load((tmp_path / "here" / "recipe.yaml").read_text())
     assert document["project_name"] == "other"
     assert Train.model_validate(document["train"]) == config
@@ -368,9 +368,17 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     code, out, err = rejuice("train", recipe, "--dry-run", "--steps", "7")
     assert (code, err) == (0, "verl has validated it.\n")
     lines = out.splitlines()
-    assert all(text.endswith(" \\") for text in lines[:-1])
-    assert f"  {sys.executable} -m verl.trainer.main_ppo \\" in lines
-    assert "  trainer.total_training_steps=7 \\" in lines
+    folder = "outputs/try"
+    assert lines[:2] == [
+        f"mkdir -p {folder}",
+        f"cat > {folder}/verl.yaml <<'END_OF_VERL_CONFIG'",
+    ]
+    end = lines.index("END_OF_VERL_CONFIG")
+    assert yaml.safe_load("\n".join(lines[2:end]))["trainer"]["total_training_steps"] == 7
+    assert all(text.endswith(" \\") for text in lines[end + 1 : -1])
+    assert lines[-1] == (
+        f"  {sys.executable} -m verl.trainer.main_ppo --config-dir {folder} --config-name verl"
+    )
     assert asked[0].config.steps == 7
     assert sorted(tmp_path.iterdir()) == before
     assert verl.launched == []

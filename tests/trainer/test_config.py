@@ -94,4 +94,4 @@ def test_the_page_has_every_field_as_it_is():
 def test_our_own_recipes_can_be_trained(tmp_path, path):
     run = TrainingRun.of(tmp_path / "run", load(path))
     assert run.config.profile == ("gpu" if "gsm8k" in path.stem else "cpu")
-    assert run.cut.after
+    assert run.split.after

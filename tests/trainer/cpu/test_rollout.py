@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rejuice.operators.sampling.protocol import Failure, Group, Sample
-from rejuice.trainer.run import MARK
+from rejuice.trainer.run import RUN_VARIABLE
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -43,7 +43,7 @@ class Engine:
 def rollout(queue, monkeypatch, tmp_path):
     from rejuice.trainer.cpu import rollout
 
-    monkeypatch.setenv(MARK, str(tmp_path))
+    monkeypatch.setenv(RUN_VARIABLE, str(tmp_path))
     monkeypatch.setattr(rollout, "EngineProcesses", Engine)
     monkeypatch.setattr(rollout.tq, "init", lambda: None)
     return rollout
@@ -80,7 +80,9 @@ def manager(rollout, sampler, monkeypatch):
         return SimpleNamespace(start=lambda: target(*args))
 
     monkeypatch.setattr(rollout, "Thread", now)
-    return rollout.Groups.create(config=config, llm_client=None, reward_loop_worker_handles=None)
+    return rollout.GroupManager.create(
+        config=config, llm_client=None, reward_loop_worker_handles=None
+    )
 
 
 def prompts(texts, step=3, validate=False):

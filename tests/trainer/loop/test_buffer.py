@@ -1,5 +1,6 @@
 """The recipe between rollouts and update, on a TransferQueue in memory."""
 
+import json
 import time
 
 import numpy as np
@@ -100,6 +101,17 @@ def test_weights_follow_their_schedule(stage):
         stage.queue.partitions.clear()
 
 
+def test_an_underscore_in_the_key_of_a_prompt(stage, monkeypatch):
+    stage = stage(PLAIN)
+    monkeypatch.setattr(stage, "uid_of", lambda index, made: f"gsm8k_train_{index}_{made}")
+    stage.answer({0: ["1", "0"], 1: ["1", "0"]})
+    stage.fail([2])
+    batch, figures = stage.sample(1, 3)
+    assert trained(stage, batch) == [((0, 0), 1.0), ((0, 1), 0.0), ((1, 0), 1.0), ((1, 1), 0.0)]
+    assert figures["rejuice/failed_prompts"] == 1
+    assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
+
+
 # --------------------------------------------------------------------------- drops
 
 
@@ -155,6 +167,8 @@ def test_no_group_left_is_said_with_the_reasons(stage):
         "step 1: no group is left to train on (too_long 7, group_of_one 1); "
         "look at the steps after policy_rollout_mapper, or allow a refill"
     )
+    recorded = json.loads((stage.run.folder / "error.json").read_text())
+    assert recorded == {"message": str(caught.value), "expected": True}
 
 
 # --------------------------------------------------------------------------- refill
@@ -470,7 +484,7 @@ def test_the_step_is_repeated_by_its_own_recipe(stage, monkeypatch):
     assert again.equals(kept)
     assert kept["reward"].to_pylist() == [0.45, 0.0, 0.225, 0.45, 0.0]
     names = [step.name for step in recipe.steps]
-    assert names == [step.name for step in stage.run.cut.after]
+    assert names == [step.name for step in stage.run.split.after]
     reasons = {(step, reason) for step, reason in stage.dropped(2)}
     assert {step for step, _ in reasons} <= set(names)
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.pipelines.recipe.train import Train, Verification
-from rejuice.trainer.loop.queued_answers import SAMPLED_AT, Answers
+from rejuice.trainer.loop.queued_answers import SAMPLED_AT, AnswerQueue
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def answers(tmp_path):
     def make(**verification):
         config = Train(schedule="verify_alter", verification=Verification(**verification))
         run = SimpleNamespace(config=config, step_folder=lambda step: tmp_path / f"{step:06d}")
-        return Answers(run)
+        return AnswerQueue(run)
 
     return make
 
