@@ -145,7 +145,7 @@ def _parts(steps: Sequence[Step], source: str, where: str) -> SplitRecipe:
     if first == last:
         for at in asks:
             raise RecipeError(
-                f"nobody answers the prompts of {steps[at].name}",
+                f"no step answers the prompts of {steps[at].name}",
                 "put policy_rollout_mapper: {task: verify} after it, or leave the step out",
                 where=f"{where}, step {steps[at].number}",
             )

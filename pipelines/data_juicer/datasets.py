@@ -28,6 +28,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def rows_of(dataset: Any) -> tuple[pa.Table, Array]:
     """The table behind a Hugging Face dataset, and the ascending rows of it that it has."""
+    # private: datasets==5.2.0, tests/pipelines/dj_process/test_plugin.py::test_rows_that_were_filtered_before_stay_away
     if dataset._indices is not None:
         # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
         rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)

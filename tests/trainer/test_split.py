@@ -45,7 +45,7 @@ def test_what_stands_before_and_behind(parts):
         (PLAIN[:3], "no step after policy_rollout_mapper writes the column reward; add a reward_"),
         (
             [*PLAIN, {"self_verification_mapper": None}],
-            ", step 5: nobody answers the prompts of self_verification_mapper; put policy_rollout_",
+            ", step 5: no step answers the prompts of self_verification_mapper; put policy_rollout_",
         ),
         (
             [*PLAIN, {"grpo_advantage_mapper": None}, {"length_filter": {"max": 9}}],

@@ -55,7 +55,7 @@ def arguments(folder: Path) -> list[str]:
 def check_keys(values: Mapping[str, Any]) -> None:
     """Check that verl knows every key, and lacks those that begin with `+`.
 
-    Hydra would take any key from a file; it is asked about each of them by its name alone.
+    Hydra accepts any key from a file; here it checks each key by its name, without its value.
 
     Args:
         values: keys of verl and their values, as `overrides` gives them.
