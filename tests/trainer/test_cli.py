@@ -157,7 +157,7 @@ def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
     assert Train.model_validate(document["train"]) == config
 
 
-def test_a_field_that_is_said_twice_is_what_stands_in_full(rejuice, recipe, verl):
+def test_of_a_field_that_is_given_twice_the_full_name_wins(rejuice, recipe, verl):
     assert rejuice("train", recipe, "--steps", "9", "--train.steps", "7", "-q")[0] == 0
     assert verl.launched[0][0].config.steps == 7
 
@@ -196,7 +196,7 @@ def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monk
         (["try.yaml", "--train.prompts_per_step", "99"], "data.jsonl gives 20 prompts, a step takes 99; set prompts_per_step lower"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(rejuice, recipe, verl, words, said):
+def test_what_is_wrong_is_reported_in_a_line(rejuice, recipe, verl, words, said):
     assert rejuice("train", *words) == (2, "", f"rejuice: {said}\n")
     assert verl.launched == []
 
@@ -208,7 +208,7 @@ def test_what_is_wrong_is_said_in_a_line(rejuice, recipe, verl, words, said):
         (["--profile", "gpu"], "profile gpu needs vllm; pip install 'verl[vllm]==0.9.1'"),
     ],
 )
-def test_what_is_not_installed_is_said_at_once(rejuice, recipe, verl, monkeypatch, words, said):
+def test_what_is_not_installed_is_reported_at_once(rejuice, recipe, verl, monkeypatch, words, said):
     find = cli.importlib.util.find_spec
     gone = ("mlflow", "vllm")
     monkeypatch.setattr(
@@ -243,7 +243,7 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     assert (run.folder, resume) == (tmp_path / "again", False)
 
 
-def test_a_resume_without_a_checkpoint_says_so(rejuice, recipe, verl, tmp_path):
+def test_a_resume_without_a_checkpoint_is_reported(rejuice, recipe, verl, tmp_path):
     rejuice("train", recipe, "-q")
     _, _, err = rejuice("train", recipe, "--resume")
     assert err.startswith("There is no checkpoint: training begins anew.\n")

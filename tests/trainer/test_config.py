@@ -28,7 +28,7 @@ def test_what_is_overridden_comes_before_the_recipe(read):
     assert (found.steps, found.profile, found.gpu.gpus) == (9, "gpu", 2)
 
 
-def test_all_that_it_says_it_takes(read):
+def test_it_takes_every_field_that_it_documents(read):
     config = read(
         gpu={"gpus": 2},
         loggers=["wandb"],
@@ -61,7 +61,7 @@ def test_all_that_it_says_it_takes(read):
         ({"verification": {"init_share": 1}}, ": 'train.verification.init_share' is 1; input should be less than 1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(tmp_path, train, error):
+def test_what_is_wrong_is_reported_in_a_line(tmp_path, train, error):
     """By whatever reads a recipe: `rejuice check` too."""
     path = tmp_path / "try.yaml"
     write_recipe(path)

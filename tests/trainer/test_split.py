@@ -26,7 +26,7 @@ def parts(tmp_path):
     return make
 
 
-def test_what_stands_before_and_behind(parts):
+def test_steps_before_and_after_sampling(parts):
     found = parts(PLAIN)
     assert found.source == "cutting"
     assert [step.name for step in found.before] == ["prompt_template_mapper"]

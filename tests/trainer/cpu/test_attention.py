@@ -190,7 +190,7 @@ def close(ours, theirs):
 @given(batch=BATCHES, seed=SEEDS)
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("name", ["embedded", "grouped"])
-def test_a_policy_says_the_same_with_each_prompt_once(policies, name, batch, seed):
+def test_a_policy_computes_the_same_with_each_prompt_once(policies, name, batch, seed):
     ours, theirs = policies[name]
     rows = rows_of(batch, seed)
     shared = Shared.of(*zip(*rows, strict=True))
@@ -215,7 +215,7 @@ def test_a_policy_says_the_same_with_each_prompt_once(policies, name, batch, see
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6), seed=SEEDS)
 @settings(deadline=None, max_examples=10)
-def test_a_policy_says_the_same_of_packed_sequences(policies, lengths, seed):
+def test_a_policy_computes_the_same_of_packed_sequences(policies, lengths, seed):
     ours, theirs = policies["embedded"]
     generator = torch.Generator().manual_seed(seed)
     ids = [torch.randint(250, (length,), generator=generator) for length in lengths]

@@ -156,7 +156,7 @@ def test_the_device_has_every_function_that_verl_calls(verl, sources):
     assert {"empty_cache", "get_rng_state", "mem_get_info", "max_memory_allocated"} <= called
 
 
-def test_the_device_says_what_is_true_of_processor_cores(verl):
+def test_the_device_reports_what_is_true_of_processor_cores(verl):
     import torch
     from verl.plugin.platform import get_platform
 

@@ -320,7 +320,7 @@ def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path)
     assert export_verl(recipe(rows=[*ROWS, long]), tmp_path / "b").prompts == {"train": 5}
 
 
-def test_verl_is_told_what_training_tells_the_chat_template(recipe_file, tmp_path):
+def test_verl_gets_the_chat_template_arguments_of_training(recipe_file, tmp_path):
     rollout = {"n": 2, "chat_template_kwargs": {"enable_thinking": False, "date": "3 May"}}
     process = ["prompt_template_mapper", {"policy_rollout_mapper": rollout}, VERIFY, FORM, SUM]
     path = recipe_file(process, rows=ROWS)

@@ -66,6 +66,6 @@ def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile):
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(verl, tmp_path, keys, found, right):
+def test_what_is_wrong_is_reported_in_a_line(verl, tmp_path, keys, found, right):
     made = run(RECIPES / "grpo_arithmetic.yaml", tmp_path, verl=keys)
     assert problem_of(made, resume=False) == (f"{found}; {right}" if right else found)

@@ -28,7 +28,7 @@ def told(text, status=1):
     return cause(NOISE + text + NOISE, status, RUN)
 
 
-def test_an_error_of_ours_as_it_was_said():
+def test_an_error_of_ours_in_its_own_words():
     error = (
         "rejuice.operators.errors.DataError: step 3: no group is left to train on; allow a refill"
     )
@@ -80,7 +80,7 @@ def test_an_error_that_cannot_be_recorded_is_raised_all_the_same(tmp_path):
     failed(tmp_path / "not there", DataError("x"))
 
 
-def test_an_error_of_ours_that_a_worker_says():
+def test_an_error_of_ours_that_a_worker_logs():
     line = "\x1b[36m(TaskRunnerV1 pid=12, ip=1.2.3.4)\x1b[0m rejuice.operators.errors.EngineError: http://x does not answer\n"
     assert told(line) == "http://x does not answer"
 

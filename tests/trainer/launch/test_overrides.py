@@ -41,7 +41,7 @@ def test_where_verl_finds_and_leaves_things(keys, tmp_path):
     assert found["+trainer.v1.sampler.sampler_kwargs.run"] == str(folder)
 
 
-def test_what_the_rollouts_are_is_said_once_by_the_recipe(keys):
+def test_the_rollouts_are_configured_by_the_recipe_alone(keys):
     process = [*PROCESS]
     process[1] = {"policy_rollout_mapper": {"n": 5, "max_tokens": 77, "temperature": 0.7, "top_p": 0.9, "on_policy": False}}  # fmt: skip
     found = keys(process, max_prompt_tokens=33)

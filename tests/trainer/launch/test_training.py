@@ -113,7 +113,7 @@ def test_paths_are_those_of_where_the_command_was_given(make, tmp_path, monkeypa
         make(replay="old.jsonl")
 
 
-def test_a_column_that_is_missing_is_said_before_anything_is_made(tmp_path):
+def test_a_missing_column_is_reported_before_anything_is_made(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
     recipe = load(path, {"prompt_template_mapper.question": "title"})
     found = said(prepare, recipe, tmp_path / "run")

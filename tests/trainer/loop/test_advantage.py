@@ -161,7 +161,7 @@ def test_numbers_of_the_loss(core, mode, loss):
     assert float(core.agg_loss(losses, mask, mode)) == pytest.approx(loss, rel=1e-6)
 
 
-def test_sequence_means_divide_by_the_batch_that_was_asked_for(core):
+def test_sequence_means_divide_by_the_batch_that_was_requested(core):
     """Not by what the recipe has left of it; token-mean, the default, knows no such number."""
     import torch
 

@@ -101,7 +101,7 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     assert figures["rejuice/tokens_sampled"] == tokens
 
 
-def test_only_judgements_train_and_nothing_is_left_behind(trained):
+def test_only_judgements_train_and_nothing_else_is_left(trained):
     here, _ = trained("self_verify")
     here.answer(MIXED)
     batch, figures = here.sample(step=1, groups=2)
@@ -113,7 +113,7 @@ def test_only_judgements_train_and_nothing_is_left_behind(trained):
     assert here.book("curated").num_rows == 8
 
 
-def test_answers_wait_until_judgements_are_due(trained):
+def test_answers_are_queued_until_judgements_are_due(trained):
     here, trainer = trained("verify_alter", verification={"every": 2})
     here.answer(MIXED, step=1)
     batch, figures = here.sample(step=1, groups=2)
@@ -157,7 +157,7 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
     assert figures["rejuice/verify/flushed_answers"] == 8
 
 
-def test_a_step_with_nothing_to_judge_says_so(trained):
+def test_a_step_with_nothing_to_judge_reports_it(trained):
     here, _ = trained("self_verify")
     here.answer({0: ["1"] * 4, 1: ["0"] * 4})
     with pytest.raises(DataError, match="no answer gives a verification prompt; a prompt n"):
