@@ -1,4 +1,4 @@
-"""The `rejuice` command, with all that trains."""
+"""The `rejuice` command, with everything that trains."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def train(
         "train.profile": profile,
         "train.schedule": schedule,
     }
-    said = {key: str(value) for key, value in flags.items() if value is not None}
-    loaded = load(path, {**said, **overrides_of(context)})
+    given = {key: str(value) for key, value in flags.items() if value is not None}
+    loaded = load(path, {**given, **overrides_of(context)})
     run = TrainingRun.of(folder.resolve(), loaded)
     console = Console(stderr=True, quiet=quiet)
     if dry_run:
@@ -184,20 +184,20 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        why = cause(text, status, run.folder)
-        # Not twice; "step 4 name: ..." is of the recipe.
-        at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(why) else ""
-        typer.echo(f"rejuice: training failed{at}: {why}", err=True)
+        reason = cause(text, status, run.folder)
+        # Do not repeat the step; "step 4 name: ..." names a step of the recipe.
+        at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
+        typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
         typer.echo(f"verl's log is {log}; {_goes_on(folder)}", err=True)
         raise typer.Exit(_FAILED)
-    lacking = None
+    unfinished = None
     try:
         outcome.finish(run, quiet=quiet)
     except (RejuiceError, OSError) as error:
-        lacking = error
+        unfinished = error
     outcome.show(run.folder, name, Console(quiet=quiet))
-    if lacking is not None:
-        typer.echo(f"rejuice: all steps are trained, and then: {lacking}", err=True)
+    if unfinished is not None:
+        typer.echo(f"rejuice: all steps are trained, and then: {unfinished}", err=True)
         ways = f"`rejuice checkpoint {folder} PATH` and `rejuice curves {folder}`"
         typer.echo(f"policy and curves are still to be had by {ways}", err=True)
         raise typer.Exit(_FAILED)
@@ -205,16 +205,16 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
 
 def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
     from .launch.dry_run import validate
-    from .launch.training import shown
+    from .launch.training import shell_script
 
-    typer.echo(shown(run, resume=resume))
-    with console.status("asking verl whether that is right, some ten seconds"):
+    typer.echo(shell_script(run, resume=resume))
+    with console.status("verl is validating its configuration, some ten seconds"):
         validate(run, resume=resume)
     console.print("verl has validated it.", highlight=False)
 
 
 def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
-    """The recipe, and the folder of the run: its own where the recipe is that of a run."""
+    """The recipe, and the folder of the run: its own if the recipe is in the folder of a run."""
     if recipe.is_dir():
         if not (recipe / "recipe.yaml").exists():
             raise RejuiceError(f"{recipe} holds no run", "give a recipe, or the folder of a run")
@@ -226,7 +226,7 @@ def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
 
 
 def _goes_on(folder: Path) -> str:
-    """How to go on with a run that has ended too early."""
+    """How to resume a run that has ended too early."""
     from .launch.checkpoints import last
 
     step = last(folder)
@@ -241,7 +241,7 @@ def _need_extra() -> None:
 
 
 def _need_for(config: Train) -> None:
-    """What this run needs beside, said before verl takes a minute to miss it."""
+    """Check this run's further packages, before verl takes a minute to miss one."""
     for logger in config.loggers:
         _need(logger, f"logger {logger}", logger)
     if config.profile == "gpu" and config.verl.get(_ROLLOUTS, "vllm") == "vllm":

@@ -1,4 +1,4 @@
-"""Policies: where they are by their names, and how they are sampled."""
+"""Policies: where they are stored, and how they are sampled."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from typing import Any, NamedTuple
 
 from typing_extensions import Self
 
-from ..operators.sampling.engines import located as located
+from ..operators.sampling.engines import policy_path as policy_path
 
 
 class Policy(NamedTuple):
-    """What is known of the policy that samples.
+    """The policy that samples.
 
     Attributes:
         name: for the column `policy`.
-        tokenizer: to read responses.
-        ends: token ids that end a response.
+        tokenizer: decodes responses.
+        end_token_ids: token ids that end a response.
     """
 
     name: str
     tokenizer: Any
-    ends: frozenset[int]
+    end_token_ids: frozenset[int]
 
     @classmethod
     def load(cls, name: str) -> Self:
-        """What is known of a folder, a hub name or `embedded`."""
+        """The policy of a folder, a hub name or `embedded`."""
         from transformers import AutoTokenizer
 
-        path = located(name)
+        path = policy_path(name)
         tokenizer = AutoTokenizer.from_pretrained(path)
-        ends = {tokenizer.eos_token_id, *_ends_said(path)}
+        ends = {tokenizer.eos_token_id, *_configured_end_ids(path)}
         return cls(name, tokenizer, frozenset(ends - {None}))
 
 
@@ -42,12 +42,12 @@ class Sampling(NamedTuple):
     seed: int
 
 
-def _ends_said(path: str) -> list[int | None]:
-    """The ends of a response by the policy's settings of generation."""
+def _configured_end_ids(path: str) -> list[int | None]:
+    """The end tokens in the policy's generation config."""
     from transformers import GenerationConfig
 
     try:
-        said = GenerationConfig.from_pretrained(path).eos_token_id
+        found = GenerationConfig.from_pretrained(path).eos_token_id
     except OSError:
         return []  # Not every policy has the file.
-    return said if isinstance(said, list) else [said]
+    return found if isinstance(found, list) else [found]

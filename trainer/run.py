@@ -1,13 +1,15 @@
-"""The folder of a training run, and what it says to the processes of the run.
+"""The folder of a training run, and what the processes of the run read from it.
 
 RUN/recipe.yaml                  the recipe and its `train:` section, with every default written out
-RUN/command.txt                  what was launched
-RUN/prompts/{train,validation}.{arrow,parquet}   prompts of the recipe; the same for verl. Where
-                                 train.parquet is, the run can be launched
+RUN/verl.yaml                    verl's configuration, on top of its defaults
+RUN/command.txt                  the command that was launched
+RUN/prompts/{train,validation}.{arrow,parquet}   prompts of the recipe; the same for verl. Once
+                                 train.parquet exists, the run can be launched
 RUN/metrics.jsonl                what verl logged, a line per step
 RUN/steps/000012/                rollouts, decisions and rewards of a step, and their recipe; in
-                                 verify/ those of the judgements, in answers.arrow what waits for
-                                 them
+                                 verify/ those of the judgements, in answers.arrow the answers
+                                 that are still to be judged
+RUN/error.json                   why it failed, if it failed in our code
 RUN/checkpoints/global_step_50/  as verl writes them
 """
 
@@ -26,47 +28,49 @@ from ..pipelines.recipe.recipe import Recipe, Step
 from ..pipelines.recipe.train import Train
 from ..pipelines.recipe.yaml_text import dump
 from .policies import Policy, Sampling
-from .split import Cut, check_schedule, cut
+from .split import SplitRecipe, check_schedule, split_recipe
 
-MARK = "REJUICE_RUN"
-"""Variable that every process of a run has: the folder of the run."""
+RUN_VARIABLE = "REJUICE_RUN"
+"""Environment variable of every process of a run: the folder of the run."""
 WEIGHTS = "sampler.safetensors"
-"""File in that folder by which weights reach the sampler of a CPU."""
-PARTS = {"train": "train", "val": "validation"}
-"""Partitions of TransferQueue, and what their files are called."""
+"""File in that folder through which weights reach the sampler on a CPU."""
+PARTITION_FILES = {"train": "train", "val": "validation"}
+"""Partitions of TransferQueue, and the names of their files."""
+ESTIMATOR = "rejuice"
+"""Name of the recipe's advantage, for verl's `algorithm.adv_estimator`."""
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether there is all that a run needs to be launched."""
+    """Whether the folder has everything that a run needs to be launched."""
     return (folder / "prompts" / "train.parquet").exists()
 
 
 class TrainingRun(NamedTuple):
-    """A run, as its processes know it.
+    """A run, as its processes see it.
 
     Attributes:
-        folder: where it is.
-        recipe: whole.
+        folder: the folder of the run.
+        recipe: the whole recipe.
         config: its `train:` section.
-        cut: its parts.
+        split: the parts of the recipe.
     """
 
     folder: Path
     recipe: Recipe
     config: Train
-    cut: Cut
+    split: SplitRecipe
 
     @classmethod
     def of(cls, folder: Path, recipe: Recipe) -> TrainingRun:
         """The run of a recipe; nothing is written.
 
         Raises:
-            RecipeError: it is no recipe that can train.
+            RecipeError: the recipe cannot be used for training.
         """
         config, where = recipe.head.train, str(recipe.path)
         if config is None:
             raise RecipeError("there is no `train:` section", "add one", where=where)
-        parts = cut(recipe)
+        parts = split_recipe(recipe)
         check_schedule(parts, config, where)
         return cls(folder, recipe, config, parts)
 
@@ -78,7 +82,7 @@ class TrainingRun(NamedTuple):
     @property
     def policy(self) -> str:
         """Name of the policy that is trained."""
-        return self.config.policy or self.cut.rollout.model
+        return self.config.policy or self.split.rollout.model
 
     def progress(self, step: int) -> float:
         """How far training is at a step, from 0 at the first to 1 at the last."""
@@ -87,23 +91,23 @@ class TrainingRun(NamedTuple):
     def prompts(self, partition: str) -> pa.Table:
         """The prompts of a partition, mapped from their file."""
         return feather.read_table(
-            self.folder / "prompts" / f"{PARTS[partition]}.arrow", memory_map=True
+            self.folder / "prompts" / f"{PARTITION_FILES[partition]}.arrow", memory_map=True
         )
 
     def sampler(self) -> tuple[Policy, Sampling]:
-        """Which policy samples, and how."""
-        rollout = self.cut.rollout
+        """The policy, and its sampling parameters."""
+        rollout = self.split.rollout
         sampling = Sampling(
             rollout.temperature, rollout.top_p, rollout.max_tokens, self.config.seed
         )
         return Policy.load(self.policy), sampling
 
     def step_folder(self, step: int) -> Path:
-        """Where a step is kept."""
+        """The folder of a step."""
         return self.folder / "steps" / f"{step:06d}"
 
     def step_recipe(self, step: int, steps: Sequence[Step], part: str = "") -> str:
-        """A recipe, as YAML, that does to a step's rollouts what training did."""
+        """A recipe, as YAML, that repeats on a step's rollouts what training did to them."""
         folder = self.step_folder(step) / part
         head = {
             "project_name": self.folder.name,

@@ -1,4 +1,4 @@
-"""A recipe, cut at the step that samples.
+"""A recipe, split at the step that samples.
 
 before ──> prompts of the trainer      (run once, offline)
 rollout    verl's rollouts take its place
@@ -6,14 +6,14 @@ after  ──> runs on each training step's complete groups, before the update
 
 Where the policy judges its own answers, more follows in the same training step:
 
-judging.ask     ──> verification prompts, made of the answers that are left
-judging.rollout     verl's rollouts take its place too
-judging.after   ──> runs on the judgements
+judging.prompting ──> verification prompts, made of the answers that are left
+judging.rollout       verl's rollouts take its place too
+judging.after     ──> runs on the judgements
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..operators.errors import RecipeError
@@ -26,59 +26,59 @@ from ..pipelines.recipe.recipe import Recipe, Step
 from ..pipelines.recipe.train import Train
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
-"""Columns that are large, and of no use where an answer is judged."""
+"""Columns that are large, and that are not used to judge an answer."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
 _GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
 
 
-class Judging(NamedTuple):
-    """What stands behind the answers of a recipe in which the policy judges them.
+class JudgingSteps(NamedTuple):
+    """The steps after the answers of a recipe in which the policy judges its own answers.
 
     Attributes:
-        ask: makes verification prompts, and chooses among them.
+        prompting: make verification prompts, and choose among them.
         rollout: samples judgements.
-        after: rewards them.
+        after: reward them.
     """
 
-    ask: tuple[Step, ...]
+    prompting: tuple[Step, ...]
     rollout: PolicyRolloutMapper
     after: tuple[Step, ...]
 
 
-class Cut(NamedTuple):
+class SplitRecipe(NamedTuple):
     """The parts of a recipe.
 
     Attributes:
-        source: its project's name, by which verl reports.
-        before: makes prompts.
-        rollout: samples.
-        after: rewards and filters.
-        judging: what follows where the policy judges its answers.
+        source: name of its project, under which verl reports.
+        before: make prompts.
+        rollout: samples responses.
+        after: reward and filter responses.
+        judging: the rest, if the policy judges its own answers.
     """
 
     source: str
     before: tuple[Step, ...]
     rollout: PolicyRolloutMapper
     after: tuple[Step, ...]
-    judging: Judging | None = None
+    judging: JudgingSteps | None = None
 
     @property
-    def behind(self) -> tuple[Step, ...]:
-        """Steps that answers or judgements go through."""
+    def post_rollout_steps(self) -> tuple[Step, ...]:
+        """All steps that run on answers or judgements."""
         return self.after + (self.judging.after if self.judging else ())
 
 
-def cut(recipe: Recipe) -> Cut:
-    """Cut a recipe at its `policy_rollout_mapper`, and at its second one where it has two.
+def split_recipe(recipe: Recipe) -> SplitRecipe:
+    """Split a recipe at its `policy_rollout_mapper`, and at the second one if it has two.
 
     Raises:
-        RecipeError: it is no recipe that can train.
+        RecipeError: the recipe cannot be used for training.
     """
     found = _parts(recipe.steps, recipe.head.project_name, str(recipe.path))
     if not gives_reward(found.judging.after if found.judging else found.after):
         raise RecipeError(
-            "no step behind policy_rollout_mapper writes the column reward",
+            "no step after policy_rollout_mapper writes the column reward",
             f"add a {RewardSumMapper.name()}",
             where=str(recipe.path),
         )
@@ -89,17 +89,17 @@ def cut(recipe: Recipe) -> Cut:
     return found
 
 
-def check_schedule(found: Cut, config: Train, where: str) -> None:
-    """See that a recipe has what its schedule trains on.
+def check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
+    """Check that a recipe has what its schedule trains on.
 
     Raises:
-        RecipeError: it has not.
+        RecipeError: it does not.
     """
     schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
     if schedule != "generate" and capacity < n:
         raise RecipeError(
             f"verification.capacity is {capacity}, and one prompt has {n} answers",
-            "whole prompts wait: take n or more",
+            "whole prompts are queued: take n or more",
             where=where,
         )
     if schedule != "generate" and found.judging is None:
@@ -112,9 +112,15 @@ def check_schedule(found: Cut, config: Train, where: str) -> None:
     if not gives_reward(found.after):
         raise RecipeError(
             f"no step before {SelfVerificationMapper.name()} writes the reward of responses",
-            f"add a {RewardSumMapper.name()} there; schedule self_verify makes no use of it",
+            f"add a {RewardSumMapper.name()} there; schedule self_verify does not use it",
             where=where,
         )
+
+
+def advantage_operator(steps: Iterable[Step]) -> GrpoAdvantageMapper:
+    """The recipe's own advantage; GRPO's if it has none."""
+    found = [step.operator for step in steps if isinstance(step.operator, GrpoAdvantageMapper)]
+    return found[-1] if found else GrpoAdvantageMapper()
 
 
 def gives_reward(steps: Sequence[Step]) -> bool:
@@ -122,7 +128,7 @@ def gives_reward(steps: Sequence[Step]) -> bool:
     return any("reward" in step.operator.writes() for step in steps)
 
 
-def _parts(steps: Sequence[Step], source: str, where: str) -> Cut:
+def _parts(steps: Sequence[Step], source: str, where: str) -> SplitRecipe:
     samples = [
         at for at, step in enumerate(steps) if isinstance(step.operator, PolicyRolloutMapper)
     ]
@@ -139,11 +145,11 @@ def _parts(steps: Sequence[Step], source: str, where: str) -> Cut:
     if first == last:
         for at in asks:
             raise RecipeError(
-                f"nobody answers the prompts of {steps[at].name}",
-                "put policy_rollout_mapper: {task: verify} behind it, or leave the step out",
+                f"no step answers the prompts of {steps[at].name}",
+                "put policy_rollout_mapper: {task: verify} after it, or leave the step out",
                 where=f"{where}, step {steps[at].number}",
             )
-        return Cut(source, before, rollout, tuple(steps[first + 1 :]))
+        return SplitRecipe(source, before, rollout, tuple(steps[first + 1 :]))
     if len(asks) != 1 or not first < asks[0] < last:
         raise RecipeError(
             "two steps sample responses",
@@ -151,9 +157,9 @@ def _parts(steps: Sequence[Step], source: str, where: str) -> Cut:
             where=f"{where}, step {steps[last].number}",
         )
     ask = asks[0]
-    judging = Judging(tuple(steps[ask:last]), _rollout(steps[last]), tuple(steps[last + 1 :]))
+    judging = JudgingSteps(tuple(steps[ask:last]), _rollout(steps[last]), tuple(steps[last + 1 :]))
     _check_judging(judging, rollout, f"{where}, step {steps[last].number}", where)
-    return Cut(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
+    return SplitRecipe(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
 
 
 def _rollout(step: Step) -> PolicyRolloutMapper:
@@ -161,8 +167,10 @@ def _rollout(step: Step) -> PolicyRolloutMapper:
     return step.operator
 
 
-def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, where: str) -> None:
-    """One policy answers and judges, by one temperature; judgements are looked at alone."""
+def _check_judging(
+    judging: JudgingSteps, answers: PolicyRolloutMapper, here: str, where: str
+) -> None:
+    """One policy answers and judges, at one temperature; no step sees both kinds of rows."""
     if judging.rollout.task != "verify":
         raise RecipeError(
             "the second policy_rollout_mapper samples all rows", "give it task: verify", where=here
@@ -176,19 +184,21 @@ def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, wh
             )
     if judging.rollout.n == 1:
         raise RecipeError(
-            "one judgement has none to be compared with", "give it n: 2 or more", where=here
+            "a single judgement has no other one to be compared with",
+            "give it n: 2 or more",
+            where=here,
         )
-    for step in judging.ask:
+    for step in judging.prompting:
         if isinstance(step.operator, SelfVerificationMapper) and step.operator.ungraded == "ask":
             raise RecipeError(
-                f"{step.name} asks about answers without a verdict, of which nothing can be learnt",
+                f"{step.name} asks about answers without a verdict, which train nothing",
                 "leave ungraded: ask out",
                 where=f"{where}, step {step.number}",
             )
         lost = SAMPLES & set(step.operator.reads())
         if lost:
             raise RecipeError(
-                f"{step.name} reads {min(lost)}, which answers that wait to be judged do not have",
+                f"{step.name} reads {min(lost)}, which queued answers do not have",
                 f"put it before {SelfVerificationMapper.name()}",
                 where=f"{where}, step {step.number}",
             )
@@ -196,7 +206,7 @@ def _check_judging(judging: Judging, answers: PolicyRolloutMapper, here: str, wh
         raise RecipeError(
             f"judgements may have {judging.rollout.max_tokens} tokens, "
             f"and responses {answers.max_tokens}",
-            "verl has one longest response: raise max_tokens of the first policy_rollout_mapper",
+            "verl has one limit for both: raise max_tokens of the first policy_rollout_mapper",
             where=here,
         )
     for step in judging.after:
@@ -235,17 +245,17 @@ def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], where
 
 
 def _drops(operator: Operator) -> bool:
-    """Whether it may drop rows; one of Data-Juicer's does so if its kind does."""
+    """Whether it may drop rows; for Data-Juicer's operators only their kind tells."""
     if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
         return False
     return bool(operator.reasons) or operator.kind is not Kind.MAPPER
 
 
-def grading(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps that grade a response, for validation: nothing is dropped there.
+def grading_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps that grade a response, for validation, where nothing is dropped.
 
     Raises:
-        RecipeError: none does, or one needs to see more than a response.
+        RecipeError: there is none, or one needs to see more than one response.
     """
     wanted, kept = {ACCURACY}, list[Step]()
     for step in reversed(steps):

@@ -1,4 +1,4 @@
-"""A recipe for TRL's `GRPOTrainer`: its prompts, its rewards and its settings of sampling.
+"""A recipe for TRL's `GRPOTrainer`: its prompts, its rewards and its sampling settings.
 
     trainer = GRPOTrainer(
         model=...,
@@ -7,9 +7,9 @@
         reward_funcs=reward_funcs("recipe.yaml"),
     )
 
-TRL takes no row out of a batch. What a step after sampling drops has None for its reward: TRL
-leaves it out of the mean and deviation of its group and gives it no advantage, but counts its
-tokens where it averages the loss.
+TRL removes no row from a batch. A row that a step after sampling drops gets None for its reward:
+TRL leaves it out of the mean and deviation of its group and gives it no advantage, but counts its
+tokens when it averages the loss.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ from ..pipelines.dataset.read import read_all
 from ..pipelines.recipe.read import load
 from ..pipelines.recipe.recipe import Step
 from .export.answers import answers_only
-from .loop.advantage import asked
 from .loop.curation import Curated, at_progress, curate
-from .loop.step_files import figures
+from .loop.step_files import response_figures
 from .policies import Policy
-from .split import Cut
+from .split import SplitRecipe, advantage_operator
 
 RecipePath: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
 
-_NOT_TOLD = ("prompt_token_ids", "response_logprobs", "sampling")
+_NOT_PASSED = ("prompt_token_ids", "response_logprobs", "sampling")
 
 
 def reward_funcs(recipe: RecipePath, *, policy: str | None = None) -> list[RecipeReward]:
     """What `GRPOTrainer(reward_funcs=...)` takes: one function, the `reward` of a recipe.
 
     It is one function and not one for each component, because TRL sums several with `nansum`: a
-    reward that is missing would count as 0 beside a component that is not, whatever the weights.
+    missing component would count as 0 beside one that is present, whatever the weights.
     Components, pass rate and dropped rows are logged as metrics, `rejuice/...`.
 
     Args:
         recipe: with a `policy_rollout_mapper`; the steps after it give the reward.
-        policy: a folder or hub name; by default the recipe's. It says which tokens end a response.
+        policy: a folder or hub name; by default the recipe's. It defines the tokens that end a
+            response.
 
     Raises:
-        RecipeError: the recipe, or a step reads what TRL does not tell.
+        RecipeError: the recipe is wrong, or a step reads what TRL does not pass.
     """
     loaded = load(Path(recipe))
     parts = answers_only(loaded)
     for step in parts.after:
         for column in step.operator.reads():
-            if column in _NOT_TOLD:
+            if column in _NOT_PASSED:
                 raise RecipeError(
-                    f"reads column '{column}', which TRL does not tell",
+                    f"reads column '{column}', which TRL does not pass",
                     "leave the step out",
                     where=f"{recipe}, step {step.number} {step.name}",
                 )
-    said = loaded.head.train.policy if loaded.head.train else None
-    return [RecipeReward(parts, policy or said or parts.rollout.model)]
+    trained = loaded.head.train.policy if loaded.head.train else None
+    return [RecipeReward(parts, policy or trained or parts.rollout.model)]
 
 
 def train_dataset(recipe: RecipePath, dataset_path: RecipePath | None = None) -> Any:
     """The prompts of a recipe as a `datasets.Dataset`: `prompt`, and all other columns.
 
-    The columns come to the reward with each completion. A prompt that comes up twice is there
-    once: two groups of it in a batch would be one to the recipe.
+    TRL passes the columns to the reward with each completion. A repeated prompt is kept once: the
+    recipe would see two groups of it in a batch as one.
 
     Args:
         recipe: the steps before its `policy_rollout_mapper` make the prompts.
         dataset_path: rows to make them of; by default the recipe's.
 
     Raises:
-        RejuiceError: the recipe or the dataset is not right.
+        RejuiceError: the recipe or the dataset is wrong.
     """
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -97,10 +97,10 @@ def train_dataset(recipe: RecipePath, dataset_path: RecipePath | None = None) ->
 
 
 def grpo_settings(recipe: RecipePath) -> dict[str, Any]:
-    """Fields of `GRPOConfig` that the recipe decides: how to sample, and how to normalise.
+    """Fields of `GRPOConfig` that follow from the recipe: how to sample, and how to normalise.
 
     Raises:
-        RecipeError: the recipe is not right, or TRL cannot normalise rewards as it says.
+        RecipeError: the recipe is wrong, or TRL cannot normalise rewards in its way.
     """
     parts = answers_only(load(Path(recipe)))
     rollout = parts.rollout
@@ -115,16 +115,16 @@ def grpo_settings(recipe: RecipePath) -> dict[str, Any]:
 
 
 def _scale(steps: Sequence[Step], recipe: str) -> str:
-    """`scale_rewards`, for the advantage that training would take."""
-    operator = asked(steps)
+    """`scale_rewards`, for the advantage that the recipe would train with."""
+    operator = advantage_operator(steps)
     divides = operator.normalise == "std"
     lacking = {
         "leave_one_out": operator.normalise == "leave_one_out",
         "std_floor": operator.std_floor > 0,
         "epsilon": divides and operator.epsilon != GrpoAdvantageMapper().epsilon,
     }
-    for name, is_asked in lacking.items():
-        if is_asked:
+    for name, is_used in lacking.items():
+        if is_used:
             step = next(step for step in steps if step.operator is operator)
             raise RecipeError(
                 f"TRL has no {name}",
@@ -142,7 +142,7 @@ class RecipeReward:
         policy: a folder or hub name.
     """
 
-    def __init__(self, parts: Cut, policy: str) -> None:
+    def __init__(self, parts: SplitRecipe, policy: str) -> None:
         self.__name__ = "reward"  # TRL logs rewards/reward/mean.
         self._parts, self._policy = parts, policy
         self._reads = {name for step in parts.after for name in step.operator.reads()}
@@ -157,11 +157,11 @@ class RecipeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,  # TRL's protocol: the columns of the dataset.
     ) -> list[float | None]:
-        """The rewards of completions; None where a step has dropped one or gives it none.
+        """The rewards of completions; None if a step has dropped it or gives it no reward.
 
         Raises:
-            RejuiceError: a step fails, as the recipe says for what is missing, or groups are not
-                whole.
+            RejuiceError: a step fails, as the recipe may demand for missing components, or groups
+                are not complete.
         """
         rollouts = self._rollouts(prompts, completions, completion_ids, columns)
         steps = self._parts.after
@@ -171,12 +171,12 @@ class RecipeReward:
         curated = curate(steps, rollouts)
         rows_of = _rows_of(rollouts, curated)
         if log_metric is not None:
-            for name, value in figures(curated, rollouts, steps).items():
-                if np.isfinite(value):  # TRL takes the mean over processes, whose rows may all go.
+            for name, value in response_figures(curated, rollouts, steps).items():
+                if np.isfinite(value):  # TRL takes the mean over processes, some without rows.
                     log_metric(f"rejuice/{name}", value)
         if log_extra is not None:
             _log_rows(log_extra, rollouts, curated, rows_of)
-        return _spread(rows_of, numbers(curated.table, "reward").tolist(), rollouts.num_rows)
+        return _to_rollouts(rows_of, numbers(curated.table, "reward").tolist(), rollouts.num_rows)
 
     def _rollouts(
         self,
@@ -185,7 +185,7 @@ class RecipeReward:
         completion_ids: Sequence[Sequence[int]],
         columns: Mapping[str, Any],
     ) -> pa.Table:
-        """What TRL hands over as rows of the row contract."""
+        """TRL's arguments as rows of the row contract."""
         made: dict[str, pa.Array] = {
             name: _column(name, values)
             for name, values in columns.items()
@@ -198,13 +198,13 @@ class RecipeReward:
         groups = Groups.of_column(names)
         self._check_groups(groups, names.take(pa.array(groups.starts_G)).to_pylist())
         texts = [_text(completion) for completion in completions]
-        places = map(str, groups.position().tolist())
-        made["response_id"] = content_ids(zip(names.to_pylist(), places, texts, strict=True))
+        positions = map(str, groups.position().tolist())
+        made["response_id"] = content_ids(zip(names.to_pylist(), positions, texts, strict=True))
         made["response"] = pa.array(texts, ROW_CONTRACT["response"])
         kind = ROW_CONTRACT["response_token_ids"]
         made["response_token_ids"] = pa.array([list(ids) for ids in completion_ids], kind)
         if {"finish_reason", *ALL} & self._reads:
-            ended = (len(ids) > 0 and int(ids[-1]) in self._ends for ids in completion_ids)
+            ended = (len(ids) > 0 and int(ids[-1]) in self._end_token_ids for ids in completion_ids)
             made["finish_reason"] = pa.array(["stop" if end else "length" for end in ended])
         return pa.table(made)
 
@@ -224,8 +224,8 @@ class RecipeReward:
             )
 
     @cached_property
-    def _ends(self) -> frozenset[int]:
-        return Policy.load(self._policy).ends
+    def _end_token_ids(self) -> frozenset[int]:
+        return Policy.load(self._policy).end_token_ids
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:
@@ -264,20 +264,20 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _rows_of(rollouts: pa.Table, curated: Curated) -> list[int]:
-    """The rollout that each row left is of."""
-    place = {name: row for row, name in enumerate(rollouts["response_id"].to_pylist())}
+    """The rollout to which each remaining row belongs."""
+    row_of = {name: row for row, name in enumerate(rollouts["response_id"].to_pylist())}
     left = curated.table["response_id"].to_pylist()
-    if len(set(left)) < len(left) or not set(left) <= place.keys():
+    if len(set(left)) < len(left) or not set(left) <= row_of.keys():
         raise OperatorError("a step makes new rows", "TRL has no place for them")
-    return [place[name] for name in left]
+    return [row_of[name] for name in left]
 
 
-def _spread(rows_of: Sequence[int], values: Sequence[Any], rows: int) -> list[Any]:
-    """A value for each rollout, None for those that are gone and where there is no number."""
-    spread: list[Any] = [None] * rows
+def _to_rollouts(rows_of: Sequence[int], values: Sequence[Any], rows: int) -> list[Any]:
+    """A value for each rollout; None for dropped ones, and for values that are not finite."""
+    found: list[Any] = [None] * rows
     for row, value in zip(rows_of, values, strict=True):
-        spread[row] = None if isinstance(value, float) and not np.isfinite(value) else value
-    return spread
+        found[row] = None if isinstance(value, float) and not np.isfinite(value) else value
+    return found
 
 
 def _log_rows(
@@ -286,11 +286,14 @@ def _log_rows(
     curated: Curated,
     rows_of: Sequence[int],
 ) -> None:
-    """Components, and why rows are dropped, for TRL's table of completions."""
+    """Log components, and why rows were dropped, for TRL's table of completions."""
     table, rows = curated.table, rollouts.num_rows
     for name in table.column_names:
         if name.startswith("reward_") and name not in rollouts.column_names:
-            log_extra(name, _spread(rows_of, table[name].to_pylist(), rows))
-    why = pc.binary_join_element_wise(curated.decisions["step"], curated.decisions["reason"], ": ")
-    whys = dict(zip(curated.decisions["row_id"].to_pylist(), why.to_pylist(), strict=True))
-    log_extra("dropped", [whys.get(name) for name in rollouts["response_id"].to_pylist()])
+            log_extra(name, _to_rollouts(rows_of, table[name].to_pylist(), rows))
+    reasons = pc.binary_join_element_wise(
+        curated.decisions["step"], curated.decisions["reason"], ": "
+    )
+    row_ids = curated.decisions["row_id"].to_pylist()
+    reason_of = dict(zip(row_ids, reasons.to_pylist(), strict=True))
+    log_extra("dropped", [reason_of.get(name) for name in rollouts["response_id"].to_pylist()])

@@ -124,7 +124,7 @@ def _key(spec: EngineSpec) -> str:
 
 
 def _file_states(spec: EngineSpec) -> Iterator[list[Any]]:
-    path: str | None = located(spec.model)
+    path: str | None = policy_path(spec.model)
     if isinstance(spec.options, RecordedOptions):
         path = spec.options.path
     elif isinstance(spec.options, OpenAIOptions):
@@ -145,7 +145,7 @@ def _file_state(file: Path) -> str:
     return xxhash.xxh3_128_hexdigest(file.read_bytes())
 
 
-def located(model: str) -> str:
+def policy_path(model: str) -> str:
     """The folder or hub name of a policy, which may be `embedded`."""
     return str(EMBEDDED) if model == "embedded" else model
 
@@ -156,10 +156,10 @@ def _tokenizer_name(spec: EngineSpec) -> str | None:
     if isinstance(options, RecordedOptions):
         return None
     if isinstance(options, OpenAIOptions):
-        return None if options.api == "chat" else located(options.tokenizer or spec.model)
+        return None if options.api == "chat" else policy_path(options.tokenizer or spec.model)
     if isinstance(options, VllmOptions) and options.arguments.get("tokenizer"):
         return str(options.arguments["tokenizer"])
-    return located(spec.model)
+    return policy_path(spec.model)
 
 
 def _build_engine(spec: EngineSpec) -> Engine:
@@ -195,7 +195,7 @@ def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
     from .processes import EngineProcesses
     from .transformers_engine import TransformersEngine
 
-    policy = located(spec.model)
+    policy = policy_path(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
     workers = options.workers or (cores if _is_small(policy) else 1)
@@ -221,7 +221,7 @@ def _vllm(spec: EngineSpec, options: VllmOptions) -> Engine:
     from .vllm_engine import vllm_process
 
     return vllm_process(
-        located(spec.model),
+        policy_path(spec.model),
         options,
         name=spec.model,
         version=spec.version,

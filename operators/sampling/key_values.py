@@ -272,6 +272,7 @@ def store_for(model: Any) -> type[Store]:
     """The fastest store with which the model computes the same as without one."""
     with torch.inference_mode():
         expected = _probe(model, Recomputed)
+        # private: transformers==5.10.4, tests/operators/sampling/test_key_values.py::test_store_by_architecture
         layers = [] if model._is_stateful else DynamicCache(config=model.config).layers
         if model._supports_attention_backend and layers:
             before = model.config._attn_implementation

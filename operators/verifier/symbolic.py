@@ -251,11 +251,13 @@ def _rounded(decimal: Number, exact: Fraction) -> bool:
 
 
 def _fraction(value: Any) -> Fraction:
+    # private: mpmath==1.3.0, tests/operators/verifier/test_forms.py::test_form
     numerator, denominator = mpmath.libmp.to_rational(value._mpf_)
     return Fraction(int(numerator), int(denominator))
 
 
 def _mpf(value: Expression, digits: int) -> Any:
+    # private: sympy==1.14.0, tests/operators/verifier/test_forms.py::test_form
     return mpmath.mpf(value._to_mpmath(digits * 4))
 
 

@@ -31,6 +31,8 @@ class StepLog:
         notes: figures of the operator, summed.
         written: columns.
         seconds: that the operator took.
+        summaries: figures of the written columns, one for each part.
+        decisions: about dropped rows, one table for each part.
     """
 
     def __init__(self, step: str) -> None:
@@ -40,8 +42,8 @@ class StepLog:
         self.notes: Counter[str] = Counter()
         self.written: set[str] = set()
         self.seconds = 0.0
-        self._summaries: list[Summary] = []
-        self._decisions: list[pa.Table] = []
+        self.summaries: list[Summary] = []
+        self.decisions: list[pa.Table] = []
 
     def count(self, rows_in: int, change: Change, seconds: float, summary: Summary) -> None:
         """Add what was done to `rows_in` rows."""
@@ -58,11 +60,11 @@ class StepLog:
         self.notes.update(change.notes)
         self.written.update(change.columns)
         self.seconds += seconds
-        self._summaries.append(summary)
+        self.summaries.append(summary)
 
     def record_decisions(self, before: Frame, change: Change, first_row: int = 0) -> None:
         """Record which rows were dropped, and why; see `decisions`."""
-        self._decisions.append(decisions(before, change, self._step, first_row))
+        self.decisions.append(decisions(before, change, self._step, first_row))
 
     def merge(self, other: StepLog) -> None:
         """Add the log of another part."""
@@ -73,12 +75,12 @@ class StepLog:
         self.notes.update(other.notes)
         self.written |= other.written
         self.seconds += other.seconds
-        self._summaries += other._summaries
-        self._decisions += other._decisions
+        self.summaries += other.summaries
+        self.decisions += other.decisions
 
     def take_decisions(self) -> pa.Table:
         """The decisions so far, which leave the log; see `DECISIONS`."""
-        found, self._decisions = self._decisions, []
+        found, self.decisions = self.decisions, []
         return pa.concat_tables([DECISIONS.empty_table(), *found])
 
     def report(self, *, cached: bool = False) -> StepReport:
@@ -92,7 +94,7 @@ class StepLog:
             seconds=round(self.seconds, 3),
             cached=cached,
             notes=dict(self.notes),
-            columns=merge(self._summaries),
+            columns=merge(self.summaries),
         )
 
 

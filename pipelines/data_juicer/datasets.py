@@ -27,6 +27,7 @@ def _standard_type(kind: pa.DataType) -> pa.DataType:
 
 def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
     """The table that a Hugging Face dataset is stored in, and its rows of that table, ascending."""
+    # private: datasets==5.2.0, tests/pipelines/dj_process/test_plugin.py::test_rows_that_were_filtered_before_stay_away
     if dataset._indices is not None:
         # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
         rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)

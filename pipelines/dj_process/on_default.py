@@ -105,6 +105,7 @@ def _wrapped(operator: Operator, before: Any, table: pa.Table, written: set[str]
         if name in features and name not in written:
             features[name] = feature  # An image or a class label is more than its Arrow type.
     # Made from what was done: Hugging Face would hash all rows, and caches the next steps by it.
+    # private: datasets==5.2.0, tests/pipelines/dj_process/test_plugin.py::test_the_fingerprint_tells_configs_apart
     made_of = [before._fingerprint, cache_key_json(operator), code_version(type(operator))]
     return NestedDataset(
         Dataset(

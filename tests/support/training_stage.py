@@ -122,12 +122,12 @@ class Stage:
 
     def ask(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> list[Any]:
         """Put prompts as verl does when it hands them to its agent loops."""
-        from rejuice.trainer.loop.trajectories import Slot
+        from rejuice.trainer.loop.types import Slot
 
         slots = []
         for index in prompts:
             made = self.uids.setdefault(index, [])
-            uid = f"{index:04d}-{len(made)}-uid"
+            uid = self.uid_of(index, len(made))
             made.append(uid)
             name = self.prompts[index]["prompt_id"]
             fields = {
@@ -139,6 +139,10 @@ class Stage:
         tags = [{"is_prompt": True, "status": "pending", "global_steps": step} for _ in slots]
         self.queue.kv_batch_put([slot.uid for slot in slots], partition, tags=tags)
         return slots
+
+    def uid_of(self, index: int, made: int) -> str:
+        """The key of a prompt that is asked for the `made`-th time; verl's are random."""
+        return f"{index:04d}-{made}-uid"
 
     def answer(
         self,
@@ -181,7 +185,7 @@ class Stage:
 
     def book(self, name: str, step: int = 1) -> Any:
         """A table that was kept of a step."""
-        self.buffer._books.wait()
+        self.buffer._files.wait()
         return pq.read_table(self.run.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
 
     def tokens(self, part: str, step: int = 1) -> list[list[int]]:

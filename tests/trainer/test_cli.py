@@ -151,13 +151,13 @@ def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
     assert run.folder == tmp_path / "here"
     config = run.config
     assert (config.steps, config.learning_rate, config.profile) == (9, 0.5, "gpu")
-    assert (config.gpu.gpus, config.schedule, run.cut.rollout.n) == (2, "generate", 3)
+    assert (config.gpu.gpus, config.schedule, run.split.rollout.n) == (2, "generate", 3)
     document = yaml.safe_load((tmp_path / "here" / "recipe.yaml").read_text())
     assert document["project_name"] == "other"
     assert Train.model_validate(document["train"]) == config
 
 
-def test_a_field_that_is_said_twice_is_what_stands_in_full(rejuice, recipe, verl):
+def test_of_a_field_that_is_given_twice_the_full_name_wins(rejuice, recipe, verl):
     assert rejuice("train", recipe, "--steps", "9", "--train.steps", "7", "-q")[0] == 0
     assert verl.launched[0][0].config.steps == 7
 
@@ -196,7 +196,7 @@ def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monk
         (["try.yaml", "--train.prompts_per_step", "99"], "data.jsonl gives 20 prompts, a step takes 99; set prompts_per_step lower"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(rejuice, recipe, verl, words, said):
+def test_what_is_wrong_is_reported_in_a_line(rejuice, recipe, verl, words, said):
     assert rejuice("train", *words) == (2, "", f"rejuice: {said}\n")
     assert verl.launched == []
 
@@ -208,7 +208,7 @@ def test_what_is_wrong_is_said_in_a_line(rejuice, recipe, verl, words, said):
         (["--profile", "gpu"], "profile gpu needs vllm; pip install 'verl[vllm]==0.9.1'"),
     ],
 )
-def test_what_is_not_installed_is_said_at_once(rejuice, recipe, verl, monkeypatch, words, said):
+def test_what_is_not_installed_is_reported_at_once(rejuice, recipe, verl, monkeypatch, words, said):
     find = cli.importlib.util.find_spec
     gone = ("mlflow", "vllm")
     monkeypatch.setattr(
@@ -243,7 +243,7 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     assert (run.folder, resume) == (tmp_path / "again", False)
 
 
-def test_a_resume_without_a_checkpoint_says_so(rejuice, recipe, verl, tmp_path):
+def test_a_resume_without_a_checkpoint_is_reported(rejuice, recipe, verl, tmp_path):
     rejuice("train", recipe, "-q")
     _, _, err = rejuice("train", recipe, "--resume")
     assert err.startswith("There is no checkpoint: training begins anew.\n")
@@ -368,9 +368,17 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     code, out, err = rejuice("train", recipe, "--dry-run", "--steps", "7")
     assert (code, err) == (0, "verl has validated it.\n")
     lines = out.splitlines()
-    assert all(text.endswith(" \\") for text in lines[:-1])
-    assert f"  {sys.executable} -m verl.trainer.main_ppo \\" in lines
-    assert "  trainer.total_training_steps=7 \\" in lines
+    folder = "outputs/try"
+    assert lines[:2] == [
+        f"mkdir -p {folder}",
+        f"cat > {folder}/verl.yaml <<'END_OF_VERL_CONFIG'",
+    ]
+    end = lines.index("END_OF_VERL_CONFIG")
+    assert yaml.safe_load("\n".join(lines[2:end]))["trainer"]["total_training_steps"] == 7
+    assert all(text.endswith(" \\") for text in lines[end + 1 : -1])
+    assert lines[-1] == (
+        f"  {sys.executable} -m verl.trainer.main_ppo --config-dir {folder} --config-name verl"
+    )
     assert asked[0].config.steps == 7
     assert sorted(tmp_path.iterdir()) == before
     assert verl.launched == []

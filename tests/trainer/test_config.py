@@ -28,7 +28,7 @@ def test_what_is_overridden_comes_before_the_recipe(read):
     assert (found.steps, found.profile, found.gpu.gpus) == (9, "gpu", 2)
 
 
-def test_all_that_it_says_it_takes(read):
+def test_it_takes_every_field_that_it_documents(read):
     config = read(
         gpu={"gpus": 2},
         loggers=["wandb"],
@@ -61,7 +61,7 @@ def test_all_that_it_says_it_takes(read):
         ({"verification": {"init_share": 1}}, ", line 17: 'train.verification.init_share' is 1; input should be less than 1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(tmp_path, train, error):
+def test_what_is_wrong_is_reported_in_a_line(tmp_path, train, error):
     """By whatever reads a recipe: `rejuice check` too."""
     path = tmp_path / "try.yaml"
     write_recipe(path)
@@ -94,4 +94,4 @@ def test_the_page_has_every_field_as_it_is():
 def test_our_own_recipes_can_be_trained(tmp_path, path):
     run = TrainingRun.of(tmp_path / "run", load(path))
     assert run.config.profile == ("gpu" if "gsm8k" in path.stem else "cpu")
-    assert run.cut.after
+    assert run.split.after

@@ -1,11 +1,11 @@
-"""Where a recipe is cut, and what it is refused for."""
+"""Where a recipe is split, and why one is refused."""
 
 import pytest
 import yaml
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.split import cut, grading
+from rejuice.trainer.split import grading_steps, split_recipe
 
 PLAIN = [
     {"prompt_template_mapper": None},
@@ -21,12 +21,12 @@ def parts(tmp_path):
         path = tmp_path / "recipe.yaml"
         head = {"project_name": "cutting", "dataset_path": "a.jsonl", "export_path": "b.parquet"}
         path.write_text(yaml.safe_dump({**head, "process": process}))
-        return cut(load(path))
+        return split_recipe(load(path))
 
     return make
 
 
-def test_what_stands_before_and_behind(parts):
+def test_steps_before_and_after_sampling(parts):
     found = parts(PLAIN)
     assert found.source == "cutting"
     assert [step.name for step in found.before] == ["prompt_template_mapper"]
@@ -42,10 +42,10 @@ def test_what_stands_before_and_behind(parts):
             [*PLAIN, PLAIN[1]],
             ", step 5: two steps sample responses; the second answers the prompts of one self_verif",
         ),
-        (PLAIN[:3], "no step behind policy_rollout_mapper writes the column reward; add a reward_"),
+        (PLAIN[:3], "no step after policy_rollout_mapper writes the column reward; add a reward_"),
         (
             [*PLAIN, {"self_verification_mapper": None}],
-            ", step 5: nobody answers the prompts of self_verification_mapper; put policy_rollout_",
+            ", step 5: no step answers the prompts of self_verification_mapper; put policy_rollout_",
         ),
         (
             [*PLAIN, {"grpo_advantage_mapper": None}, {"length_filter": {"max": 9}}],
@@ -63,10 +63,10 @@ def test_a_recipe_that_cannot_train_is_refused_in_one_line(parts, process, said)
 
 def test_validation_runs_the_steps_that_grade(parts):
     steps = [*PLAIN[:3], {"format_reward_mapper": None}, PLAIN[3]]
-    assert [step.name for step in grading(parts(steps).after)] == ["math_verify_mapper"]
+    assert [step.name for step in grading_steps(parts(steps).after)] == ["math_verify_mapper"]
 
 
 def test_a_recipe_that_does_not_grade_is_refused(parts):
     ungraded = [*PLAIN[:2], {"format_reward_mapper": None}, PLAIN[3]]
     with pytest.raises(RecipeError, match="no step writes reward_accuracy, by which validation"):
-        grading(parts(ungraded).after)
+        grading_steps(parts(ungraded).after)

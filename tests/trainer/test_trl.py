@@ -17,7 +17,7 @@ from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.policies import Policy
-from rejuice.trainer.split import cut
+from rejuice.trainer.split import split_recipe
 from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
 
 RIGHT, WRONG, BARE = (
@@ -98,7 +98,7 @@ def test_rewards_are_those_of_the_same_steps_offline(tmp_path_factory, groups):
     names = [f"prompt {g}" for g, group in enumerate(groups) for _ in group]
     ids = [str(row) for row in range(len(texts))]
     table = pa.table({"prompt_id": names, "response_id": ids, "response": texts, "reference": ["2"] * len(texts)})  # fmt: skip
-    left = run_in_memory([step.operator for step in cut(load(path)).after], table)
+    left = run_in_memory([step.operator for step in split_recipe(load(path)).after], table)
     offline = dict(zip(left["response_id"].to_pylist(), left["reward"].to_pylist(), strict=True))
     found = called(reward_funcs(path)[0], texts, names, prompt_id=names)
     assert found == [offline.get(name) for name in ids]
@@ -197,7 +197,7 @@ def test_a_response_that_does_not_end_is_truncated(recipe):
     (reward,) = reward_funcs(recipe(*REWARDS[:2], {"truncated_response_filter": None}, REWARDS[2]))
     ids = [[1, 2, 3, END], [1, 2, 3, 4]]
     assert called(reward, [RIGHT, RIGHT], completion_ids=ids) == [1.1, None]
-    assert END in Policy.load("embedded").ends
+    assert END in Policy.load("embedded").end_token_ids
 
 
 def test_a_step_that_trl_does_not_feed_is_refused_before_anything_runs(recipe):
@@ -206,7 +206,7 @@ def test_a_step_that_trl_does_not_feed_is_refused_before_anything_runs(recipe):
         reward_funcs(path)
     assert str(caught.value) == (
         f"{path}, step 6 column_range_filter: reads column 'response_logprobs', which TRL does not "
-        "tell; leave the step out"
+        "pass; leave the step out"
     )
 
 

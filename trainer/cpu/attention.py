@@ -1,15 +1,15 @@
-"""Attention on a CPU over prompts that are there once and responses that lie one behind another.
+"""Attention on a CPU over prompts that are stored once and responses that follow one another.
 
-A batch of GRPO has each prompt n times and is padded to its longest row. verl takes padding out
-only where flash attention is there to keep rows apart, and repeats the prompts all the same. Here
-every layer but attention runs on the tokens alone, each prompt once:
+A batch of GRPO has each prompt n times and is padded to its longest row. verl removes padding only
+if flash attention can keep rows apart, and still repeats the prompts. Here every layer but
+attention runs on the tokens alone, each prompt once:
 
     rows       p1 p2 p3 r1 r2     p1 p2 p3 s1 s2 s3
     tokens     p1 p2 | p3 r1 | p3 s1 s2
     to predict         r1 r2   s1 s2 s3
 
-A response begins with the last token of its prompt, which each predicts another token from, and
-leaves its own last one out, which predicts none.
+A response begins with the last token of its prompt, from which its first token is predicted, and
+leaves out its own last token, which predicts none.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 NAME = "rejuice_training"
-"""For `attn_implementation`; the sampler has an attention of its own, by another name."""
-_AT_ONCE = 64  # responses, which are sorted by length, so that little is padded
+"""For `attn_implementation`; the sampler has its own attention, by another name."""
+_AT_ONCE = 64  # responses; they are sorted by length, so that little is padded
 
 
 class Layout(NamedTuple):
@@ -48,17 +48,17 @@ class Shared(NamedTuple):
         layout: where its tokens lie.
         token_ids: int64[1, T].
         position_ids: int64[1, T].
-        labels: int64[1, T], what each token of a response is to predict; 0 for prompts.
-        home: int64[S], for all predictions of responses where they belong among the tokens of all
+        labels: int64[1, T], the target of each token of a response; 0 for prompts.
+        row_positions: int64[S], the position of each response's predictions among the tokens of all
             rows.
-        tokens: of all rows, prompts repeated.
+        tokens: number of tokens of all rows, prompts repeated.
     """
 
     layout: Layout
     token_ids: Tensor
     position_ids: Tensor
     labels: Tensor
-    home: Tensor
+    row_positions: Tensor
     tokens: int
 
     @classmethod
@@ -87,19 +87,19 @@ class Shared(NamedTuple):
             int(ends_R[-1]),
         )
 
-    def spread(self, values: Tensor) -> Tensor:
+    def to_rows(self, values: Tensor) -> Tensor:
         """Values of tokens, [1, T], as values of all rows, [1, tokens]; 0 within prompts."""
-        predicted = values[:, -len(self.home) :]
-        room = values.new_zeros((1, self.tokens))
-        return room.index_copy(1, self.home, predicted)
+        predicted = values[:, -len(self.row_positions) :]
+        rows = values.new_zeros((1, self.tokens))
+        return rows.index_copy(1, self.row_positions, predicted)
 
 
 _current: Layout | None = None
 
 
-def use(layout: Layout | None) -> None:
-    """Say how the tokens of the next forward pass lie; None: as sequences without prompts."""
-    global _current  # The model has no way to hand it on to its attention.
+def use_layout(layout: Layout | None) -> None:
+    """Set the layout of the next forward pass; None: sequences without shared prompts."""
+    global _current  # The model cannot pass it on to its attention.
     _current = layout
 
 
@@ -123,7 +123,7 @@ def shared_attention(
         key: float[1, K, T, D], with as many heads or fewer.
         value: float[1, K, T, D].
         attention_mask: must be None: there is no padding.
-        position_ids: int64[1, T]; where no layout is in use, 0 begins a sequence.
+        position_ids: int64[1, T]; without a layout, 0 begins a sequence.
         scaling: of the scores.
         dropout: of the weights.
 
@@ -134,7 +134,7 @@ def shared_attention(
         ValueError: there is padding.
     """
     if attention_mask is not None or len(position_ids) != 1:
-        raise ValueError(f"{NAME} is for rows without padding: use_remove_padding=True")
+        raise ValueError(f"{NAME} takes rows without padding: set use_remove_padding=True")
     layout = _current or _sequences(position_ids[0])
     inputs = [each[0].transpose(0, 1) for each in (query, key, value)]  # [T, H, D]
     how = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
@@ -170,13 +170,13 @@ def _sequences(position_ids: Tensor) -> Layout:
 
 
 def _within(sizes: Tensor) -> Tensor:
-    """0, 1, .. within each of some pieces."""
+    """0, 1, .. within each piece."""
     starts = sizes.cumsum(0) - sizes
     return torch.arange(int(sizes.sum())) - torch.repeat_interleave(starts, sizes)
 
 
-def _places(sizes: Tensor) -> Tensor:
-    """Where each token lies among pieces of equal length."""
+def _padded_positions(sizes: Tensor) -> Tensor:
+    """The position of each token once all pieces are padded to equal length."""
     piece = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     return piece * int(sizes.max()) + _within(sizes)
 
@@ -184,18 +184,18 @@ def _places(sizes: Tensor) -> Tensor:
 def _padded(packed: Tensor, sizes: Tensor) -> Tensor:
     """[T, H, D] as [B, H, longest, D]."""
     longest = int(sizes.max())
-    room = packed.new_zeros((len(sizes) * longest, *packed.shape[1:]))
-    filled = room.index_copy(0, _places(sizes), packed)
+    zeros = packed.new_zeros((len(sizes) * longest, *packed.shape[1:]))
+    filled = zeros.index_copy(0, _padded_positions(sizes), packed)
     return filled.view(len(sizes), longest, *packed.shape[1:]).transpose(1, 2)
 
 
 def _packed(padded: Tensor, sizes: Tensor) -> Tensor:
     """[B, H, longest, D] as [T, H, D]."""
-    return padded.transpose(1, 2).flatten(0, 1)[_places(sizes)]
+    return padded.transpose(1, 2).flatten(0, 1)[_padded_positions(sizes)]
 
 
 def _mask(prompt_sizes_R: Tensor, prompt: int, response: int) -> Tensor:
-    """What responses see, bool[R, 1, response, prompt + response]."""
+    """What each response attends to, bool[R, 1, response, prompt + response]."""
     rows = len(prompt_sizes_R)
     inside = torch.arange(prompt) < prompt_sizes_R[:, None]
     before = torch.ones(response, response, dtype=torch.bool).tril()

@@ -1,4 +1,4 @@
-"""What verl asks of a device, answered for processor cores."""
+"""verl's interface to a device, implemented for processor cores."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
 class _CpuDevice(ModuleType):
-    """`torch.cpu` with the functions of `torch.cuda` that verl calls, where they mean something."""
+    """`torch.cpu` with those functions of `torch.cuda` that verl calls."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
 
     def get_device_name(self, device: Any = None) -> str:
-        """For verl's table of peak speeds, which does not know it."""
+        """Name of the device, which verl's table of peak speeds does not contain."""
         return "cpu"
 
     def empty_cache(self) -> None:
-        """There is none."""
+        """Do nothing: there is no cache."""
 
     def ipc_collect(self) -> None:
-        """There is none."""
+        """Do nothing: there is no shared device memory."""
 
     def memory_allocated(self, device: Any = None) -> int:
-        """Unknown: the system counts, torch does not."""
+        """Unknown: the operating system counts memory, torch does not."""
         return 0
 
     memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
-        """There are none."""
+        """Do nothing: there are no statistics."""
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         """Free and total bytes of the machine."""
@@ -45,15 +45,15 @@ class _CpuDevice(ModuleType):
         return memory.available, memory.total
 
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
-        """Of torch's generator on the CPU."""
+        """As torch's generator on the CPU does."""
         return torch.get_rng_state()
 
     def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
-        """Of torch's generator on the CPU."""
+        """As torch's generator on the CPU does."""
         torch.set_rng_state(state)
 
     def manual_seed(self, seed: int) -> None:
-        """Of torch's generator on the CPU."""
+        """As torch's generator on the CPU does."""
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
@@ -61,7 +61,7 @@ class _CpuDevice(ModuleType):
 
 @PlatformRegistry.register(platform="cpu")
 class CpuPlatform(PlatformBase):  # type: ignore[misc]
-    """Processor cores as a device of verl, which collects over gloo."""
+    """Processor cores as a device of verl, with collectives over gloo."""
 
     _device = _CpuDevice("torch.cpu for verl")
 
@@ -76,10 +76,10 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        return False  # Never chosen by itself: only by VERL_PLATFORM=cpu.
+        return False  # Never chosen automatically: only by VERL_PLATFORM=cpu.
 
     def current_device(self) -> Any:
-        # verl hands it to Tensor.to(), for which an index would be a CUDA device.
+        # verl passes it to Tensor.to(), which takes an index for a CUDA device.
         return "cpu"
 
     def device_count(self) -> int:
@@ -122,7 +122,7 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
         pass
 
     def ray_resource_name(self) -> str:
-        return "GPU"  # Slots that `ray_init.num_gpus` makes; verl places its workers by them.
+        return "GPU"  # Slots that `ray_init.num_gpus` creates; verl places its workers in them.
 
     def ray_noset_envvars(self) -> list[str]:
         return []

@@ -1,20 +1,20 @@
-"""What other trainers can have of a recipe: prompts, and rewards of the answers to them."""
+"""The part of a recipe that other trainers can use: prompts, and rewards of answers to them."""
 
 from __future__ import annotations
 
 from ...operators.errors import RecipeError
 from ...operators.mapper.self_verification_mapper import SelfVerificationMapper
 from ...pipelines.recipe.recipe import Recipe
-from ..split import Cut, cut
+from ..split import SplitRecipe, split_recipe
 
 
-def answers_only(recipe: Recipe) -> Cut:
+def answers_only(recipe: Recipe) -> SplitRecipe:
     """The parts of a recipe in which the policy answers, and judges nothing.
 
     Raises:
-        RecipeError: it is no recipe that can train, or the policy judges its own answers in it.
+        RecipeError: the recipe cannot be used for training, or the policy judges its own answers.
     """
-    parts = cut(recipe)
+    parts = split_recipe(recipe)
     if parts.judging is not None:
         raise RecipeError(
             "the policy judges its own answers, which only `rejuice train` does",

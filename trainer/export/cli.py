@@ -1,4 +1,4 @@
-"""`rejuice export`: what a recipe makes, for other trainers."""
+"""`rejuice export`: prompts, rewards and datasets of a recipe, for other trainers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
-"""To be added to the command as `export`."""
+"""The subcommand `export`."""
 
 
 @app.command()
@@ -18,7 +18,7 @@ def verl(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
     leave_out: Annotated[
         list[str] | None,
-        typer.Option("--leave_out", metavar="STEP", help="Do without a step; may be repeated."),
+        typer.Option("--leave_out", metavar="STEP", help="Leave out a step; may be repeated."),
     ] = None,
 ) -> None:
     """Write a recipe's prompts and its reward function for stock verl, without rejuice's loop.
@@ -27,17 +27,18 @@ def verl(
     unless it is left out.
     """
     from ...pipelines.recipe.read import load
-    from ..launch.overrides import words
-    from .verl import export_verl
+    from .verl import export_verl, override_words
 
     made = export_verl(load(recipe), folder, leave_out or ())
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     typer.echo(f"{folder}: {prompts}, scored by {', '.join(s.name for s in made.scoring.steps)}.")
     if made.scoring.left_out:
-        gone = ", ".join(made.scoring.components) or "none"
-        typer.echo(f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {gone}.")
+        missing = ", ".join(made.scoring.components) or "none"
+        typer.echo(
+            f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {missing}."
+        )
     typer.echo("Give verl:")
-    for word in words(made.overrides):
+    for word in override_words(made.overrides):
         typer.echo(f"  {shlex.quote(word)}")
 
 

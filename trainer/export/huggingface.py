@@ -30,7 +30,7 @@ def export_hf(dataset: Path, folder: Path, shape: Shape = "rows") -> int:
 
     Args:
         dataset: the export of a run, or any other file or folder of rows.
-        folder: where to write; it is empty or not there.
+        folder: where to write; it must be empty or not exist.
         shape: `rows` as they are; `completions`, the columns `prompt` and `completion` of TRL's
             SFTTrainer; `pairs`, the columns `prompt`, `chosen` and `rejected` of its DPOTrainer,
             see `pairs_of`.
@@ -70,8 +70,8 @@ def completions_of(table: pa.Table) -> pa.Table:
 def pairs_of(table: pa.Table) -> pa.Table:
     """`prompt`, `chosen` and `rejected` of each group, and their rewards.
 
-    Chosen is the response with the highest reward of its group, rejected the one with the lowest,
-    each the first of several. Rows without a finite reward or a response do not count. A group
+    Chosen is the response with the highest reward of its group, rejected the one with the lowest;
+    among equals, the first. Rows without a finite reward or a response do not count. A group
     whose rewards are equal gives no pair.
 
     Raises:
@@ -136,18 +136,18 @@ def _card(dataset: Path, shape: Shape, rows: pa.Table, table: pa.Table) -> Itera
     yield f"{of}{rows.num_rows:,} rows{prompts}. Written by rejuice {__version__}."
     yield from ("", "## Columns", "", "| column | type |", "|---|---|")
     for field in table.schema:
-        yield f"| `{field.name}` | {_told(field.type)} |"
+        yield f"| `{field.name}` | {_type_name(field.type)} |"
     figures = [_figure(name, found) for name, found in _figures(rows)]
-    if figures:  # Of the rows, also where pairs are made of them.
+    if figures:  # Figures of the rows, even if pairs are made of them.
         yield from ("", "## Figures", "", "| column | rows | mean | min | max | null or reason |")
         yield from ("|---|---|---|---|---|---|", *figures)
     if report is not None:
         yield from ("", "## Funnel", "", "| step | rows in | added | dropped | rows out |")
         yield "|---|---|---|---|---|"
         for step in report.steps:
-            why = ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.items())
+            dropped = ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.items())
             yield (
-                f"| {step.step} | {step.rows_in:,} | {step.added or ''} | {why} "
+                f"| {step.step} | {step.rows_in:,} | {step.added or ''} | {dropped} "
                 f"| {step.rows_out:,} |"
             )
         recipe = (run_folder(dataset) / "recipe.yaml").read_text("utf-8").rstrip()
@@ -158,14 +158,14 @@ def _prompts(table: pa.Table) -> int:
     return len(table["prompt_id"].unique())
 
 
-def _told(kind: pa.DataType) -> str:
+def _type_name(kind: pa.DataType) -> str:
     return "list of messages (role, content)" if kind == MESSAGES else str(kind)
 
 
 def _figures(table: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is known of verdicts, rewards and advantages."""
-    told = [n for n in table.column_names if n.startswith(("verdict", "reward", "advantage"))]
-    found = merge([summarise({name: flat(table[name]) for name in told})])
+    """The figures of verdicts, rewards and advantages."""
+    names = [n for n in table.column_names if n.startswith(("verdict", "reward", "advantage"))]
+    found = merge([summarise({name: flat(table[name]) for name in names})])
     yield from ((name, each) for name, each in found.items() if each.get("counts") != {})
 
 

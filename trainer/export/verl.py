@@ -2,16 +2,17 @@
 
 DIR/train.parquet, DIR/validation.parquet    prompts, as verl's dataset reads them
 DIR/train.arrow, DIR/validation.arrow        the same with all their columns, for the reward
-DIR/*-decisions.parquet                      rows of the dataset that gave no prompt, and why
+DIR/*-decisions.parquet                      rows of the dataset that were dropped, and why
 DIR/scoring.yaml                             the steps that score a response
-DIR/operators/                               files of the recipe's own that define some of them
+DIR/operators/                               the recipe's own files that define some of them
 DIR/reward.py                                compute_score, for verl
 
-The folder can be moved, but not taken apart.
+The folder can be moved, but its files belong together.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +24,9 @@ from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
 from ..launch.prompts import make_prompts
-from ..policies import located
+from ..policies import policy_path
 from ..run import is_prepared
-from ..split import Cut
+from ..split import SplitRecipe
 from .answers import answers_only
 from .verl_reward import OPERATORS, STEPS, Scoring, scoring
 
@@ -46,7 +47,7 @@ _reward = RowReward(Path(__file__).resolve().parent)
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]
 ) -> dict[str, float]:
-    """Score one response; verl logs what stands beside `score`."""
+    """Score one response; verl logs the entries beside `score`."""
     return _reward(solution_str, extra_info)
 '''
 
@@ -56,8 +57,8 @@ class VerlExport(NamedTuple):
 
     Attributes:
         prompts: how many there are, by split.
-        scoring: what scores, and what was left out.
-        overrides: keys of verl and their values, which make it use the export.
+        scoring: the steps that score, and those that were left out.
+        overrides: keys of verl and their values, with which it uses the export.
     """
 
     prompts: Mapping[str, int]
@@ -69,13 +70,13 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     """Write prompts and reward function of a recipe to a folder.
 
     Args:
-        recipe: with a `policy_rollout_mapper`. Where it has a `train:` section, prompts longer than
+        recipe: with a `policy_rollout_mapper`. If it has a `train:` section, prompts longer than
             its `max_prompt_tokens` are left out, and its `validation_path` is exported too.
         folder: where to write; files of an earlier export are replaced.
-        leave_out: names of steps after sampling to do without.
+        leave_out: names of steps after sampling to leave out.
 
     Raises:
-        RejuiceError: a step cannot score a response by itself, or a dataset is not right.
+        RejuiceError: a step cannot score a response by itself, or a dataset is wrong.
     """
     parts = answers_only(recipe)
     if is_prepared(folder):
@@ -103,18 +104,39 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     return VerlExport(made, found, _overrides(recipe, parts, folder.resolve(), list(made)))
 
 
+def override_words(values: Mapping[str, Any]) -> list[str]:
+    """Keys and values as Hydra reads them on a command line."""
+    return [f"{key}={_word(value)}" for key, value in values.items()]
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_word, value)) + "]"
+    if not isinstance(value, str):
+        return str(value)
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return value if _PLAIN.fullmatch(value) else QuotedString(value, Quote.single).with_quotes()
+
+
+_PLAIN = re.compile(r"/[A-Za-z0-9_./:+-]*")
+"""Paths that Hydra reads without quotes."""
 _FILES = {"train": "data.train_files", "validation": "data.val_files"}
 
 
-def _inputs(recipe: Recipe, parts: Cut) -> tuple[dict[str, Path], Encode, int]:
+def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[dict[str, Path], Encode, int]:
     """The datasets, the encoding of a prompt, and how many tokens it may have."""
     datasets = {"train": recipe.head.dataset_path}
     if recipe.head.train is None:
-        return datasets, lambda _: (), 0  # Any length: nothing says how long is too long.
+        return datasets, lambda _: (), 0  # Without a `train:` section there is no limit.
     config = recipe.head.train
     if config.validation_path is not None:
         datasets["validation"] = config.validation_path
-    policy = located(config.policy or parts.rollout.model)
+    policy = policy_path(config.policy or parts.rollout.model)
     return (
         datasets,
         chat_encoder(policy, parts.rollout.chat_template_kwargs),
@@ -122,20 +144,22 @@ def _inputs(recipe: Recipe, parts: Cut) -> tuple[dict[str, Path], Encode, int]:
     )
 
 
-def _overrides(recipe: Recipe, parts: Cut, folder: Path, made: Sequence[str]) -> dict[str, Any]:
-    """What verl has to be told, so that it encodes prompts as training does."""
-    config, told = recipe.head.train, parts.rollout.chat_template_kwargs
+def _overrides(
+    recipe: Recipe, parts: SplitRecipe, folder: Path, made: Sequence[str]
+) -> dict[str, Any]:
+    """The keys with which verl encodes prompts as `rejuice train` does."""
+    config, chat_kwargs = recipe.head.train, parts.rollout.chat_template_kwargs
     return {
         **{_FILES[name]: str(folder / f"{name}.parquet") for name in made},
         **({} if config is None else {"data.max_prompt_length": config.max_prompt_tokens}),
-        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in told.items()},
+        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()},
         "reward.custom_reward_function.path": str(folder / "reward.py"),
     }
 
 
 def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
-    """Copies of files that define operators, by names that hold in `folder`."""
-    shutil.rmtree(folder / OPERATORS, ignore_errors=True)  # Of an earlier export.
+    """Copies of files that define operators, by names relative to `folder`."""
+    shutil.rmtree(folder / OPERATORS, ignore_errors=True)  # From an earlier export.
     for number, path in enumerate(paths, 1):
         place = folder / OPERATORS / str(number)
         place.mkdir(parents=True)

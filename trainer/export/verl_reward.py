@@ -1,8 +1,7 @@
 """The steps of a recipe that can score one response by itself, as verl's reward function.
 
-verl's reward loop hands over one response at a time. What needs a whole group, what drops rows
-and what reads token ids has no place there: `rejuice train` runs all of a recipe, between
-rollouts and update.
+verl's reward loop passes one response at a time. Steps that need a whole group, drop rows or read
+token ids cannot run there: `rejuice train` runs all of a recipe, between rollouts and update.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from ..loop.curation import curate
 STEPS = "scoring.yaml"
 """The file of the steps, beside the prompts and the reward function."""
 OPERATORS = "operators"
-"""The folder of what defines some of them."""
-TOLD = ("response_id", "response")
-"""What is known of a response, beside the row of its prompt."""
+"""The folder of files that define some of them."""
+RESPONSE_COLUMNS = ("response_id", "response")
+"""The columns of a response, beside the row of its prompt."""
 
 
 class Scoring(NamedTuple):
-    """What of a recipe runs in verl's reward function, and what does not.
+    """Which steps of a recipe run in verl's reward function, and which do not.
 
     Attributes:
-        steps: that run.
-        left_out: names of steps that do not, because the user said so.
-        components: of the reward, that are gone with them.
+        steps: the steps that run.
+        left_out: names of steps that the user has left out.
+        components: reward components that are missing without them.
     """
 
     steps: tuple[Step, ...]
@@ -55,7 +54,7 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
     Args:
         steps: the steps after sampling.
         columns: of the prompts.
-        leave_out: names of steps to do without.
+        leave_out: names of steps to leave out.
 
     Raises:
         RecipeError: a step cannot score a response by itself; the line names every one.
@@ -65,28 +64,30 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
         if name not in names:
             near = suggest(name, names) or f"the steps after sampling are: {', '.join(names)}"
             raise RecipeError(f"no step '{name}' to leave out", near)
-    known, gone = {*columns, *TOLD}, set[str]()
-    kept, blamed, lost = list[Step](), dict[str, str](), list[str]()
+    known, missing = {*columns, *RESPONSE_COLUMNS}, set[str]()
+    kept, refused, lost = list[Step](), dict[str, str](), list[str]()
     for step in steps:
         if isinstance(step.operator, GrpoAdvantageMapper):
             continue
         if step.name in leave_out:
-            gone.update(step.operator.writes())
+            missing.update(step.operator.writes())
             continue
         if isinstance(step.operator, RewardSumMapper):
-            absent = [c for c in step.operator.weights if component_columns(c)[0] in gone - known]
+            absent = [
+                c for c in step.operator.weights if component_columns(c)[0] in missing - known
+            ]
             lost += absent
-            step = step._replace(operator=_without(step.operator, absent))
-        why = next(_objections(step, known), None)
-        if why is not None:
-            blamed[step.name] = why
+            step = step._replace(operator=_without_components(step.operator, absent))
+        objection = next(_objections(step, known), None)
+        if objection is not None:
+            refused[step.name] = objection
         known.update(step.operator.writes())
         kept.append(step)
-    if blamed:
-        told = ", ".join(f"{name} {why}" for name, why in blamed.items())
-        flags = " ".join(f"--leave_out {name}" for name in blamed)
+    if refused:
+        found = ", ".join(f"{name} {objection}" for name, objection in refused.items())
+        flags = " ".join(f"--leave_out {name}" for name in refused)
         raise RecipeError(
-            f"verl's reward function is given one response at a time: {told}",
+            f"verl's reward function is given one response at a time: {found}",
             f"give {flags}, or train with `rejuice train`, which runs every step",
         )
     if "reward" not in known - set(columns):
@@ -94,7 +95,7 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
     return Scoring(tuple(kept), tuple(leave_out), tuple(lost))
 
 
-def _without(operator: RewardSumMapper, components: Sequence[str]) -> RewardSumMapper:
+def _without_components(operator: RewardSumMapper, components: Sequence[str]) -> RewardSumMapper:
     weights = {name: w for name, w in operator.weights.items() if name not in components}
     if not weights:
         raise RecipeError("no reward component is left", "leave out less")
@@ -140,11 +141,10 @@ class RowReward:
 
         Args:
             response: the text.
-            extra_info: of the prompt, as it was exported; `split`, `index` and `prompt_id` count.
+            extra_info: that of the exported prompt, with `split`, `index` and `prompt_id`.
 
         Raises:
-            RejuiceError: a step fails, or there is no reward: a reward that is missing is no
-                number, so there is none that could be given.
+            RejuiceError: a step fails, or the reward is missing: no number could stand for it.
         """
         row = self._row(extra_info)
         rows = row.append_column("response", pa.array([response], ROW_CONTRACT["response"]))
@@ -152,10 +152,10 @@ class RowReward:
         curated = curate(self._steps, rows.append_column("response_id", ids))
         table = curated.table
         if table.num_rows != 1 or table["reward"][0].as_py() is None:
-            whys = curated.decisions["reason"].to_pylist()
+            reasons = curated.decisions["reason"].to_pylist()
             raise DataError(
                 f"no reward for a response to prompt '{extra_info['prompt_id']}'"
-                f" ({', '.join(whys) or 'it is null'})"
+                f" ({', '.join(reasons) or 'it is null'})"
             )
         scored = {"score": numbers(table, "reward")[0]}
         if "verdict" in table.column_names:

@@ -1,1 +1,1 @@
-"""What `rejuice train` does before and around verl: prompts, overrides, processes, failures."""
+"""What `rejuice train` does before and around verl: prompts, configuration, processes, failures."""

@@ -1,7 +1,7 @@
 """The checkpoints of a run, and a policy of one as a Hugging Face folder.
 
-verl keeps weights as the processes that train them hold them; its own merger makes of these a
-folder, in bfloat16, that vLLM, transformers and `policy_rollout_mapper` load.
+verl saves weights in the shards of its training processes; its own merger turns them into a folder,
+in bfloat16, that vLLM, transformers and `policy_rollout_mapper` load.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ _MERGER = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsd
 
 
 def folder_of(run: Path, step: int) -> Path:
-    """Where the checkpoint of a step is."""
+    """The folder of the checkpoint of a step."""
     return run / "checkpoints" / f"{_STEP}{step}"
 
 
 def last(run: Path) -> int | None:
-    """The step of the newest checkpoint that was saved whole: the one a resume goes on from."""
+    """The step of the newest complete checkpoint, from which a resume continues."""
     try:
-        said = (run / "checkpoints" / _LAST).read_text("utf-8")
+        text = (run / "checkpoints" / _LAST).read_text("utf-8")
     except FileNotFoundError:
         return None
-    # verl writes the file in place, after everything else: a full disk may leave nothing in it. And
-    # it removes the weights of an older checkpoint before it says that there is a newer one.
-    if said.isdecimal() and _is_whole(folder_of(run, int(said))):
-        return int(said)
+    # verl writes the file in place, after everything else: a full disk may leave it empty. It also
+    # removes the weights of an older checkpoint before it records the newer one.
+    if text.isdecimal() and _is_whole(folder_of(run, int(text))):
+        return int(text)
     return max(_whole(run), default=None)
 
 
-def mend(run: Path) -> None:
-    """Say again which checkpoint is the newest, where the file that says so was torn."""
+def fix_latest(run: Path) -> None:
+    """Rewrite the file that names the newest checkpoint, if it is damaged or out of date."""
     step, path = last(run), run / "checkpoints" / _LAST
     if step is not None and path.read_text("utf-8") != str(step):
         path.write_text(str(step), "utf-8")
 
 
 def prune(run: Path, keep: int) -> None:
-    """Remove the oldest checkpoints, which verl itself forgets of when it is started again."""
+    """Remove the oldest checkpoints; verl itself forgets about them when it is restarted."""
     for step in steps(run)[:-keep]:
         shutil.rmtree(folder_of(run, step))
 
 
 def steps(run: Path) -> list[int]:
-    """The steps of all checkpoints that are whole."""
+    """The steps of all complete checkpoints."""
     newest = last(run)
     return [step for step in _whole(run) if newest is not None and step <= newest]
 
@@ -65,7 +65,7 @@ def _whole(run: Path) -> list[int]:
 
 
 def _is_whole(folder: Path) -> bool:
-    """With weights, which verl removes from an old one, and with what it writes last."""
+    """Whether a checkpoint has its weights, which verl removes from old ones, and its last file."""
     return (folder / "actor").is_dir() and (folder / "data.pt").exists()
 
 
@@ -74,14 +74,14 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
 
     Args:
         run: the folder of the run.
-        path: the folder to write, which must not be there.
-        step: of the checkpoint; the newest by default.
+        path: the folder to write, which must not exist.
+        step: the step of the checkpoint; the newest by default.
 
     Returns:
         The step.
 
     Raises:
-        RejuiceError: there is no such checkpoint, `path` is there, or verl's merger fails.
+        RejuiceError: there is no such checkpoint, `path` exists, or verl's merger fails.
     """
     there = steps(run)
     if not there:
@@ -102,11 +102,11 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
 
 
 def _merge(actor: Path, target: Path) -> None:
-    # The merger needs no accelerator, whatever the policy was trained on.
+    # The merger needs no accelerator, even if the policy was trained on one.
     modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
     here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
     with tempfile.TemporaryDirectory() as folder:
-        source = _plain(actor, Path(folder))
+        source = _without_attention(actor, Path(folder))
         done = subprocess.run(
             [*_MERGER, "--local_dir", str(source), "--target_dir", str(target)],
             env={**os.environ, **here},
@@ -120,8 +120,8 @@ def _merge(actor: Path, target: Path) -> None:
         raise RejuiceError(f"verl's model merger failed: {found}", where=str(actor))
 
 
-def _plain(actor: Path, folder: Path) -> Path:
-    """A checkpoint without the attention that it was trained with, which others do not have."""
+def _without_attention(actor: Path, folder: Path) -> Path:
+    """A checkpoint without the name of its training attention, which exists only in training."""
     for each in actor.iterdir():
         if each.name != "huggingface":
             (folder / each.name).symlink_to(each.resolve())

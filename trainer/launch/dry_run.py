@@ -1,4 +1,4 @@
-"""verl's own opinion of what a run would launch, without a run."""
+"""verl's own validation of what a run would launch, without a run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from ...operators.errors import RecipeError
 from ..run import TrainingRun
 from .failure import last_error
-from .overrides import environment, overrides, words
+from .overrides import environment, overrides
+from .verl_config import check_keys, write_config
 
 
 def validate(run: TrainingRun, *, resume: bool = False) -> None:
@@ -19,16 +22,20 @@ def validate(run: TrainingRun, *, resume: bool = False) -> None:
     Raises:
         RecipeError: verl does not know a key, or refuses the configuration.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "rejuice.trainer.launch.compose", *words(overrides(run, resume))],
-        env={**os.environ, **environment(run)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    values = overrides(run, resume)
+    check_keys(values)
+    with tempfile.TemporaryDirectory() as folder:
+        write_config(Path(folder), values)
+        done = subprocess.run(
+            [sys.executable, "-m", "rejuice.trainer.launch.compose", folder],
+            env={**os.environ, **environment(run)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         found = last_error(done.stderr) or f"exit status {done.returncode}"
-        raise RecipeError(f"verl cannot be asked: {found}")
+        raise RecipeError(f"verl could not validate its configuration: {found}")
     problem = json.loads(done.stdout.splitlines()[-1])
     if problem is not None:
-        raise RecipeError(*problem)
+        raise RecipeError(problem)

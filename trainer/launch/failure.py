@@ -1,4 +1,4 @@
-"""Why a run ended, read from its exit status and the log of verl."""
+"""Why a run ended: from error.json if our code inside verl has left one, else from verl's log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import shutil
 import signal
 from pathlib import Path
 
-from ..loop.failures import NO_PROMPT_LEFT, SAMPLER_FAILED
-from .compose import wrong_key
+from ..loop.failures import NO_PROMPT_LEFT, SAMPLER_FAILED, recorded_error
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_SPEAKER = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
+_PROCESS_PREFIX = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
 _ERROR = re.compile(r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?$")
 _OURS = re.compile(r"^rejuice\.(?:\w+\.)+\w+Error: (.*)$")
-_RAYS = ("RayTaskError", "RayActorError", "ActorDiedError", "ActorUnavailableError")
+_RAY_ERRORS = ("RayTaskError", "RayActorError", "ActorDiedError", "ActorUnavailableError")
 _DIED = re.compile(r"The actor died unexpectedly[^\n]*\n\s*class_name: (?:.*\.)?(\w+)")
 _NO_SPACE = (
     "No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed writing",
@@ -28,16 +27,16 @@ _NO_MEMORY = (
 
 
 def lines_of(log: str) -> list[str]:
-    """The lines of verl's log, without colours and without who says them."""
-    return [_SPEAKER.sub("", line) for line in _COLOUR.sub("", log).splitlines()]
+    """The lines of verl's log, without colours and without Ray's prefix of each process."""
+    return [_PROCESS_PREFIX.sub("", line) for line in _COLOUR.sub("", log).splitlines()]
 
 
 def last_error(log: str) -> str | None:
-    """The last exception in a log, as Python names it, but for those of Ray about another one."""
+    """The last exception in a log, as Python prints it, except Ray's wrappers of another one."""
     found = None
     for line in lines_of(log):
         match = _ERROR.match(line)
-        if match and match[1] not in _RAYS:
+        if match and match[1] not in _RAY_ERRORS:
             found = line.rsplit(".", 1)[-1] if match[2] is None else f"{match[1]}: {match[2]}"
     return found
 
@@ -46,10 +45,13 @@ def cause(log: str, status: int, folder: Path) -> str:
     """One line on why verl ended.
 
     Args:
-        log: what it wrote since it was started.
-        status: its exit status; below 0 the signal that killed it.
-        folder: of the run.
+        log: its log since it was started.
+        status: its exit status; if below 0, minus the signal that killed it.
+        folder: the folder of the run.
     """
+    recorded = recorded_error(folder)
+    if recorded is not None and recorded.expected:
+        return recorded.message
     lines = lines_of(log)
     ours = [match[1] for line in lines if (match := _OURS.match(line))]
     if ours:
@@ -59,31 +61,30 @@ def cause(log: str, status: int, folder: Path) -> str:
         return f"no space left on the disk of {at}"
     if any(word in line for line in lines for word in _NO_MEMORY):
         return _out_of_memory(lines)
-    wrong = wrong_key(log)
-    if wrong:
-        return "; ".join(wrong)
     if folder.is_dir() and shutil.disk_usage(folder).free < _LEAST_SPACE:
-        return f"no space left on the disk of {folder}"  # Nor for the log to say so.
+        return f"no space left on the disk of {folder}"  # The log could not be written either.
     if status < 0:
         return f"verl was killed by {signal.Signals(-status).name}"
     died = _DIED.findall("\n".join(lines))
     if died:
         return f"verl's process {died[-1]} was killed, perhaps for want of memory"
+    if recorded is not None:
+        return recorded.message
     return last_error(log) or f"verl ended with exit status {status}"
 
 
 def _of_sampler(lines: list[str], error: str) -> str | None:
-    """Why every prompt failed, where that is the error."""
-    told = [line for line in lines if line.startswith(SAMPLER_FAILED)]
-    if told and NO_PROMPT_LEFT in error:
-        return told[-1].removeprefix("rejuice: ")
+    """Why every prompt failed, if that is the error."""
+    reported = [line for line in lines if line.startswith(SAMPLER_FAILED)]
+    if reported and NO_PROMPT_LEFT in error:
+        return reported[-1].removeprefix("rejuice: ")
     return None
 
 
 def _while_saving(lines: list[str]) -> bool:
-    """Whether a checkpoint was begun and not ended."""
-    told = [line for line in lines if "Saving checkpoint to" in line or "step:" in line[:5]]
-    return bool(told) and "Saving checkpoint to" in told[-1]
+    """Whether a checkpoint was started and not completed."""
+    progress = [line for line in lines if "Saving checkpoint to" in line or "step:" in line[:5]]
+    return bool(progress) and "Saving checkpoint to" in progress[-1]
 
 
 def _out_of_memory(lines: list[str]) -> str:

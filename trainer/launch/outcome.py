@@ -1,4 +1,4 @@
-"""What a run came to: a short table at the end."""
+"""The outcome of a run: a short table at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import checkpoints
 
 
 def finish(run: TrainingRun, *, quiet: bool = False) -> None:
-    """Write what a run leaves beside its checkpoints: its policy, and the curves.
+    """Write what a finished run has beside its checkpoints: its policy, and the curves.
 
     Raises:
         RejuiceError: verl's model merger fails.
@@ -25,21 +25,21 @@ def finish(run: TrainingRun, *, quiet: bool = False) -> None:
     """
     step, policy = checkpoints.last(run.folder), run.folder / "policy"
     if step is not None:
-        shutil.rmtree(policy, ignore_errors=True)  # Of before a resume.
+        shutil.rmtree(policy, ignore_errors=True)  # It is from before a resume.
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
             checkpoints.export(run.folder, policy, step)
     draw([run.folder], run.folder / "curves.png")
 
 
 def show(folder: Path, name: str, console: Console) -> None:
-    """Print first and last figures of a run, what it took, and where everything is."""
+    """Print the first and last figures of a run, its time, and its files."""
     points = metrics.read(folder)
     trained = [point for point in points if point.trained]
     if not trained:
         return
     seconds = sum(point.seconds for point in trained)
     tokens = sum(point.generated for point in trained)
-    _say(
+    _print(
         console,
         f"{name}: {len(trained)} steps in {spell(seconds)}, {seconds / len(trained):.1f} s a step; "
         f"{tokens:,.0f} tokens generated",
@@ -49,12 +49,12 @@ def show(folder: Path, name: str, console: Console) -> None:
     for head in ("first", "last"):
         table.add_column(head, justify="right")
     for figure in (VALIDATION, *figures(points)):
-        there = [point for point in points if figure.of(point) is not None]
-        if there:
-            table.add_row(Text(figure.name), figure.text(there[0]), figure.text(there[-1]))
+        known = [point for point in points if figure.of(point) is not None]
+        if known:
+            table.add_row(Text(figure.name), figure.text(known[0]), figure.text(known[-1]))
     console.print(table)
     for what, path in _places(folder):
-        _say(console, f"{what:<12}{path}")
+        _print(console, f"{what:<12}{path}")
 
 
 def _places(folder: Path) -> list[tuple[str, Path]]:
@@ -70,5 +70,5 @@ def _places(folder: Path) -> list[tuple[str, Path]]:
     return [(what, path) for what, path in places if path.exists()]
 
 
-def _say(console: Console, line: str) -> None:
+def _print(console: Console, line: str) -> None:
     console.print(line, highlight=False, markup=False, soft_wrap=True)

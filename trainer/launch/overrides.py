@@ -1,22 +1,21 @@
-"""From a `train:` section to verl's configuration, as overrides of its defaults."""
+"""From a `train:` section to the keys of verl's configuration that differ from its defaults."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...operators.cores import usable_cores
-from ..loop.advantage import NAME, asked
-from ..policies import located
-from ..run import MARK, TrainingRun
+from ..policies import policy_path
+from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun
+from ..split import advantage_operator
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SAMPLER = "trainer.v1.sampler.sampler_kwargs"
 _AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
-_TOKENS = 1 << 16  # in one pass on a CPU, where a prompt counts each time and is computed once
+_TOKENS = 1 << 16  # in one pass on a CPU; a prompt counts for each response, but is computed once
 _PLUGIN = "rejuice.trainer.loop.plugin"
 _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
@@ -24,7 +23,7 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
     """Keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
-    What the user gives in `verl:` comes last and wins.
+    The user's keys in `train.verl` come last and win.
     """
     hardware = _cpu(run) if run.config.profile == "cpu" else _gpu(run)
     return {
@@ -46,24 +45,24 @@ def _data(run: TrainingRun) -> dict[str, Any]:
         "data.val_files": str(prompts / f"{validation}.parquet"),
         "data.train_batch_size": config.prompts_per_step,
         "data.max_prompt_length": config.max_prompt_tokens,
-        "data.max_response_length": run.cut.rollout.max_tokens,
-        "data.filter_overlong_prompts": False,  # Done before, with decisions.
+        "data.max_response_length": run.split.rollout.max_tokens,
+        "data.filter_overlong_prompts": False,  # Done earlier, with decisions.
         "data.shuffle": True,
         "data.seed": config.seed,
         "data.dataloader_num_workers": 0,
-        # One by one where a step may ask for some more.
+        # One by one if a step may request some more.
         "data.gen_batch_size": 1 if config.refill else None,
         **{
             f"+data.apply_chat_template_kwargs.{key}": value
-            for key, value in run.cut.rollout.chat_template_kwargs.items()
+            for key, value in run.split.rollout.chat_template_kwargs.items()
         },
     }
 
 
 def _grpo(run: TrainingRun) -> dict[str, Any]:
-    config, advantage = run.config, asked(run.cut.behind)
+    config, advantage = run.config, advantage_operator(run.split.post_rollout_steps)
     return {
-        "algorithm.adv_estimator": NAME,
+        "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.norm_adv_by_std_in_grpo": advantage.normalise == "std",
         "algorithm.use_kl_in_reward": False,
         f"{_ACTOR}.optim.lr": config.learning_rate,
@@ -76,23 +75,24 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         f"{_ACTOR}.clip_ratio_low": config.clip_ratio_low,
         f"{_ACTOR}.clip_ratio_high": config.clip_ratio_high,
         f"{_ACTOR}.loss_agg_mode": config.loss_agg_mode,
-        # seq-mean-token-sum-norm divides by it; else by whatever is longest in a forward pass.
-        f"{_ACTOR}.loss_scale_factor": run.cut.rollout.max_tokens,
+        # seq-mean-token-sum-norm divides by it; by default it divides by the longest response of
+        # a forward pass.
+        f"{_ACTOR}.loss_scale_factor": run.split.rollout.max_tokens,
         f"{_ACTOR}.use_kl_loss": config.kl_coef > 0,
         f"{_ACTOR}.kl_loss_coef": config.kl_coef,
         f"{_ACTOR}.kl_loss_type": "low_var_kl",
         f"{_ACTOR}.entropy_coeff": config.entropy_coef,
-        # Else the updates of a step take the prompts in the order of the dataset, and the last one
-        # what is left of the step.
+        # Otherwise the updates of a step take the prompts in the order of the dataset, and the last
+        # update takes the remainder.
         f"{_ACTOR}.shuffle": config.updates_per_step > 1,
         f"{_ACTOR}.data_loader_seed": config.seed,
     }
 
 
 def _rollout(run: TrainingRun) -> dict[str, Any]:
-    rollout = run.cut.rollout
+    rollout = run.split.rollout
     return {
-        "actor_rollout_ref.model.path": located(run.policy),
+        "actor_rollout_ref.model.path": policy_path(run.policy),
         f"{_ROLLOUT}.n": rollout.n,
         f"{_ROLLOUT}.temperature": rollout.temperature,
         f"{_ROLLOUT}.top_p": rollout.top_p,
@@ -113,7 +113,7 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.project_name": "rejuice",
         "trainer.experiment_name": run.folder.name,
         "trainer.total_training_steps": config.steps,
-        "trainer.total_epochs": 1_000_000,  # The steps decide.
+        "trainer.total_epochs": 1_000_000,  # The number of steps ends the run.
         "trainer.test_freq": (config.validate_every or config.steps) if validates else -1,
         "trainer.val_before_train": validates,
         "trainer.save_freq": config.save_every or -1,
@@ -125,7 +125,7 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.loop.buffer",
         "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
         f"+{_SAMPLER}.run": str(run.folder),
-        # Else Hydra writes to a folder `outputs` wherever it is run.
+        # By default Hydra writes to a folder `outputs` in the current directory.
         "hydra.run.dir": str(run.folder),
         "hydra.output_subdir": "verl",
         "hydra/job_logging": "stdout",
@@ -133,7 +133,10 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
 
 
 def _replay(live: str) -> dict[str, Any]:
-    """Stored responses for training, live ones for validation; the policy that sampled is old."""
+    """Stored responses for training, live ones for validation.
+
+    The stored log-probabilities are those of the old policy.
+    """
     return {
         _MANAGER: "rejuice.trainer.loop.replay.ReplayManager",
         f"+{_SAMPLER}.live": live,
@@ -144,13 +147,13 @@ def _replay(live: str) -> dict[str, Any]:
 
 def _cpu(run: TrainingRun) -> dict[str, Any]:
     """One training process and the embedded sampler, on the cores of this machine."""
-    config, rollout = run.config, run.cut.rollout
+    config, rollout = run.config, run.split.rollout
     tokens = max(_TOKENS, config.max_prompt_tokens + rollout.max_tokens)
     return {
         "trainer.device": "cpu",
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": 1,
-        # Slots, not devices: verl asks Ray for more cores than a laptop has.
+        # Slots, not devices: verl requests more cores of Ray than a laptop has.
         "ray_kwargs.ray_init.num_cpus": max(32, usable_cores()),
         "+ray_kwargs.ray_init.num_gpus": 1,
         "+ray_kwargs.ray_init.include_dashboard": False,
@@ -158,7 +161,7 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         "reward.num_workers": 1,
         f"{_ROLLOUT}.agent.num_workers": 1,
         f"{_ROLLOUT}.name": "rejuice",
-        _MANAGER: "rejuice.trainer.cpu.rollout.Groups",
+        _MANAGER: "rejuice.trainer.cpu.rollout.GroupManager",
         **{
             f"+{_ROLLOUT}.engine_kwargs.rejuice.{key}": value
             for key, value in rollout.chat_template_kwargs.items()
@@ -170,14 +173,14 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         "actor_rollout_ref.model.external_lib": "rejuice.trainer.cpu.workers",
         "+actor_rollout_ref.model.override_config.attn_implementation": "rejuice_training",
         "actor_rollout_ref.model.use_remove_padding": True,
-        # Without it verl takes the log-probability of each token by a call of its own.
+        # Without it verl computes the log-probability of each token by a separate call.
         "actor_rollout_ref.model.use_fused_kernels": True,
         "actor_rollout_ref.model.fused_kernel_options.impl_backend": "torch",
         "actor_rollout_ref.model.enable_gradient_checkpointing": False,
-        # The sampler computes in float32, as the trainer does: its log-probabilities are the old
-        # ones, to 1e-5, and need not be computed again. The update still reports the entropy.
-        # They are those of the policy itself; at another temperature verl wants those that are
-        # divided by it.
+        # The sampler computes in float32, as the trainer does: its log-probabilities equal the old
+        # ones to 1e-5, and need not be computed again. The update still reports the entropy.
+        # This holds at temperature 1 only: verl divides logits by the temperature, the sampler's
+        # log-probabilities are those of the policy itself.
         "algorithm.rollout_correction.bypass_mode": rollout.temperature == 1.0,
         f"{_ACTOR}.calculate_entropy": True,
         f"{_ACTOR}.strategy": "fsdp2",
@@ -198,9 +201,9 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
 
 def _gpu(run: TrainingRun) -> dict[str, Any]:
     """verl's own vLLM rollouts and FSDP2, in bfloat16."""
-    config, gpu, max_tokens = run.config, run.config.gpu, run.cut.rollout.max_tokens
-    # On a Ray cluster that is there already, processes do not have the variables of this one.
-    variables = {**environment(run), MARK: str(run.folder)}
+    config, gpu, max_tokens = run.config, run.config.gpu, run.split.rollout.max_tokens
+    # On a Ray cluster that is running already, processes do not inherit our variables.
+    variables = {**environment(run), RUN_VARIABLE: str(run.folder)}
     return {
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{k}": v for k, v in variables.items()},
         "trainer.nnodes": gpu.nodes,
@@ -211,7 +214,7 @@ def _gpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.agent.agent_loop_config_path": str(_AGENT_LOOPS),
         f"{_ROLLOUT}.tensor_model_parallel_size": gpu.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": gpu.memory,
-        # Else it makes room for the longest that the policy could take.
+        # By default vLLM makes room for the longest context of the policy.
         f"{_ROLLOUT}.max_model_len": config.max_prompt_tokens + max_tokens,
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
@@ -230,7 +233,7 @@ def _gpu(run: TrainingRun) -> dict[str, Any]:
 
 
 def environment(run: TrainingRun) -> Mapping[str, str]:
-    """Variables that the processes of the run need."""
+    """Environment variables that the processes of the run need."""
     common = {
         "VERL_USE_EXTERNAL_MODULES": _PLUGIN,
         "VERL_FILE_LOGGER_PATH": str(run.folder / "metrics.jsonl"),
@@ -238,7 +241,7 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     if run.config.profile == "gpu":
-        # verl's task runner asks for no GPU, and an embedder in it may use one all the same.
+        # verl's task runner requests no GPU, but an embedder in it may use one.
         return {**common, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     return {
         **common,
@@ -246,40 +249,7 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         "VERL_PLATFORM": "cpu",
         "OMP_WAIT_POLICY": "PASSIVE",
         "OMP_NUM_THREADS": str(usable_cores()),
-        # Keep what was freed: a step needs the same large pieces of memory again and again.
+        # Keep freed memory: each step needs the same large blocks again.
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
     }
-
-
-def words(values: Mapping[str, Any]) -> list[str]:
-    """Overrides as Hydra reads them on a command line."""
-    return [f"{key}={_word(value)}" for key, value in values.items()]
-
-
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:+-]*")
-_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+")
-"""`1e-6`, which is a number to OmegaConf and to YAML 1.2, and a text to PyYAML."""
-_NO_TEXT = ("null", "true", "false", "nan", "inf")
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_word(each) for each in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, (str, Path)):
-        text = str(value)
-        plain = _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT
-        return text if plain or _FLOAT.fullmatch(text) else _quoted(text)
-    return str(value)
-
-
-def _quoted(text: str) -> str:
-    # To Hydra a backslash is one that escapes only before a quote.
-    doubled = re.sub(r"(\\+)(?='|\Z)", lambda found: found[1] * 2, text)
-    return "'" + doubled.replace("'", "\\'") + "'"

@@ -1,7 +1,7 @@
 """The processes of a run, known by their environment.
 
-Ray's outlive what started them when that is killed, and then have no parent that would tell whose
-they are.
+If the process that started them is killed, Ray's processes outlive it, and then have no parent that
+would show to which run they belong.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..run import MARK
+from ..run import RUN_VARIABLE
 
 _PATIENCE_S = 8.0  # Ray takes some seconds to end its workers.
 
 
 def of_run(folder: Path) -> list[Any]:
-    """The processes of a run, as psutil has them; this one is none of them."""
+    """The processes of a run, as psutil's objects, without this one."""
     import psutil
 
     found, wanted = [], str(folder)
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == wanted:
+            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == wanted:
                 found.append(process)
         except psutil.Error:
-            continue  # It has ended, or is another user's.
+            continue  # It has ended, or belongs to another user.
     return found
 
 
 def end_all(folder: Path) -> None:
-    """Wait for the processes of a run to end, then end those that do not."""
+    """Wait for the processes of a run to end, then terminate those that do not."""
     import psutil
 
     try:

@@ -20,47 +20,47 @@ from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
 from ...pipelines.recipe.recipe import Step
 from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
-from ..policies import located
+from ..policies import policy_path
 from ..run import TrainingRun, is_prepared
-from ..split import grading
+from ..split import grading_steps
 
 
-class Made(NamedTuple):
-    """How many prompts there are, and how many rows of the dataset gave none."""
+class PromptCounts(NamedTuple):
+    """How many prompts there are, and how many rows of the dataset were dropped."""
 
     prompts: int
     dropped: int
 
 
-def write_prompts(run: TrainingRun, *, anew: bool = True) -> None:
+def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
     """Write what a run trains and validates on, beside the run's recipe.
 
     Args:
         run: the run.
-        anew: also where it is written already, which a run that is resumed goes on with.
+        overwrite: whether to replace existing files, with which a resumed run continues.
 
     Raises:
         RejuiceError: a dataset is not what the run needs.
     """
-    config, rollout, folder = run.config, run.cut.rollout, run.folder / "prompts"
+    config, rollout, folder = run.config, run.split.rollout, run.folder / "prompts"
     if config.validation_path:
-        grading(run.cut.after)  # Now, not when verl has started.
-    source, longest = run.cut.source, config.max_prompt_tokens
-    encode = chat_encoder(located(run.policy), rollout.chat_template_kwargs)
+        grading_steps(run.split.after)  # Raises now, not when verl has started.
+    source, longest = run.split.source, config.max_prompt_tokens
+    encode = chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
 
     def make(path: Path, name: str, least: int = 1) -> None:
-        steps = run.cut.before
+        steps = run.split.before
         make_prompts(
             path, steps, folder, name, source=source, encode=encode, longest=longest, least=least
         )
 
-    if config.validation_path and (anew or not (folder / "validation.parquet").exists()):
+    if config.validation_path and (overwrite or not (folder / "validation.parquet").exists()):
         make(config.validation_path, "validation")
-    if not anew and is_prepared(run.folder):
+    if not overwrite and is_prepared(run.folder):
         path = folder / "train.parquet"
         _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
         return
-    # Last: where it is written, the run can be launched.
+    # Last: once train.parquet exists, the run can be launched.
     if config.replay:
         if rollout.temperature != 1:
             raise RecipeError(
@@ -90,23 +90,24 @@ def make_prompts(
     encode: Encode,
     longest: int,
     least: int = 1,
-) -> Made:
+) -> PromptCounts:
     """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
 
     Args:
         dataset: rows to make prompts of.
-        steps: of the recipe, before sampling.
+        steps: the recipe's steps before sampling.
         folder: where to write.
         name: `train` or `validation`.
-        source: verl's `data_source`, by which it reports.
+        source: verl's `data_source`, under which it reports.
         encode: token ids of a chat.
-        longest: in tokens, that a prompt may be.
-        least: prompts that there have to be.
+        longest: the most tokens that a prompt may have.
+        least: the fewest prompts that there may be.
 
     Raises:
         RejuiceError: a step fails, or too few prompts are left.
     """
-    curated = drop_overlong_prompts(_asked_once(curate(steps, read_all(dataset))), encode, longest)
+    prompts = _drop_repeated_prompts(curate(steps, read_all(dataset)))
+    curated = drop_overlong_prompts(prompts, encode, longest)
     table = curated.table
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
@@ -115,7 +116,7 @@ def make_prompts(
     _check_enough(dataset, table.num_rows, least)
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
     pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
-    return Made(table.num_rows, curated.decisions.num_rows)
+    return PromptCounts(table.num_rows, curated.decisions.num_rows)
 
 
 def _check_enough(dataset: Path, prompts: int, least: int) -> None:
@@ -133,16 +134,16 @@ def make_replay(
     longest: tuple[int, int],
     most: int,
     least: int = 1,
-) -> Made:
+) -> PromptCounts:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
     Args:
-        dataset: what a recipe has made of sampled responses.
+        dataset: sampled responses, as a recipe has curated them.
         folder: where to write.
         source: verl's `data_source`.
-        longest: in tokens, that a prompt and a response may be.
-        most: responses to a prompt: verl makes its batches for so many.
-        least: prompts that there have to be.
+        longest: the most tokens that a prompt and a response may have.
+        most: the most responses to a prompt: verl sizes its batches for so many.
+        least: the fewest prompts that there may be.
 
     Raises:
         DataError: a column is missing, a group is too large, or too few are left.
@@ -175,7 +176,7 @@ def make_replay(
     feather.write_feather(heads, folder / "train.arrow", compression="uncompressed")
     pq.write_table(curated.decisions, folder / "train-decisions.parquet")
     pq.write_table(_for_verl(heads, source, "train"), folder / "train.parquet")
-    return Made(heads.num_rows, curated.decisions.num_rows)
+    return PromptCounts(heads.num_rows, curated.decisions.num_rows)
 
 
 _REPLAYED = (
@@ -205,7 +206,7 @@ def _longer(table: pa.Table, longest: tuple[int, int]) -> Array:
     return too_long | (_size(table, "response_token_ids") > response)
 
 
-def _alone(table: pa.Table, _: tuple[int, int]) -> Array:
+def _groups_of_one(table: pa.Table, _: tuple[int, int]) -> Array:
     groups = Groups.of(table)
     alone: Array = (groups.sizes_G == 1)[groups.codes_N]
     return alone
@@ -215,7 +216,7 @@ _REPLAY_DROPS = {
     "not_sampled": _not_sampled,
     "no_reward": _without_reward,
     "too_long": _longer,
-    "group_of_one": _alone,
+    "group_of_one": _groups_of_one,
 }
 
 
@@ -223,8 +224,8 @@ def _size(table: pa.Table, name: str) -> Array:
     return np.asarray(pc.fill_null(pc.list_value_length(table[name]), 0))
 
 
-def _asked_once(curated: Curated) -> Curated:
-    """Less rows whose prompt was there before: two groups would be one to the recipe."""
+def _drop_repeated_prompts(curated: Curated) -> Curated:
+    """Drop rows whose prompt occurred before: the recipe would see two groups as one."""
     if not curated.table.num_rows:
         return curated
     names = curated.table["prompt_id"].to_pylist()

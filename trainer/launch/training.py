@@ -18,19 +18,21 @@ from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
+from ..loop.failures import ERROR_FILE
 from ..report import metrics
-from ..run import MARK, WEIGHTS, TrainingRun, is_prepared
-from . import checkpoints
-from .overrides import environment, overrides, words
+from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
+from . import checkpoints, verl_config
+from .overrides import environment, overrides
 from .processes import end_all, of_run
 from .prompts import write_prompts
 
 _MAIN = ["-m", "verl.trainer.main_ppo"]
-_MADE = (
-    "steps", "validations", "tensorboard", "verl.log", "metrics.jsonl", "metrics.earlier.jsonl",
-    "prompts",
+_END_OF_FILE = "END_OF_VERL_CONFIG"
+_OUTPUTS = (
+    "steps", "validations", "tensorboard", "verl.log", ERROR_FILE, "metrics.jsonl",
+    "metrics.earlier.jsonl", "prompts",
 )  # fmt: skip
-"""What a run writes; last what tells that there is one."""
+"""What a run writes; last the folder by which `is_prepared` recognises a run."""
 _POLL_S = 0.25
 
 
@@ -38,30 +40,32 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
     """Make the folder of a run: the resolved recipe, and the prompts.
 
     Raises:
-        RejuiceError: the recipe, a dataset or the folder is not what training needs.
+        RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
     """
     run = TrainingRun.of(folder.resolve(), recipe)
     if run.config.replay is None:
         checked_schema(recipe)
     _check_folder(run, resume)
+    if run.config.verl:
+        verl_config.check_keys(overrides(run, resume))
     run.folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         _clear(run.folder)
-    with _as_before(run.folder / "recipe.yaml"):
+    with restore_on_error(run.folder / "recipe.yaml"):
         document = dump(_absolute(recipe))
         (run.folder / "recipe.yaml").write_text(document, "utf-8")
-        run = TrainingRun.open(run.folder)  # As its processes will know it.
-        write_prompts(run, anew=not resume)
+        run = TrainingRun.open(run.folder)  # As its processes will read it.
+        write_prompts(run, overwrite=not resume)
     if resume:
-        checkpoints.mend(run.folder)
+        checkpoints.fix_latest(run.folder)
         checkpoints.prune(run.folder, run.config.keep_checkpoints)
         metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
     return run
 
 
 @contextmanager
-def _as_before(path: Path) -> Iterator[None]:
-    """A file is what it was, if what is done then fails."""
+def restore_on_error(path: Path) -> Iterator[None]:
+    """Restore a file if what is done inside fails."""
     before = path.read_bytes() if path.exists() else None
     try:
         yield
@@ -71,17 +75,29 @@ def _as_before(path: Path) -> Iterator[None]:
         raise
 
 
-def command(run: TrainingRun, *, resume: bool = False) -> list[str]:
-    """The command line that trains."""
-    return [sys.executable, *_MAIN, *words(overrides(run, resume))]
+def command(run: TrainingRun) -> list[str]:
+    """The command line that trains, once `verl.yaml` is in the folder of the run."""
+    return [sys.executable, *_MAIN, *verl_config.arguments(run.folder)]
 
 
-def shown(run: TrainingRun, *, resume: bool = False) -> str:
-    """The command line that trains and its variables, as a shell takes them, a key on each line."""
-    python, *rest = command(run, resume=resume)
-    main, keys = rest[: len(_MAIN)], rest[len(_MAIN) :]
+def shell_command(run: TrainingRun) -> str:
+    """The command line and its environment variables, as a shell reads them."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment(run).items()]
-    return " \\\n  ".join([*variables, shlex.join([python, *main]), *map(shlex.quote, keys)])
+    return " \\\n  ".join([*variables, shlex.join(command(run))])
+
+
+def shell_script(run: TrainingRun, *, resume: bool = False) -> str:
+    """A script that writes `verl.yaml` and trains, for a run of which nothing is written yet."""
+    path = run.folder / f"{verl_config.NAME}.yaml"
+    config = verl_config.config_yaml(overrides(run, resume))
+    return "\n".join(
+        [
+            f"mkdir -p {shlex.quote(str(run.folder))}",
+            f"cat > {shlex.quote(str(path))} <<'{_END_OF_FILE}'",
+            f"{config}{_END_OF_FILE}",
+            shell_command(run),
+        ]
+    )
 
 
 def launch(
@@ -94,17 +110,18 @@ def launch(
     Args:
         run: as prepared.
         resume: from the newest checkpoint, if there is one.
-        follow: called some times a second while verl runs.
+        follow: called several times a second while verl runs.
 
     Returns:
         The exit status of verl; below 0 the signal that killed it.
     """
-    line = command(run, resume=resume)
-    (run.folder / "command.txt").write_text(shown(run, resume=resume) + "\n", "utf-8")
+    verl_config.write_config(run.folder, overrides(run, resume))
+    (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
+    (run.folder / ERROR_FILE).unlink(missing_ok=True)
     with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
         child = subprocess.Popen(
-            line,
-            env={**os.environ, **environment(run), MARK: str(run.folder)},
+            command(run),
+            env={**os.environ, **environment(run), RUN_VARIABLE: str(run.folder)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -126,10 +143,10 @@ def launch(
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """What a batch system or a closed terminal sends ends a run as Ctrl-C does."""
+    """The signals of a batch system or a closed terminal end a run as Ctrl-C does."""
     before = {}
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # With nohup it is not.
+        if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup it is ignored.
             before[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
@@ -159,16 +176,16 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
 
 
 def _is_begun(folder: Path) -> bool:
-    """Whether there is something to lose: a step was trained."""
+    """Whether a step was trained, so that replacing the run would lose something."""
     done = any(point.trained for point in metrics.read(folder))
     return done or checkpoints.last(folder) is not None
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a run left that never trained a step."""
+    """Remove the files of a run that never trained a step."""
     if not is_prepared(folder):
         return
-    for name in _MADE:
+    for name in _OUTPUTS:
         path = folder / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -177,7 +194,7 @@ def _clear(folder: Path) -> None:
 
 
 def _absolute(recipe: Recipe) -> Mapping[str, Any]:
-    """The resolved recipe, with paths that hold wherever it is read from."""
+    """The resolved recipe, with absolute paths."""
     document = recipe.resolved()
     train = document["train"]
     for fields in (document, train):
@@ -194,6 +211,6 @@ def _absolute(recipe: Recipe) -> Mapping[str, Any]:
 
 
 def _found(policy: str) -> str:
-    """A policy by a name that holds everywhere: what is no folder is a name on the hub."""
+    """A policy by an absolute path; what is not a folder is a name on the hub."""
     is_folder = policy != "embedded" and Path(policy).is_dir()
     return str(Path(policy).resolve()) if is_folder else policy

@@ -7,23 +7,14 @@ Here equal rewards have an advantage of exactly 0, and elsewhere the two agree t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...pipelines.recipe.recipe import Step
-
-NAME = "rejuice"
-"""Name of the estimator, for `algorithm.adv_estimator`."""
-
-
-def asked(steps: Iterable[Step]) -> GrpoAdvantageMapper:
-    """The recipe's own advantage; GRPO's where it has none."""
-    found = [step.operator for step in steps if isinstance(step.operator, GrpoAdvantageMapper)]
-    return found[-1] if found else GrpoAdvantageMapper()
+from ..run import ESTIMATOR
 
 
 def register(operator: GrpoAdvantageMapper) -> None:
@@ -36,19 +27,17 @@ def register(operator: GrpoAdvantageMapper) -> None:
         """Advantages and returns, float[N, T], from rewards float[N, T] and groups `index` [N]."""
         reward_N = token_level_rewards.sum(-1)
         advantage_N = reward_N.new_tensor(advantages(operator, reward_N.numpy(), index))
-        spread = advantage_N[:, None] * response_mask
-        return spread, spread
+        per_token = advantage_N[:, None] * response_mask
+        return per_token, per_token
 
-    ADV_ESTIMATOR_REGISTRY.pop(NAME, None)  # verl refuses another by the same name.
-    register_adv_est(NAME)(estimate)
+    ADV_ESTIMATOR_REGISTRY.pop(ESTIMATOR, None)  # verl refuses a second one by the same name.
+    register_adv_est(ESTIMATOR)(estimate)
 
 
 def advantages(
-    operator: GrpoAdvantageMapper,
-    reward_N: np.ndarray[Any, np.dtype[Any]],
-    group_N: np.ndarray[Any, np.dtype[Any]],
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """What `operator` says of rows in any order; 0 where it says nothing, as of padding."""
+    operator: GrpoAdvantageMapper, reward_N: NDArray[Any], group_N: NDArray[Any]
+) -> NDArray[np.float64]:
+    """The operator's advantages of rows in any order; 0 where it gives none, as for padding."""
     order_N = np.argsort(group_N.astype(str), kind="stable")
     table = pa.table(
         {

@@ -15,15 +15,15 @@ class RecipeAgentLoop(SingleTurnAgentLoop):  # type: ignore[misc]
     """verl's single turn, with a seed of its own and the reward left to the recipe."""
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
-        asked, step = kwargs["extra_info"], int(kwargs["global_steps"])
-        seed = prompt_seed(asked["prompt_id"], self.rollout_config.seed, step)
+        prompt, step = kwargs["extra_info"], int(kwargs["global_steps"])
+        seed = prompt_seed(prompt["prompt_id"], self.rollout_config.seed, step)
         # vLLM takes a signed 64-bit seed; the responses of a group differ in theirs.
         seeded = {**sampling_params, "seed": seed + int(kwargs["session_id"])}
-        if "max_tokens" in asked:  # Of a verification prompt.
-            seeded["max_tokens"] = asked["max_tokens"]
+        if "max_tokens" in prompt:  # Only verification prompts have it.
+            seeded["max_tokens"] = prompt["max_tokens"]
         output = await super().run(seeded, **kwargs)
-        # Groups are scored when they are complete. Should that be left out, nothing is learnt
-        # from a number that nobody gave.
+        # Groups are scored when they are complete. If that were ever left out, training must not
+        # learn from a number that no reward function gave.
         output.reward_score = nan
         output.extra_fields["reward_extra_info"] = {}
         return output

@@ -1,24 +1,22 @@
-"""Where groups are complete: verl's replay buffer, with the recipe between rollouts and update.
+"""A training step: verl's replay buffer, with the recipe between rollouts and update.
 
     verl                          here
-    sample(step, "train", B) ──>  wait for groups, run the recipe's steps on those that are there;
-                                  where judgements are due, ask for them, and wait for those too
+    sample(step, "train", B) ──>  wait for groups, and run the recipe's steps on those that are
+                                  finished; if judgements are due, request and wait for those too
                              <──  keys of the rows that are left, with their rewards; figures
 
-Named in `trainer.v1.sampler.custom_sampler`.
+verl finds it by `trainer.v1.sampler.custom_sampler`.
 """
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import transfer_queue as tq
@@ -27,101 +25,51 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from ...operators.errors import DataError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.recipe.recipe import Step
-from ..policies import Policy, Sampling, located
+from ..policies import Policy, Sampling, policy_path
 from ..run import TrainingRun
-from ..split import ACCURACY, grading
+from ..split import ACCURACY, advantage_operator, grading_steps
 from . import judging
-from .advantage import asked, register
-from .curation import Curated, Curation, at_progress, threads
-from .pending_groups import TOKENS, Held, number_of_groups, surplus, trainable, why
-from .queued_answers import Answers
-from .rollouts import read, write
-from .schedule import Due, due
-from .step_files import Clock, StepBooks, figures
+from .advantage import register
+from .curation import Curation, at_progress, threads
+from .failures import errors_recorded
+from .pending_groups import (
+    PendingGroups,
+    drop_excess_groups,
+    drop_untrainable,
+    format_drop_counts,
+    number_of_groups,
+)
+from .queued_answers import AnswerQueue
+from .rollouts import read
+from .schedule import plan_step
+from .step_files import Clock, StepFiles, response_figures
+from .step_part import StepPart, nothing_to_train_on, release, tokens_sampled
+from .types import StepPlan, TrajectoryKey
+from .verl_trainer import VerlTrainer
 
 _POLL_S = 0.02
 
 
-class _Part(NamedTuple):
-    """Answers of a step, or judgements, and what became of them.
-
-    Attributes:
-        held: their groups.
-        rollouts: as sampled.
-        curated: what the recipe left of them, and of that what can train, if they train.
-        recipe: the steps they went through.
-        trains: whether they train.
-        not_asked: decisions about verification prompts that were not chosen.
-    """
-
-    held: Held
-    rollouts: pa.Table
-    curated: Curated
-    recipe: tuple[Step, ...]
-    trains: bool
-    not_asked: pa.Table | None = None
-
-    @property
-    def tables(self) -> dict[str, pa.Table]:
-        """What is kept of it."""
-        found = {"rollouts": self.rollouts}
-        found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
-        return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
-
-
-def _nothing(step: int, now: Due, parts: Mapping[str, _Part]) -> DataError:
-    """Why a step has nothing to train on."""
-    found = f"step {step}: no group is left to train on"
-    judged = parts.get("verify")
-    if judged is None:
-        return DataError(
-            f"{found} ({why(parts[''].curated)})",
-            "look at the steps after policy_rollout_mapper, or allow a refill",
-        )
-    if judged.rollouts.num_rows or judged.held.failed:
-        return DataError(f"{found} ({why(judged.curated)})", "look at the steps that judge")
-    return DataError(
-        f"{found}: no answer gives a verification prompt",
-        "a prompt needs right and wrong answers: take more prompts_per_step, or a larger n",
-    )
-
-
-def _handed_over(held: Held, table: pa.Table, partition: str, reward: str) -> list[str]:
-    """Write the rewards of the rows that are left, let all others go; the keys of the rows."""
-    keys = held.keys(table) if table.num_rows else []
-    if keys:
-        lengths_N = np.asarray(pc.list_value_length(table[TOKENS]))
-        write(keys, partition, table[reward].to_numpy(), lengths_N)
-    gone = [*held.uids, *(held.tags.keys() - set(keys))]
-    if gone:
-        tq.kv_clear(partition_id=partition, keys=gone)
-    return keys
-
-
-def _kept(part: _Part) -> list[str]:
-    """The rows of a part that train, with their rewards; their keys, in order."""
-    table = part.curated.table
-    return _handed_over(part.held, table if part.trains else table.slice(0, 0), "train", "reward")
-
-
 class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
-    """Groups of a step, through the recipe.
+    """The groups of a step, curated by the recipe.
 
-    A row is dropped for a reason or it trains; what is dropped is booked beside the rollouts of
-    the step and leaves TransferQueue. Groups of one never train: GRPO would take their raw reward
-    for an advantage.
+    Each row either trains or is dropped for a reason; dropped rows are recorded beside the rollouts
+    of the step, and are removed from TransferQueue. Groups of one never train: GRPO would take
+    their raw reward for an advantage.
     """
 
     def __init__(self, *args: Any, sampler_kwargs: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)
         self.poll_interval = _POLL_S
-        self._run = TrainingRun.open(Path(sampler_kwargs["run"]))
-        self._sampler = self._run.sampler()
+        folder = Path(sampler_kwargs["run"])
+        with errors_recorded(folder):
+            self._run = TrainingRun.open(folder)
+            self._sampler = self._run.sampler()
+            register(advantage_operator(self._run.split.post_rollout_steps))
+        self._trainer = VerlTrainer(self.refill_fn)
         self._pool = threads()
-        register(asked(self._run.cut.behind))
-        self._books = StepBooks(self._run)
-        self._answers = Answers(self._run)
+        self._files = StepFiles(self._run)
+        self._queue = AnswerQueue(self._run)
         self._clock = Clock()
         self._waited = 0.0
 
@@ -129,199 +77,199 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self, global_steps: int, partition_id: str, batch_size: int
     ) -> tuple[KVBatchMeta, dict[str, Any]]:
         """The trajectories to train on, or to validate on, once their groups are complete."""
-        if partition_id == "val":
-            return self._validation(global_steps, batch_size)
-        if self._run.config.replay:
-            found: tuple[KVBatchMeta, dict[str, Any]] = super().sample(
-                global_steps, partition_id, batch_size
-            )
-            return found
-        return self._training(global_steps, batch_size)
+        found: tuple[KVBatchMeta, dict[str, Any]]
+        with errors_recorded(self._run.folder):
+            if partition_id == "val":
+                found = self._validate(global_steps, batch_size)
+            elif self._run.config.replay:
+                found = super().sample(global_steps, partition_id, batch_size)
+            else:
+                found = self._train(global_steps, batch_size)
+        return found
 
-    # ------------------------------------------------------------------ training
+    # ------------------------------------------------------------------ a training step
 
-    def _training(self, step: int, groups_wanted: int) -> tuple[KVBatchMeta, dict[str, Any]]:
-        config, start = self._run.config, time.perf_counter()
-        # A step that is done again after a resume, perhaps by another schedule, begins anew.
-        shutil.rmtree(self._run.step_folder(step), ignore_errors=True)
-        self._clock.read()  # What a validation has spent is no part of a step.
-        self._waited = 0.0
-        now = due(config, step)
-        answers, found = self._answered(step, groups_wanted, now)
+    def _train(self, step: int, groups_wanted: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        start = time.perf_counter()
+        self._begin(step)
+        plan = plan_step(self._run.config, step)
+        answers, figures = self._answers(step, groups_wanted, plan)
         parts = {"": answers}
-        if now.judgements:
-            parts["verify"], judged = self._judged(step, now.since)
-            found.update({f"rejuice/verify/{name}": value for name, value in judged.items()})
+        if plan.judgements:
+            parts["verify"], judged = self._judgements(step, plan.since)
+            figures.update({f"rejuice/verify/{name}": value for name, value in judged.items()})
         with self._clock("write"):
-            kept = {name: _kept(part) for name, part in parts.items()}
-        keys = [key for each in kept.values() for key in each]
+            keys = [key for part in parts.values() for key in part.release_to_verl()]
         if not keys:
-            raise _nothing(step, now, parts)
-        self._share_out(len(keys))
-        for name, part in parts.items():
-            recipe = self._run.step_recipe(step, part.recipe, name)
-            self._books.keep(step, name, part.tables, recipe)
-        if step >= config.steps:
-            self._books.wait()  # No later step would tell that they could not be written.
-        found["rejuice/progress"] = self._run.progress(step)
-        found["rejuice/rows_trained"] = len(keys)
-        lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts.values()]
-        found["rejuice/tokens_sampled"] = sum(pc.sum(each).as_py() or 0 for each in lengths)
+            raise nothing_to_train_on(step, parts)
+        self._trainer.set_mini_batch_size(len(keys), self._run.config.updates_per_step)
+        self._keep(step, parts)
+        figures["rejuice/progress"] = self._run.progress(step)
+        figures["rejuice/rows_trained"] = len(keys)
+        figures["rejuice/tokens_sampled"] = tokens_sampled(parts)
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(p.curated.seconds.values()) for p in parts.values())
         seconds["after_sampling"] = time.perf_counter() - start - self._waited
-        found.update({f"rejuice/seconds/{name}": value for name, value in seconds.items()})
-        tags = {key: tag for part in parts.values() for key, tag in part.held.tags.items()}
-        batch = KVBatchMeta(partition_id="train", keys=keys, tags=[tags[key] for key in keys])
-        return batch, found
+        figures.update({f"rejuice/seconds/{name}": value for name, value in seconds.items()})
+        tags = {key: tag for part in parts.values() for key, tag in part.groups.tags.items()}
+        return _batch("train", keys, tags), figures
 
-    def _answered(self, step: int, wanted: int, now: Due) -> tuple[_Part, dict[str, Any]]:
-        """The responses to prompts of the dataset, and figures of them."""
+    def _begin(self, step: int) -> None:
+        # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
+        shutil.rmtree(self._run.step_folder(step), ignore_errors=True)
+        self._clock.read()  # The time of a validation does not belong to a step.
+        self._waited = 0.0
+
+    def _keep(self, step: int, parts: Mapping[str, StepPart]) -> None:
+        for name, part in parts.items():
+            recipe = self._run.step_recipe(step, part.recipe, name)
+            self._files.keep(step, name, part.tables, recipe)
+        if step >= self._run.config.steps:
+            self._files.wait()  # No later step would report that they could not be written.
+
+    def _answers(self, step: int, wanted: int, plan: StepPlan) -> tuple[StepPart, dict[str, Any]]:
+        """The responses to prompts of the dataset, and their figures."""
         run = self._run
-        steps = at_progress(run.cut.after, run.progress(step))
-        held = Held(Curation(steps, self._pool))
-        prompts, asked, refills = run.prompts("train"), wanted, 0
+        steps = at_progress(run.split.after, run.progress(step))
+        groups = PendingGroups(Curation(steps, self._pool))
+        prompts, requested, refills = run.prompts("train"), wanted, 0
         while True:
-            self._gather(held, asked, "train", prompts, self._sampler)
+            self._wait_for(groups, requested, "train", prompts, self._sampler)
             with self._clock("close"):
-                rollouts, graded = held.close()
-                curated = trainable(graded) if now.answers else graded
+                rollouts, graded = groups.close()
+                curated = drop_untrainable(graded) if plan.answers else graded
             left = number_of_groups(curated.table)
-            missing = wanted - left if now.answers else 0
+            missing = wanted - left if plan.answers else 0
             if missing <= 0 or refills == run.config.refill:
                 break
-            # As many as will fill the batch at the rate at which groups were left.
-            more = min(wanted, -(-missing * asked // max(left, 1)))
-            asked += self.refill_fn(more)
+            # As many as will fill the batch at the rate at which groups were left so far.
+            more = min(wanted, -(-missing * requested // max(left, 1)))
+            requested += self._trainer.refill(more)
             refills += 1
         if not rollouts.num_rows:
             raise DataError(
-                f"step {step}: no group is left to train on ({why(curated)})",
+                f"step {step}: no group is left to train on ({format_drop_counts(curated)})",
                 "verl's log says why prompts failed",
             )
         if refills and missing > 0:
             print(f"step {step}: {left} of {wanted} groups after {refills} refills")
         with self._clock("close"):
-            if now.answers:
-                curated = surplus(curated, wanted, step)
-            found = {f"rejuice/{name}": n for name, n in figures(curated, rollouts, steps).items()}
-            if now.waits:
-                self._answers.keep(step, graded.table)
-        found["rejuice/groups"] = min(left, wanted) if now.answers else 0
-        found["rejuice/refills"] = refills
-        found["rejuice/failed_prompts"] = held.failed
-        found["rejuice/repeated_prompts"] = held.repeated
-        return _Part(held, rollouts, curated, steps, now.answers), found
+            if plan.answers:
+                curated = drop_excess_groups(curated, wanted, step)
+            figures = response_figures(curated, rollouts, steps)
+            if plan.queues:
+                self._queue.keep(step, graded.table)
+        figures["groups"] = min(left, wanted) if plan.answers else 0
+        figures["refills"] = refills
+        figures["failed_prompts"] = groups.failed
+        figures["repeated_prompts"] = groups.repeated
+        part = StepPart(groups, rollouts, curated, steps, plan.answers)
+        return part, {f"rejuice/{name}": value for name, value in figures.items()}
 
-    def _judged(self, step: int, since: int) -> tuple[_Part, dict[str, float]]:
-        """The policy's judgements of the answers that wait, and figures of them."""
+    def _judgements(self, step: int, since: int) -> tuple[StepPart, dict[str, float]]:
+        """The policy's judgements of the queued answers, and their figures."""
         run, (policy, sampling) = self._run, self._sampler
-        assert run.cut.judging is not None
-        ask, rollout, after = run.cut.judging
+        assert run.split.judging is not None
+        prompting, rollout, after = run.split.judging
         longest = run.config.max_prompt_tokens
         with self._clock("ask"):
-            waiting = self._answers.take(since, step)
-            prompts, not_asked, found = judging.ask(ask, waiting, step, self._encode, longest)
+            queued = self._queue.take(since, step)
+            prompts, not_asked, figures = judging.verification_prompts(
+                prompting, queued, step, self._encode, longest
+            )
         if since == step:
-            self._answers.forget(step)
+            self._queue.forget(step)
         steps = at_progress(after, run.progress(step))
-        held = Held(Curation(steps, self._pool))
+        groups = PendingGroups(Curation(steps, self._pool))
         if prompts.num_rows:
-            uids, batch = judging.batch(prompts, rollout, run.cut.source, step)
-            # As verl's own prompts, and those of a refill, go: into TransferQueue, then sampled.
-            self.refill_fn.__self__._submit_batch_to_rollout(batch)
+            uids, batch = judging.verl_batch(prompts, rollout, run.split.source, step)
+            self._trainer.submit(batch)
             sampler = (policy, sampling._replace(max_tokens=rollout.max_tokens))
-            self._gather(held, len(uids), "train", prompts, sampler, among=set(uids))
+            self._wait_for(groups, len(uids), "train", prompts, sampler, among=set(uids))
         with self._clock("close"):
-            rollouts, graded = held.close()
-            curated = trainable(graded)
-            # Of reasons, some may have dropped prompts and judgements.
-            told = judging.figures(curated, rollouts, steps)
-            found |= {name: found.get(name, 0.0) + value for name, value in told.items()}
-        found["failed_prompts"] = held.failed
-        return _Part(held, rollouts, curated, steps, True, not_asked), found
-
-    def _share_out(self, rows: int) -> None:
-        """Make it as many optimizer updates as the recipe says, however many rows a step has.
-
-        verl's own are of so many rows as all answers of a step would give. It reads the number at
-        each step.
-        """
-        config = self.refill_fn.__self__.config
-        n, ranks = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node
-        ranks *= config.trainer.nnodes
-        wanted = -(-rows // (self._run.config.updates_per_step * n))
-        each = ranks // math.gcd(ranks, n)  # So that the ranks have equal shares.
-        config.actor_rollout_ref.actor.ppo_mini_batch_size = -(-wanted // each) * each
+            rollouts, graded = groups.close()
+            curated = drop_untrainable(graded)
+            # The same reason may have dropped prompts and judgements.
+            found = judging.judgement_figures(curated, rollouts, steps)
+            figures |= {name: figures.get(name, 0.0) + value for name, value in found.items()}
+        figures["failed_prompts"] = groups.failed
+        return StepPart(groups, rollouts, curated, steps, True, not_asked), figures
 
     @cached_property
     def _encode(self) -> Encode:
-        """Token ids of a verification prompt; its chat template is told what that of answers is."""
-        kwargs = self._run.cut.rollout.chat_template_kwargs
-        return chat_encoder(located(self._run.policy), kwargs)
+        """Token ids of a verification prompt, by the same chat template as answers."""
+        kwargs = self._run.split.rollout.chat_template_kwargs
+        return chat_encoder(policy_path(self._run.policy), kwargs)
 
-    def _gather(
+    def _wait_for(
         self,
-        held: Held,
-        asked: int,
+        groups: PendingGroups,
+        wanted: int,
         partition: str,
         prompts: pa.Table,
         sampler: tuple[Policy, Sampling],
         among: set[str] | None = None,
     ) -> None:
-        """Wait until so many groups have ended; the recipe begins on those that have.
+        """Wait until so many groups have ended; the recipe starts on those that are finished.
 
         Args:
-            held: takes them.
-            asked: how many are to end in all.
+            groups: receives them.
+            wanted: how many are to end in all.
             partition: `train` or `val`.
-            prompts: of which they are.
-            sampler: that samples them.
-            among: their keys; None: all that are in the partition.
+            prompts: the table of their prompts.
+            sampler: the policy and its sampling parameters.
+            among: uids of the groups to wait for; None: all that are in the partition.
         """
         start = time.perf_counter()
-        while held.ended < asked:
+        while groups.ended < wanted:
+            # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
             self._sync_metadata_from_transfer_queue()
-            # A sampler that dies says of all its prompts that they failed, also of these.
-            failed = self.failure_keys[partition] - held.uids
-            fresh = self.finished_keys[partition] - held.uids
+            # A sampler that dies marks all its prompts as failed, even those that are finished.
+            failed = self.failure_keys[partition] - groups.uids
+            finished = self.finished_keys[partition] - groups.uids
             if among is not None:
-                failed, fresh = failed & among, fresh & among
-            if not failed and not fresh:
-                held.curation.check()
+                failed, finished = failed & among, finished & among
+            if not failed and not finished:
+                groups.curation.check()
                 time.sleep(self.poll_interval)
                 continue
-            tags = {
-                key: tag
-                for key, tag in self.partitions[partition].items()
-                if key.split("_")[0] in fresh
-            }
-            held.fail(len(failed))
-            self._clear_groups(partition, failed)
-            if fresh:
+            parsed = {TrajectoryKey.parse(k): tag for k, tag in self.partitions[partition].items()}
+            groups.fail(len(failed))
+            if failed:
+                lost = [str(key) for key in parsed if key.uid in failed]
+                tq.kv_clear(partition_id=partition, keys=[*failed, *lost])
+            if finished:
+                tags = {key: tag for key, tag in parsed.items() if key.uid in finished}
                 with self._clock("read"):
                     rollouts = read(tags, partition, prompts, *sampler)
-                held.add(fresh, tags, rollouts)
+                groups.add(finished, tags, rollouts)
         self._waited += time.perf_counter() - start
 
-    # ------------------------------------------------------------------ validation
+    # ------------------------------------------------------------------ a validation
 
-    def _validation(self, step: int, groups: int) -> tuple[KVBatchMeta, dict[str, Any]]:
-        held = Held(Curation(grading(self._run.cut.after), self._pool))
-        self._gather(held, groups, "val", self._run.prompts("val"), self._sampler)
-        sampled, graded = held.close()
+    def _validate(self, step: int, prompts: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        groups = PendingGroups(Curation(grading_steps(self._run.split.after), self._pool))
+        self._wait_for(groups, prompts, "val", self._run.prompts("val"), self._sampler)
+        rollouts, graded = groups.close()
         table = graded.table
-        if held.failed:
-            print(f"step {step}: {held.failed} of {groups} prompts of the validation failed")
+        if groups.failed:
+            print(f"step {step}: {groups.failed} of {prompts} prompts of the validation failed")
         if table.num_rows:
-            self._books.validate(step, table)
-            # verl takes the mean, of which one nan would make another.
+            self._files.validate(step, table)
+            # verl takes the mean of all rows, which one nan would make nan.
             table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
         if not table.num_rows:
-            why_not = "no response has an accuracy" if sampled.num_rows else "every prompt failed"
-            raise DataError(f"step {step}: the validation came to nothing: {why_not}")
-        if table.num_rows < len(held.tags):
-            print(f"step {step}: {len(held.tags) - table.num_rows} responses have no accuracy")
-        keys = _handed_over(held, table, "val", ACCURACY)
-        tags = [held.tags[key] for key in keys]
-        return KVBatchMeta(partition_id="val", keys=keys, tags=tags), {}
+            reason = "no response has an accuracy" if rollouts.num_rows else "every prompt failed"
+            raise DataError(f"step {step}: the validation came to nothing: {reason}")
+        if table.num_rows < len(groups.tags):
+            print(f"step {step}: {len(groups.tags) - table.num_rows} responses have no accuracy")
+        return _batch("val", release(groups, table, "val", ACCURACY), groups.tags), {}
+
+
+def _batch(
+    partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
+) -> KVBatchMeta:
+    """Rows of TransferQueue as verl's trainer reads them."""
+    return KVBatchMeta(
+        partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
+    )

@@ -1,12 +1,12 @@
 """The policy judges its own answers: verification prompts, and how they reach the rollouts.
 
-answers that wait ──ask──> verification prompts ──verl's rollouts──> judgements
+queued answers ──verification_prompts──> prompts ──verl's rollouts──> judgements
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,70 +18,59 @@ from ...operators.groups import Array
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe.recipe import Step
-from . import step_files as books
 from .curation import Curated, curate, drop_overlong_prompts
-from .queued_answers import SAMPLED_AT, Waiting
+from .queued_answers import SAMPLED_AT
+from .step_files import response_figures
 from .trajectories import RESPONSES
+from .types import QueuedAnswers, VerificationPrompts
 
 _OF_ANSWER = (SAMPLED_AT, "policy_version")
 
 
-class Asked(NamedTuple):
-    """Verification prompts.
-
-    Attributes:
-        prompts: a row and a group each, with the step and the policy version of the answer.
-        decisions: about those that are not asked.
-        figures: how many answers and prompts there were, and of what age.
-    """
-
-    prompts: pa.Table
-    decisions: pa.Table
-    figures: dict[str, float]
-
-
-def ask(steps: Sequence[Step], waiting: Waiting, step: int, encode: Encode, longest: int) -> Asked:
-    """Make verification prompts of the answers that wait; all others are flushed.
+def verification_prompts(
+    steps: Sequence[Step], queued: QueuedAnswers, step: int, encode: Encode, longest: int
+) -> VerificationPrompts:
+    """Make verification prompts of queued answers; answers that give none are flushed.
 
     Args:
-        steps: `self_verification_mapper` and what chooses among its prompts.
-        waiting: the answers.
+        steps: `self_verification_mapper` and the steps that choose among its prompts.
+        queued: the answers.
         step: of training.
         encode: token ids of a chat.
-        longest: in tokens, that a prompt may be.
+        longest: the most tokens that a prompt may have.
     """
-    made = curate(steps[:1], waiting.table)
-    # Before anything is balanced: long answers are wrong ones more often than not.
+    made = curate(steps[:1], queued.table)
+    # Before anything is balanced: long answers are wrong more often than not.
     fit = drop_overlong_prompts(made, encode, longest, among_N=of_task(made.table, "verify"))
     chosen = curate(steps[1:], fit.table)
     table = chosen.table.filter(pa.array(of_task(chosen.table, "verify")))
-    prompts = _of_answers(table, waiting.table)
+    prompts = _of_answers(table, queued.table)
     figures = {
-        "answers": waiting.table.num_rows,
-        "stale_answers": waiting.stale,
-        "repeated_answers": waiting.repeated,
-        "answers_over_capacity": waiting.over,
-        "steps_without_answers": waiting.lacking,
+        "answers": queued.table.num_rows,
+        "stale_answers": queued.stale,
+        "repeated_answers": queued.repeated,
+        "answers_over_capacity": queued.over,
+        "steps_without_answers": queued.lacking,
         "prompts": prompts.num_rows,
-        "flushed_answers": waiting.table.num_rows - prompts.num_rows,
+        "flushed_answers": queued.table.num_rows - prompts.num_rows,
     }
     if prompts.num_rows:
         age_N = step - prompts[SAMPLED_AT].to_numpy()
         figures |= {"age": float(age_N.mean()), "oldest": float(age_N.max())}
-    gone = pa.concat_tables([fit.decisions, chosen.decisions])
-    for count in gone["reason"].value_counts().to_pylist():
+    decisions = pa.concat_tables([fit.decisions, chosen.decisions])
+    for count in decisions["reason"].value_counts().to_pylist():
         figures[f"dropped/{count['values']}"] = count["counts"]
     notes = {**made.notes, **chosen.notes}
     figures |= {f"note/{name}": float(n) for name, n in notes.items()}
-    return Asked(prompts, gone, figures)
+    return VerificationPrompts(prompts, decisions, figures)
 
 
-def batch(
+def verl_batch(
     prompts: pa.Table, rollout: PolicyRolloutMapper, source: str, step: int
 ) -> tuple[list[str], Any]:
     """Verification prompts as verl's dataset would give them; their keys, and a TensorDict.
 
-    Each carries its own number of responses and its own longest response.
+    Each has its own number of responses and its own limit of tokens.
     """
     names = prompts["prompt_id"].to_pylist()
     uids = [f"{name}-{step}" for name in names]
@@ -105,14 +94,16 @@ def batch(
     return uids, found
 
 
-def figures(curated: Curated, rollouts: pa.Table, steps: Sequence[Step]) -> dict[str, float]:
-    """What judgements are known by: what answers are, and how many are right.
+def judgement_figures(
+    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
+) -> dict[str, float]:
+    """The figures of judgements, for the loggers: those of responses, and how many are right.
 
-    `accuracy` is balanced: the mean of the shares that are right of those that should be Yes, and
-    of those that should be No, where there are both; a judgement that cannot be read is wrong. A
-    policy that always says the same has 0.5.
+    `accuracy` is balanced: the mean of the shares that are right among those that should be Yes
+    and among those that should be No, if there are both; a judgement that cannot be read is wrong.
+    A policy that always gives the same judgement has 0.5.
     """
-    found, table = books.figures(curated, rollouts, steps), curated.table
+    found, table = response_figures(curated, rollouts, steps), curated.table
     if not table.num_rows or "judgement" not in table.column_names:
         return found
     right_N = _true(pc.equal(table["judgement"], table["label"]))
@@ -131,7 +122,7 @@ def _true(mask: pa.ChunkedArray) -> Array:
 
 
 def _of_answers(prompts: pa.Table, answers: pa.Table) -> pa.Table:
-    """Prompts with what is known of the answers that they are about, less what they lack."""
+    """Prompts with those columns of the answers they are about that the answers have."""
     rows = pc.index_in(prompts["judged_response_id"], answers["response_id"])
     for name in _OF_ANSWER:
         if name not in answers.column_names:

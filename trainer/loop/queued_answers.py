@@ -1,13 +1,12 @@
-"""Answers that wait to be judged.
+"""The queue of answers that are still to be judged.
 
-They lie in the folders of the steps that sampled them: what waits, and how old it is, is the same
-for a run that was killed and goes on.
+It lies in the folders of the steps that sampled the answers: what is queued, and how old it is, is
+the same for a run that was killed and resumed.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,48 +16,32 @@ from ...operators.groups import hash_each
 from ..run import TrainingRun
 from ..split import SAMPLES
 from .curation import group_rows_by_prompt
+from .types import QueuedAnswers
 
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
 
 
-class Waiting(NamedTuple):
-    """Answers to be judged.
-
-    Attributes:
-        table: rows of a prompt lie together, those of the newest step first.
-        stale: how many answers were flushed because they are too old.
-        repeated: how many, because the prompt got the same one at a later step.
-        over: how many, because there are too many.
-        lacking: how many steps have kept none, as those before a resume by another schedule.
-    """
-
-    table: pa.Table
-    stale: int = 0
-    repeated: int = 0
-    over: int = 0
-    lacking: int = 0
-
-
-class Answers:
-    """The answers of a run that wait to be judged."""
+class AnswerQueue:
+    """The answers of a run that are still to be judged."""
 
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
 
     def keep(self, step: int, table: pa.Table) -> None:
-        """Keep the graded answers of a step; what a step kept before a resume is replaced."""
+        """Queue the graded answers of a step; what the step queued before a resume is replaced."""
         path = self._path(step)
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = table.drop_columns([name for name in table.column_names if name in SAMPLES])
         at = pa.repeat(pa.scalar(step, pa.int64()), table.num_rows)
         feather.write_feather(kept.append_column(SAMPLED_AT, at), path)
 
-    def take(self, since: int, step: int) -> Waiting:
-        """The answers of steps `since` to `step`, less what is too old or too much.
+    def take(self, since: int, step: int) -> QueuedAnswers:
+        """The answers of steps `since` to `step`, without those that are too old or too many.
 
-        The newest ones stay; of the step that does not fit whole, whole prompts are drawn by lot.
-        An answer that a prompt got at two steps is there once, as of the later step.
+        The newest ones stay; of the step that does not fit whole, whole prompts are drawn by a
+        seeded random order. An answer that a prompt got at two steps is there once, as of the
+        later step.
         """
         limits = self._run.config.verification
         steps = range(step, since - 1, -1)
@@ -67,18 +50,18 @@ class Answers:
         fresh = [table for at, table in there.items() if at >= oldest]
         stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
         table = pa.concat_tables(fresh, promote_options="permissive")
-        once = _once(table)
-        kept = _newest(once, limits.capacity)
-        return Waiting(
+        unique = _drop_repeated_ids(table)
+        kept = _newest(unique, limits.capacity)
+        return QueuedAnswers(
             group_rows_by_prompt(kept),
             stale,
-            repeated=len(table) - len(once),
-            over=len(once) - len(kept),
+            repeated=len(table) - len(unique),
+            over=len(unique) - len(kept),
             lacking=len(steps) - len(there),
         )
 
     def forget(self, step: int) -> None:
-        """Remove the answers of a step that is judged at once: a resume begins it anew."""
+        """Remove the answers of a step that judges its own: a resume repeats the whole step."""
         self._path(step).unlink(missing_ok=True)
 
     def _read(self, step: int) -> pa.Table:
@@ -88,8 +71,8 @@ class Answers:
         return self._run.step_folder(step) / "answers.arrow"
 
 
-def _once(table: pa.Table) -> pa.Table:
-    """Less rows whose id was there before."""
+def _drop_repeated_ids(table: pa.Table) -> pa.Table:
+    """Drop rows whose id occurred before."""
     first = dict[str, int]()
     for row, name in enumerate(table["response_id"].to_pylist()):
         first.setdefault(name, row)
@@ -97,10 +80,11 @@ def _once(table: pa.Table) -> pa.Table:
 
 
 def _newest(table: pa.Table, capacity: int) -> pa.Table:
-    """At most `capacity` rows of a table in which the newest step stands first.
+    """At most `capacity` rows of a table in which the newest step comes first.
 
-    Nothing older than the step that does not fit whole. Of that one, prompts drawn by lot: were
-    the last rows cut off, the same late prompts would go each time, and one of them in half.
+    Nothing older than the step that does not fit whole is kept. Of that step, prompts are drawn in
+    a seeded random order: if the last rows were cut off instead, the same late prompts would be
+    lost each time, and one of them in half.
     """
     if table.num_rows <= capacity:
         return table

@@ -1,6 +1,6 @@
 """Training on responses that were collected before: a curated dataset instead of rollouts.
 
-verl asks for the prompts of a step as ever; their stored responses are put into TransferQueue,
+verl requests the prompts of a step as always; their stored responses are put into TransferQueue,
 with stored log-probabilities and rewards. Held-out prompts are sampled from the policy itself.
 """
 
@@ -16,7 +16,7 @@ from verl.utils.ray_utils import auto_await
 
 from ...operators.groups import Groups
 from ...operators.sampling.protocol import Group, Sample
-from .trajectories import Batch, put
+from .trajectories import prompt_batch, put
 
 
 class ReplayManager:
@@ -33,26 +33,26 @@ class ReplayManager:
     @classmethod
     @auto_await  # type: ignore[untyped-decorator]
     async def create(cls, config: Any, **clients: Any) -> ReplayManager:
-        """As verl asks for it."""
-        given = config.trainer.v1.sampler.sampler_kwargs
-        kind = load_class_from_fqn(given.live)
+        """The manager, by the signature with which verl creates one."""
+        settings = config.trainer.v1.sampler.sampler_kwargs
+        kind = load_class_from_fqn(settings.live)
         made = kind.create(config=config, **clients)
         live = await made if hasattr(made, "__await__") else made
-        return cls(Path(given.run), live)
+        return cls(Path(settings.run), live)
 
     def generate_sequences(self, prompts: Any) -> None:
-        """Put the stored groups of the prompts; sample where they are held out."""
-        batch = Batch.of(prompts)
+        """Put the stored groups of the prompts; sample those that are held out."""
+        batch = prompt_batch(prompts)
         if batch.partition == "val":
             self._live.generate_sequences(prompts)
             return
-        found, rewards = [], list[Sequence[float]]()
+        groups, rewards = [], list[Sequence[float]]()
         for slot in batch.slots:
             first, end = self._rows[slot.prompt_id]
             rows = self._table.slice(first, end - first).to_pylist()
-            found.append((slot, _group(rows)))
+            groups.append((slot, _group(rows)))
             rewards.append([row["reward"] for row in rows])
-        put(found, batch.partition, batch.step, rewards)
+        put(groups, batch.partition, batch.step, rewards)
 
 
 def _group(rows: list[dict[str, Any]]) -> Group:

@@ -1,9 +1,9 @@
-"""Trajectories of verl as a table of the row contract, and rewards on their way back."""
+"""Trajectories of verl as a table of the row contract, and rewards on the way back to verl."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from ...operators.groups import Array
 from ...operators.sampling.seeds import prompt_seed
 from ..policies import Policy, Sampling
 from .trajectories import plain
+from .types import Rollouts, TrajectoryKey
 
 _TOKENS = {
     "prompt_token_ids": "prompts",
@@ -26,27 +27,8 @@ _TOKENS = {
 _FIELDS = [*_TOKENS.values(), "extra_info"]
 
 
-class Rollouts(NamedTuple):
-    """Trajectories, row by row.
-
-    Attributes:
-        keys: of TransferQueue, `{uid}_{session}_{output}`.
-        index_N: int64, the rows of the prompts.
-        table: the row contract up to sampling.
-    """
-
-    keys: list[str]
-    index_N: Array
-    table: pa.Table
-
-    def take(self, rows: Array) -> Rollouts:
-        """Some of them."""
-        keys = [self.keys[row] for row in rows.tolist()]
-        return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
-
-
 def read(
-    tags: dict[str, dict[str, Any]],
+    tags: Mapping[TrajectoryKey, dict[str, Any]],
     partition: str,
     prompts: pa.Table,
     policy: Policy,
@@ -55,20 +37,21 @@ def read(
     """Fetch trajectories of whole groups.
 
     Args:
-        tags: of each trajectory, by key.
+        tags: tag of each trajectory.
         partition: `train` or `val`.
         prompts: the prompts of the run; `extra_info.index` of a trajectory is its row.
-        policy: which samples.
-        sampling: how.
+        policy: the policy that samples.
+        sampling: its sampling parameters.
 
     Returns:
         Rows in the order of their prompts and sessions.
     """
     keys = list(tags)
-    data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=_FIELDS)
+    names = list(map(str, keys))
+    data = tq.kv_batch_get(keys=names, partition_id=partition, select_fields=_FIELDS)
     index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
-    session_N = np.array([int(key.rsplit("_", 2)[1]) for key in keys])
-    uid_N = np.array([key.rsplit("_", 2)[0] for key in keys])
+    session_N = np.array([key.session for key in keys])
+    uid_N = np.array([key.uid for key in keys])
     order_N = np.lexsort((session_N, uid_N, index_N))
     keys, index_N = [keys[row] for row in order_N], index_N[order_N]
     rows = prompts.take(pa.array(index_N))
@@ -80,18 +63,18 @@ def read(
         policy,
         sampling,
     )
-    # As policy_rollout_mapper does: what a dataset has by these names is another sample's.
+    # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples.
     rows = rows.drop_columns([name for name in columns if name in rows.column_names])
     for name, column in columns.items():
         rows = rows.append_column(name, pa.array(column, ROW_CONTRACT[name]))
     return Rollouts(keys, index_N, rows)
 
 
-def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array) -> None:
+def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, lengths_N: Array) -> None:
     """Give trajectories their rewards, each on the last token of its response.
 
     Args:
-        keys: of the trajectories.
+        keys: keys of the trajectories.
         partition: `train` or `val`.
         reward_N: float64[N]; verl keeps float32.
         lengths_N: tokens of each response.
@@ -102,7 +85,7 @@ def write(keys: Sequence[str], partition: str, reward_N: Array, lengths_N: Array
     offsets = torch.cat((torch.zeros(1, dtype=torch.int64), ends))
     nested = torch.nested.nested_tensor_from_jagged(scores, offsets)
     fields = TensorDict({"rm_scores": nested}, batch_size=len(keys))
-    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
+    tq.kv_batch_put(keys=list(map(str, keys)), partition_id=partition, fields=fields)
 
 
 def _sampled(
@@ -113,7 +96,7 @@ def _sampled(
     policy: Policy,
     sampling: Sampling,
 ) -> dict[str, Any]:
-    """The columns of the row contract that sampling writes, from those of tokens."""
+    """The columns of the row contract that sampling writes, made from the columns of tokens."""
     ended, texts = _texts(policy, tokens["response_token_ids"].to_pylist())
     parts = zip(names, map(str, sessions), texts, strict=True)
     seeds = [
@@ -132,8 +115,8 @@ def _sampled(
 
 
 def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]:
-    """Of each response whether it ended by itself, and what it says."""
-    ended = [each[-1] in policy.ends if each else False for each in ids]
+    """For each response whether it ended by itself, and its text."""
+    ended = [each[-1] in policy.end_token_ids if each else False for each in ids]
     bare = [each[:-1] if end else each for each, end in zip(ids, ended, strict=True)]
     texts: list[str] = policy.tokenizer.batch_decode(bare, clean_up_tokenization_spaces=False)
     return ended, texts

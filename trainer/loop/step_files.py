@@ -1,4 +1,4 @@
-"""What is kept of a training step, and what is told of it."""
+"""The files that are kept of a training step, and the figures that are logged of it."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ class Clock:
 
     @contextmanager
     def __call__(self, on: str) -> Iterator[None]:
-        """Count what is spent inside."""
+        """Count the time that is spent inside."""
         start = time.thread_time()
         yield
         self._spent[on] = self._spent.get(on, 0.0) + time.thread_time() - start
 
     def read(self) -> dict[str, float]:
-        """What was spent since the last reading."""
+        """The time that was spent since the last reading."""
         spent, self._spent = self._spent, {}
         return spent
 
 
-class StepBooks:
+class StepFiles:
     """Rollouts, decisions and rewards of each step, as files.
 
     They are written while the policy is updated.
 
     Args:
-        run: whose they are; it may keep none.
+        run: the run that they belong to; its `keep_rollouts` may be off.
     """
 
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-books")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-step-files")
         self._written: Future[None] | None = None
 
     def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
@@ -57,12 +57,12 @@ class StepBooks:
 
         Args:
             step: of training.
-            part: the folder in it, for what is not the answers.
+            part: a folder in it, for judgements; empty for answers.
             tables: by the names of their files.
-            recipe: that makes of the rollouts what training made of them.
+            recipe: repeats on the rollouts what training did to them.
 
         Raises:
-            OSError: what was written before could not be.
+            OSError: the files of the step before could not be written.
         """
         if not self._run.config.keep_rollouts:
             return
@@ -74,7 +74,7 @@ class StepBooks:
         """Wait until the last step is written.
 
         Raises:
-            OSError: it could not be.
+            OSError: it could not be written.
         """
         if self._written:
             self._written.result()
@@ -93,8 +93,10 @@ def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:
     (folder / "recipe.yaml").write_text(recipe, "utf-8")
 
 
-def figures(curated: Curated, rollouts: pa.Table, steps: Sequence[Step]) -> dict[str, float]:
-    """What responses are known by, for the loggers."""
+def response_figures(
+    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
+) -> dict[str, float]:
+    """The figures of responses, for the loggers."""
     table, found = curated.table, dict[str, float]()
     written = {name for step in steps for name in step.operator.writes()}
     for name in sorted(written & set(table.column_names)):

@@ -3,76 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from ...operators.sampling.protocol import Group
-from ...operators.sampling.tokenizer import Messages
+from .types import PromptBatch, Slot, TrajectoryKey
 
 _READ = {"train": ("extra_info",), "val": ("extra_info", "data_source", "reward_model")}
-"""Fields of a prompt that are read again with its responses. verl hands all that there are to the
-update, where each costs more than the arithmetic of a small policy."""
+"""Fields of a prompt that are read again with its responses. verl passes every field that it finds
+to the update, where each costs more than the arithmetic of a small policy."""
 
 RESPONSES = "__rollout_n__"
-"""Field of a prompt by which verl's agent loops know that it has another n."""
+"""Field of a prompt by which verl's agent loops know that it has an n of its own."""
 
 
-class Slot(NamedTuple):
-    """Where the responses to a prompt go.
-
-    Attributes:
-        uid: the prompt's key in TransferQueue.
-        fields: of the prompt's row that verl reads again with each response.
-    """
-
-    uid: str
-    fields: dict[str, Any]
-
-    @property
-    def prompt_id(self) -> str:
-        """Of the prompt."""
-        return str(self.fields["extra_info"]["prompt_id"])
-
-
-class Batch(NamedTuple):
-    """Prompts as verl hands them to an agent loop manager.
-
-    Attributes:
-        slots: one for each prompt.
-        chats: their messages.
-        partition: `train` or `val`.
-        step: of training.
-        n: responses to each, where these prompts ask for a number of their own.
-        max_tokens: of a response, where they have a limit of their own.
-    """
-
-    slots: list[Slot]
-    chats: list[Messages]
-    partition: str
-    step: int
-    n: int | None
-    max_tokens: int | None
-
-    @classmethod
-    def of(cls, prompts: Any) -> Batch:
-        """From verl's TensorDict."""
-        partition = "val" if plain(prompts.get("validate", None)) else "train"
-        read = {name: _column(prompts, name) for name in _READ[partition]}
-        slots = [
-            Slot(uid, {name: values[row] for name, values in read.items()})
-            for row, uid in enumerate(_column(prompts, "uid"))
-        ]
-        chats = [
-            tuple((said["role"], said["content"]) for said in chat)
-            for chat in _column(prompts, "raw_prompt")
-        ]
-        # Prompts that are submitted together are of one kind.
-        n = _column(prompts, RESPONSES)[0] if RESPONSES in prompts.keys() else None  # noqa: SIM118
-        max_tokens = slots[0].fields["extra_info"].get("max_tokens")
-        return cls(slots, chats, partition, int(plain(prompts["global_steps"])), n, max_tokens)
+def prompt_batch(prompts: Any) -> PromptBatch:
+    """The prompts of verl's TensorDict."""
+    partition = "val" if plain(prompts.get("validate", None)) else "train"
+    read = {name: _column(prompts, name) for name in _READ[partition]}
+    slots = [
+        Slot(uid, {name: values[row] for name, values in read.items()})
+        for row, uid in enumerate(_column(prompts, "uid"))
+    ]
+    chats = [
+        tuple((message["role"], message["content"]) for message in chat)
+        for chat in _column(prompts, "raw_prompt")
+    ]
+    # Prompts that are submitted together are of one kind.
+    n = _column(prompts, RESPONSES)[0] if RESPONSES in prompts.keys() else None  # noqa: SIM118
+    max_tokens = slots[0].fields["extra_info"].get("max_tokens")
+    return PromptBatch(slots, chats, partition, int(plain(prompts["global_steps"])), n, max_tokens)
 
 
 def put(
@@ -86,8 +49,8 @@ def put(
     Args:
         groups: with token ids and log-probabilities.
         partition: `train` or `val`.
-        step: for which they were asked.
-        rewards: of each group's responses, where they are known.
+        step: that requested them.
+        rewards: of each group's responses, if they are known.
     """
     keys, fields, tags, uids = [], [], [], []
     for at, (slot, group) in enumerate(groups):
@@ -98,19 +61,19 @@ def put(
             if rewards is not None:
                 field["rm_scores"] = torch.zeros(len(response))
                 field["rm_scores"][-1] = rewards[at][k]
-            keys.append(f"{slot.uid}_{k}_0")
+            keys.append(str(TrajectoryKey(slot.uid, k)))
             fields.append(field)
             tags.append(_tag(step, group.version, len(prompt), len(response)))
         uids.append(slot.uid)
     tq.kv_batch_put(
         keys=keys, partition_id=partition, fields=list_of_dict_to_tensordict(fields), tags=tags
     )
-    # Last, so that whoever finds a group finished finds all of it.
+    # Last, so that a group that is marked as finished is complete.
     tq.kv_batch_put(keys=uids, partition_id=partition, tags=[{"status": "finished"}] * len(uids))
 
 
 def fail(slots: Sequence[Slot], partition: str) -> None:
-    """Say of prompts that they have no responses."""
+    """Mark prompts as failed: they have no responses."""
     tags = [{"status": "failure"}] * len(slots)
     tq.kv_batch_put(keys=[slot.uid for slot in slots], partition_id=partition, tags=tags)
 
@@ -148,10 +111,10 @@ def _tag(step: int, version: int, prompt: int, response: int) -> dict[str, Any]:
 
 
 def _column(batch: Any, name: str) -> list[Any]:
-    # All at once: a row of a stack costs as much as the whole.
+    # All rows at once: reading one row of a stack costs as much as reading all.
     return [plain(value) for value in batch[name]]
 
 
 def plain(value: Any) -> Any:
-    """What TensorDict wraps, where it wraps it."""
+    """A value without TensorDict's wrapper, if it has one."""
     return getattr(value, "data", value)

@@ -1,1 +1,1 @@
-"""What is seen of a run: figures, progress, outcome, curves."""
+"""How a run is reported: metrics, progress, curves."""

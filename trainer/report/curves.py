@@ -57,12 +57,12 @@ class Band(NamedTuple):
     high: Array
 
 
-class Runs(NamedTuple):
+class RunGroup(NamedTuple):
     """Runs that differ in their seeds only.
 
     Attributes:
-        name: what they are called in the legend.
-        points: of each run.
+        name: their name in the legend.
+        points: the logged points of each run.
         losses: `loss_agg_mode`, by which verl also aggregates entropy, and KL divergence as a loss.
     """
 
@@ -75,12 +75,12 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
     """Draw the curves of runs as a picture.
 
     Args:
-        folders: of the runs; those that differ in their seeds only become one curve.
+        folders: folders of runs; those that differ in their seeds only become one curve.
         path: .png, .svg or .pdf.
         against: what the x axis counts.
 
     Raises:
-        RejuiceError: a folder holds no run that has trained a step, or the path is of no picture.
+        RejuiceError: a folder holds no run that has trained a step, or the path names no picture.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -103,32 +103,32 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
         raise RejuiceError(f"{path}: {str(error).splitlines()[0]}", "write a .png") from None
 
 
-def grouped(folders: Sequence[Path]) -> list[Runs]:
-    """Runs by what they are but for their seeds, in the order in which they are given."""
-    found: dict[str, list[_Run]] = {}
+def grouped(folders: Sequence[Path]) -> list[RunGroup]:
+    """Runs grouped by everything but their seeds, in the order in which they are given."""
+    found: dict[str, list[_NamedRun]] = {}
     for folder in folders:
         document = _document(folder)
         name = str(document.get("project_name", folder.name))
-        document.pop("export_path", None)  # Two seeds hardly export to one file.
+        document.pop("export_path", None)  # Runs of two seeds export to different files.
         train = document.get("train", {})
         train.pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
         losses = str(train.get("loss_agg_mode", Train().loss_agg_mode))
-        found.setdefault(key, []).append(_Run(folder, name, losses))
+        found.setdefault(key, []).append(_NamedRun(folder, name, losses))
     return [
-        Runs(name, [_points(run.folder) for run in runs], runs[0].losses)
+        RunGroup(name, [_points(run.folder) for run in runs], runs[0].losses)
         for name, runs in zip(_names(list(found.values())), found.values(), strict=True)
     ]
 
 
-class _Run(NamedTuple):
+class _NamedRun(NamedTuple):
     folder: Path
     name: str
     losses: str
 
 
-def _names(groups: Sequence[Sequence[_Run]]) -> list[str]:
-    """What groups of runs are called: after their project, and their folders where that is one."""
+def _names(groups: Sequence[Sequence[_NamedRun]]) -> list[str]:
+    """The names of groups of runs: their project, and their folder if projects share a name."""
     projects, stems = [runs[0].name for runs in groups], [_stem(runs) for runs in groups]
     if len(set(zip(projects, stems, strict=True))) < len(groups):
         stems = [runs[0].folder.name for runs in groups]
@@ -138,17 +138,17 @@ def _names(groups: Sequence[Sequence[_Run]]) -> list[str]:
     ]
 
 
-def _stem(runs: Sequence[_Run]) -> str:
-    """What the names of their folders begin with: `plain` of plain_10 and plain_11."""
+def _stem(runs: Sequence[_NamedRun]) -> str:
+    """The common beginning of their folders' names: `plain` for plain_10 and plain_11."""
     names = [run.folder.name for run in runs]
     if len(names) == 1:
         return names[0]
-    shared = os.path.commonprefix(names)  # noqa: RUF071 (characters are what is meant)
+    shared = os.path.commonprefix(names)  # noqa: RUF071 (compares characters on purpose)
     return shared.rstrip("-_. 0123456789") or names[0]
 
 
 def band(curves: Sequence[Curve]) -> Band:
-    """Mean and range of curves, where all of them are; between points they are straight."""
+    """Mean and range of curves, where all of them overlap, by linear interpolation."""
     first = max(curve.x[0] for curve in curves)
     last = min(curve.x[-1] for curve in curves)
     x = np.unique(np.concatenate([curve.x for curve in curves]))
@@ -163,7 +163,7 @@ class _Panel(NamedTuple):
     lines: dict[str, Callable[[Point], float | None]]
 
 
-def _panels(groups: Sequence[Runs]) -> list[_Panel]:
+def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
     components = {
         name: None for runs in groups for run in runs.points for p in run for name in p.components
     }
@@ -188,17 +188,17 @@ def _panels(groups: Sequence[Runs]) -> list[_Panel]:
     ]
 
 
-def _nats(groups: Sequence[Runs], *aggregated: str) -> str:
-    """The unit of figures that are aggregated as the loss is; what stands in for them is not."""
+def _nats(groups: Sequence[RunGroup], *aggregated: str) -> str:
+    """The unit of figures that are aggregated as the loss is; their substitutes are not."""
     units = set[str]()
     for runs in groups:
         points = [point for run in runs.points for point in run]
-        there = any(not point.figures.keys().isdisjoint(aggregated) for point in points)
-        units.add(_NATS_PER.get(runs.losses, f"nats, {runs.losses}") if there else _PER_TOKEN)
+        logged = any(not point.figures.keys().isdisjoint(aggregated) for point in points)
+        units.add(_NATS_PER.get(runs.losses, f"nats, {runs.losses}") if logged else _PER_TOKEN)
     return units.pop() if len(units) == 1 else "nats, as loss_agg_mode is"
 
 
-def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Against) -> None:
+def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[RunGroup], against: Against) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     many = len(panel.lines) > 1
@@ -207,7 +207,7 @@ def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Again
             curves = [c for run in runs.points if len((c := _curve(run, of, against)).x)]
             if not curves:
                 continue
-            # Colours tell runs apart; lines of one run, too, where there is no other run.
+            # Colours distinguish runs; with a single run, they distinguish its lines.
             colour = f"C{(nth if len(groups) == 1 else at) % 10}"
             style = "-" if len(groups) == 1 else _LINES[nth % len(_LINES)]
             label = name if len(groups) == 1 and many else _title(runs)
@@ -231,7 +231,7 @@ def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[Runs], against: Again
         _legend(axes, panel, groups)
 
 
-def _legend(axes: Any, panel: _Panel, groups: Sequence[Runs]) -> None:
+def _legend(axes: Any, panel: _Panel, groups: Sequence[RunGroup]) -> None:
     if len(groups) == 1:
         axes.legend(fontsize="small")
         return
@@ -244,7 +244,7 @@ def _legend(axes: Any, panel: _Panel, groups: Sequence[Runs]) -> None:
     axes.legend(handles=lines, fontsize="small")
 
 
-def _title(runs: Runs) -> str:
+def _title(runs: RunGroup) -> str:
     seeds = len(runs.points)
     return runs.name if seeds == 1 else f"{runs.name}, mean and range of {seeds} seeds"
 
@@ -253,8 +253,8 @@ def _curve(points: Sequence[Point], of: Callable[[Point], float | None], against
     tokens = np.cumsum([point.generated for point in points])
     x = tokens if against == "tokens" else np.array([float(point.step) for point in points])
     y = [of(point) for point in points]
-    there = np.array([value is not None for value in y], bool)
-    return Curve(x[there], np.array([value for value in y if value is not None], float))
+    known = np.array([value is not None for value in y], bool)
+    return Curve(x[known], np.array([value for value in y if value is not None], float))
 
 
 def _document(folder: Path) -> dict[str, Any]:

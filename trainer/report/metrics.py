@@ -1,6 +1,6 @@
-"""What verl logged of a run: RUN/metrics.jsonl, a line for each step.
+"""The metrics that verl logged: RUN/metrics.jsonl, a line for each step.
 
-verl begins the file anew whenever it starts: what it held before a resume is kept beside it.
+verl overwrites the file whenever it starts: its lines from before a resume are kept beside it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _REWARD = "rejuice/reward"
-_NOTHING = 1e-6  # what a divergence is where there is none, but for rounding
+_ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
 class Point(NamedTuple):
-    """A step, by what was logged of it; None and nothing stand for what was not.
+    """The metrics of a step; a property is None if its metric was not logged.
 
     Attributes:
         step: its number; 0 is the validation before the first step.
@@ -28,12 +28,12 @@ class Point(NamedTuple):
     figures: Mapping[str, float]
 
     def get(self, *names: str) -> float | None:
-        """The first of these figures that there is."""
+        """The first of these metrics that was logged."""
         return next((self.figures[name] for name in names if name in self.figures), None)
 
     @property
     def trained(self) -> bool:
-        """Whether it is more than a validation."""
+        """Whether the step was trained, and not only validated."""
         return "timing_s/step" in self.figures
 
     @property
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
     @property
     def reward(self) -> float | None:
-        """Mean reward; where stored responses are trained on, the one that verl was given."""
+        """Mean reward; in replay mode, the mean of the stored rewards."""
         return self.get(_REWARD, "critic/score/mean")
 
     @property
@@ -59,7 +59,7 @@ class Point(NamedTuple):
 
     @property
     def judged(self) -> float | None:
-        """Share of right judgements, the mean of that of right answers and that of wrong ones."""
+        """Share of right judgements: the mean of the shares for right and for wrong answers."""
         return self.get("rejuice/verify/accuracy")
 
     @property
@@ -69,18 +69,18 @@ class Point(NamedTuple):
 
     @property
     def entropy(self) -> float | None:
-        """Of the policy, in nats, aggregated over tokens as the loss is."""
+        """Entropy of the policy, in nats, aggregated over tokens as the loss is."""
         return self.get("actor/entropy", "actor/entropy_loss")
 
     @property
     def kl(self) -> float | None:
-        """Divergence from the first policy; without a reference, from the one that sampled."""
+        """KL divergence from the reference policy; without one, from the policy that sampled."""
         value = self.get("actor/kl_loss", "actor/ppo_kl")
-        return 0.0 if value is not None and abs(value) < _NOTHING else value
+        return 0.0 if value is not None and abs(value) < _ROUNDING else value
 
     @property
     def grad_norm(self) -> float | None:
-        """Before it is clipped."""
+        """Norm of the gradient before clipping."""
         return self.get("actor/grad_norm")
 
     @property
@@ -90,13 +90,13 @@ class Point(NamedTuple):
 
     @property
     def dropped(self) -> int | None:
-        """Rows that were to be trained on and were not, for whatever reason."""
+        """Rows that were sampled for training and dropped, for whatever reason."""
         kept = self.get("rejuice/rows_trained")
         if kept is None:
             return None
         only_judged = self.judged is not None and self.get("rejuice/groups") == 0
-        spared = self.get("rejuice/rows_sampled") or 0 if only_judged else 0
-        return self.sampled - int(spared) - int(kept)
+        untrained = self.get("rejuice/rows_sampled") or 0 if only_judged else 0
+        return self.sampled - int(untrained) - int(kept)
 
     @property
     def failed(self) -> int:
@@ -111,7 +111,7 @@ class Point(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """That the step took, with its validation and checkpoint."""
+        """Seconds that the step took, with its validation and checkpoint."""
         return sum(self.figures.get(f"timing_s/{part}", 0.0) for part in ("step", "testing"))
 
 
@@ -152,11 +152,11 @@ def read(folder: Path) -> list[Point]:
 
 
 def keep(folder: Path, until: int) -> None:
-    """Before verl starts again: set aside what is logged of the steps that it will not repeat.
+    """Before verl starts again: set aside the metrics of the steps that it will not repeat.
 
     Args:
         folder: of the run.
-        until: the step that it goes on from.
+        until: the step from which it resumes.
     """
     points = [point for point in read(folder) if point.step <= until]
     lines = [json.dumps({"step": p.step, "data": dict(p.figures)}) + "\n" for p in points]

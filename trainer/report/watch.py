@@ -1,4 +1,4 @@
-"""Training, as it is seen while it goes on: one live panel, or a line per step in a log."""
+"""Progress of training while it runs: one live panel, or a line per step in a log."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STAGES = {
     "dataloader initialized": "loading the policy",
     "ready to fit": "validating, before the first step",
 }
-"""What verl says, and what it does then."""
-_RECENT = 20  # steps that the time left is told from
+"""Lines of verl's log, and what verl does at that time."""
+_RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
 
 
 class Figure(NamedTuple):
-    """A figure of a step, and how it is written."""
+    """A figure of a step, and its format."""
 
     name: str
     of: Callable[[Point], float | None]
@@ -46,11 +46,11 @@ class Figure(NamedTuple):
 
 
 VALIDATION = Figure("validation accuracy", lambda p: p.validation)
-"""What is told first, where it is known."""
+"""Is shown first, if it is known."""
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
-    """The figures that are told of a run."""
+    """The figures that are shown of a run."""
     names = {name: None for point in points for name in point.components}
     found = [
         Figure("reward", lambda p: p.reward),
@@ -64,19 +64,19 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("prompts failed", lambda p: p.failed or None, ",d"),
     ]
     rare = ("judgement accuracy", "prompts failed")
-    there = {f.name for f in found if any(f.of(point) is not None for point in points)}
-    return [f for f in found if f.name in there or f.name not in rare]
+    known = {f.name for f in found if any(f.of(point) is not None for point in points)}
+    return [f for f in found if f.name in known or f.name not in rare]
 
 
 class Watch:
-    """Shows a run from its files; nothing where `quiet`.
+    """Shows a run from its files; shows nothing if `quiet`.
 
     Args:
         folder: of the run.
-        name: of the project.
-        steps: that will have been trained at the end.
-        console: to write to.
-        quiet: to write nothing.
+        name: the project's name.
+        steps: number of steps of the run.
+        console: where to write.
+        quiet: write nothing.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Watch:
         self._reader = Reader(folder)
         self._log = folder / "verl.log"
         self._at = self._log.stat().st_size if self._log.exists() else 0
-        earlier = read(folder)  # Before a resume.
+        earlier = read(folder)  # From before a resume.
         self._points = [point for point in earlier if point.trained]
         self._validations = [point for point in earlier if point.validation is not None]
         self._before = len(self._points)
@@ -106,7 +106,7 @@ class Watch:
             )
             self._live.start()
         else:
-            self._say(f"{self._stage}; its own output is in {self._log}")
+            self._print(f"{self._stage}; its own output is in {self._log}")
         return self
 
     def __exit__(
@@ -120,25 +120,25 @@ class Watch:
             self._live.stop()
 
     def poll(self) -> None:
-        """Look whether there is something new."""
+        """Read and show what was logged since the last call."""
         if self.step is None:
             self._look_at_stage()
         for point in self._reader.fresh():
             if point.validation is not None:
                 self._validations.append(point)
             if point.trained:
-                if self.step is not None:  # The first is slower than those after it.
+                if self.step is not None:  # The first step is slower than the others.
                     self._seconds.append(point.seconds)
                 self._points.append(point)
             if self._live is None:
-                self._say(self._line(point))
+                self._print(self._line(point))
 
     @property
     def step(self) -> int | None:
         """The last step that was trained since the start."""
         return self._points[-1].step if len(self._points) > self._before else None
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if not self._quiet:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -190,8 +190,8 @@ class Watch:
         table.add_column(justify="left")
         if self._validations:
             first, last = self._validations[0], self._validations[-1]
-            told = f"at step {last.step}"
-            shown = VALIDATION.text(last), f"({VALIDATION.text(first)})", told
+            at_step = f"at step {last.step}"
+            shown = VALIDATION.text(last), f"({VALIDATION.text(first)})", at_step
             table.add_row(VALIDATION.name, *shown)
         for figure in figures(self._points):
             values = [v for p in self._points if (v := figure.of(p)) is not None]
@@ -203,7 +203,7 @@ class Watch:
 
 
 def trend(values: Sequence[float]) -> str:
-    """Values as a row of bars, of which each is the mean of as many values.
+    """Values as a row of bars, each the mean of an equal number of values.
 
     >>> trend([0.0, 1.0, 2.0, 7.0])
     '▁▂▃█'
@@ -215,7 +215,7 @@ def trend(values: Sequence[float]) -> str:
 
 
 def spell(seconds: float) -> str:
-    """A time as people say it.
+    """A time in words.
 
     >>> spell(42.4), spell(83), spell(7000)
     ('42 s', '1 min 23 s', '1 h 57 min')

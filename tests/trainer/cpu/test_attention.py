@@ -25,7 +25,7 @@ def few_at_once(monkeypatch):
     """So that a few responses are several pieces."""
     monkeypatch.setattr(attention, "_AT_ONCE", 3)
     yield
-    attention.use(None)
+    attention.use_layout(None)
 
 
 # --------------------------------------------------------------------------- the function
@@ -131,7 +131,7 @@ def test_a_layout_by_hand():
     # Rows: 1 2 3 4 5 6 | 9 7 | 1 2 3 8 8; each prediction stands a token before what it predicts.
     assert shared.tokens == 13
     values = torch.tensor([[0.0, 0, 70, 80, 81, 40, 50, 60]])
-    assert shared.spread(values).tolist() == [[0, 0, 40, 50, 60, 0, 70, 0, 0, 0, 80, 81, 0]]
+    assert shared.to_rows(values).tolist() == [[0, 0, 40, 50, 60, 0, 70, 0, 0, 0, 80, 81, 0]]
 
 
 @given(batch=BATCHES, seed=SEEDS)
@@ -143,8 +143,8 @@ def test_every_prediction_has_its_place(batch, seed):
     spent = sum(len(prompt) - 1 for prompt in prompts) + sum(len(r) for _, r in rows)
     assert shared.token_ids.shape == shared.position_ids.shape == shared.labels.shape == (1, spent)
     # What is predicted, plus 1, back where it belongs; 0 where nothing is predicted.
-    found = shared.spread(shared.labels + 1)[0]
-    seen = shared.spread(shared.token_ids + 1)[0]
+    found = shared.to_rows(shared.labels + 1)[0]
+    seen = shared.to_rows(shared.token_ids + 1)[0]
     at = 0
     for prompt, response in rows:
         both = torch.cat((prompt, response))
@@ -190,15 +190,15 @@ def close(ours, theirs):
 @given(batch=BATCHES, seed=SEEDS)
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("name", ["embedded", "grouped"])
-def test_a_policy_says_the_same_with_each_prompt_once(policies, name, batch, seed):
+def test_a_policy_computes_the_same_with_each_prompt_once(policies, name, batch, seed):
     ours, theirs = policies[name]
     rows = rows_of(batch, seed)
     shared = Shared.of(*zip(*rows, strict=True))
-    attention.use(shared.layout)
+    attention.use_layout(shared.layout)
     logits = ours(shared.token_ids, position_ids=shared.position_ids, use_cache=False).logits
-    attention.use(None)
+    attention.use_layout(None)
     every = logits.log_softmax(-1).gather(2, shared.labels[..., None])[..., 0]
-    found = shared.spread(every)[0]
+    found = shared.to_rows(every)[0]
     true = []
     for prompt, response in rows:
         logits = theirs(torch.cat((prompt, response))[None], use_cache=False).logits[0, :-1]
@@ -215,7 +215,7 @@ def test_a_policy_says_the_same_with_each_prompt_once(policies, name, batch, see
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6), seed=SEEDS)
 @settings(deadline=None, max_examples=10)
-def test_a_policy_says_the_same_of_packed_sequences(policies, lengths, seed):
+def test_a_policy_computes_the_same_of_packed_sequences(policies, lengths, seed):
     ours, theirs = policies["embedded"]
     generator = torch.Generator().manual_seed(seed)
     ids = [torch.randint(250, (length,), generator=generator) for length in lengths]

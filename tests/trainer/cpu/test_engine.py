@@ -47,18 +47,16 @@ def process(verl, tmp_path_factory):
 @pytest.fixture
 def worker(process, tmp_path):
     """A factory of workers, by role and keys of the `train:` section."""
-    from hydra import compose, initialize_config_module
     from training_stage import PLAIN, _recipe
     from verl.workers.engine_workers import ActorRolloutRefWorker
+    from verl_configs import config_of
 
-    from rejuice.trainer.launch.overrides import overrides, words
     from rejuice.trainer.launch.training import prepare
 
     def make(role="actor", **train):
         train = {"learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, **train}
         run = prepare(_recipe(tmp_path, PLAIN, PROMPTS, N, {}, train), tmp_path / "run")
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            config = compose("ppo_trainer", overrides=words(overrides(run, resume=False)))
+        config = config_of(run)
         made = ActorRolloutRefWorker(config.actor_rollout_ref, role=role)
         made.init_model()
         return made

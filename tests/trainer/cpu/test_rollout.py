@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rejuice.operators.sampling.protocol import Failure, Group, Sample
-from rejuice.trainer.run import MARK
+from rejuice.trainer.run import RUN_VARIABLE
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -43,7 +43,7 @@ class Engine:
 def rollout(queue, monkeypatch, tmp_path):
     from rejuice.trainer.cpu import rollout
 
-    monkeypatch.setenv(MARK, str(tmp_path))
+    monkeypatch.setenv(RUN_VARIABLE, str(tmp_path))
     monkeypatch.setattr(rollout, "EngineProcesses", Engine)
     monkeypatch.setattr(rollout.tq, "init", lambda: None)
     return rollout
@@ -80,7 +80,9 @@ def manager(rollout, sampler, monkeypatch):
         return SimpleNamespace(start=lambda: target(*args))
 
     monkeypatch.setattr(rollout, "Thread", now)
-    return rollout.Groups.create(config=config, llm_client=None, reward_loop_worker_handles=None)
+    return rollout.GroupManager.create(
+        config=config, llm_client=None, reward_loop_worker_handles=None
+    )
 
 
 def prompts(texts, step=3, validate=False):
@@ -112,7 +114,7 @@ def statuses(queue, partition="train"):
     return {k: t["status"] for k, t in queue.kv_list(partition)[partition].items() if "_" not in k}
 
 
-def test_groups_are_asked_for_and_put(manager, sampler, queue):
+def test_groups_are_requested_and_put(manager, sampler, queue):
     from rejuice.operators.sampling.seeds import prompt_seed
 
     manager.generate_sequences(prompts(["a", "b", "c"]))
@@ -163,7 +165,7 @@ def test_a_prompt_that_cannot_be_sampled_fails_alone(manager, queue):
     assert not [key for key in queue.partitions["train"] if key.startswith("uid1_")]
 
 
-def test_a_sampler_that_dies_fails_its_prompts_and_says_so(manager, queue, capsys):
+def test_a_sampler_that_dies_fails_its_prompts_and_reports_it(manager, queue, capsys):
     manager.generate_sequences(prompts(["a", "die", "b"]))
     assert set(statuses(queue).values()) == {"failure"}
     assert "rejuice: the sampler failed: the engine is gone" in capsys.readouterr().out
@@ -190,7 +192,7 @@ def test_weights_reach_the_engine(rollout, sampler, monkeypatch):
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
 
 
-def test_the_chat_template_is_told_what_the_recipe_says(rollout, monkeypatch):
+def test_the_chat_template_gets_the_arguments_of_the_recipe(rollout, monkeypatch):
     made = []
 
     def remote(kind):

@@ -41,14 +41,10 @@ def run(verl, tmp_path):
 @pytest.fixture
 def composed(run):
     """verl's configuration under our overrides."""
-    from hydra import compose, initialize_config_module
-
-    from rejuice.trainer.launch.overrides import overrides, words
+    from verl_configs import config_of
 
     def make(**train):
-        values = words(overrides(run(**train), resume=False))
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            return compose("ppo_trainer", overrides=values)
+        return config_of(run(**train))
 
     return make
 
@@ -160,7 +156,7 @@ def test_the_device_has_every_function_that_verl_calls(verl, sources):
     assert {"empty_cache", "get_rng_state", "mem_get_info", "max_memory_allocated"} <= called
 
 
-def test_the_device_says_what_is_true_of_processor_cores(verl):
+def test_the_device_reports_what_is_true_of_processor_cores(verl):
     import torch
     from verl.plugin.platform import get_platform
 
@@ -230,18 +226,49 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
 
     from rejuice.trainer.loop.buffer import RecipeBuffer
 
-    asked = []
-    trainer = SimpleNamespace(
-        config=composed(profile=profile), trainer_mode="sync", _add_prompts_to_generate=asked.append
-    )
+    class Trainer:
+        def __init__(self):
+            self.config, self.trainer_mode, self.requested = composed(profile=profile), "sync", []
+
+        def _add_prompts_to_generate(self, prompts):
+            self.requested.append(prompts)
+
+    trainer = Trainer()
     buffer = PPOTrainer._build_replay_buffer(trainer)
     assert type(buffer) is RecipeBuffer
     buffer.refill_fn(3)
-    assert asked == [3]
-    # Bound to the trainer, by which judgements are asked for.
+    assert trainer.requested == [3]
+    assert buffer.refill_fn.__self__ is trainer
+    # Bound to the trainer, by which judgements are requested.
     assert "refill_fn=self._add_prompts_to_generate" in inspect.getsource(
         PPOTrainer._build_replay_buffer
     )
+
+
+def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from rejuice.trainer.loop.verl_trainer import VerlTrainer
+
+    class Trainer:
+        config = composed(prompts_per_step=8)
+
+        def refill(self, prompts):
+            return prompts
+
+        @property
+        def actor_rollout_wg(self):
+            raise NotImplementedError  # The update itself.
+
+    trainer, seen = Trainer(), []
+    n = trainer.config.actor_rollout_ref.rollout.n
+    for groups in (8, 6):
+        VerlTrainer(trainer.refill).set_mini_batch_size(groups * n, updates=2)
+        batch = SimpleNamespace(extra_info={})
+        with pytest.raises(NotImplementedError):
+            PPOTrainer._update_actor(trainer, batch, {})
+        seen.append(batch.extra_info["mini_batch_size"])
+    assert seen == [4 * n, 3 * n]
 
 
 def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
@@ -252,12 +279,12 @@ def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
 
     from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
     from rejuice.trainer.loop import judging
-    from rejuice.trainer.loop.trajectories import RESPONSES, Batch
+    from rejuice.trainer.loop.trajectories import RESPONSES, prompt_batch
 
     chat = [{"role": "user", "content": "Is it?"}]
     prompts = pa.table({"prompt_id": ["a", "b"], "prompt": [chat] * 2, "label": ["Yes", "No"]})
     rollout = PolicyRolloutMapper(task="verify", n=3, max_tokens=5)
-    uids, batch = judging.batch(prompts, rollout, "test", 7)
+    uids, batch = judging.verl_batch(prompts, rollout, "test", 7)
     given = []
     manager = SimpleNamespace(generate_sequences=given.append)
     trainer = SimpleNamespace(global_steps=7, trainer_mode="sync", agent_loop_manager=manager)
@@ -266,7 +293,7 @@ def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
     # As agent loops take a prompt out of the batch.
     for name, value in given[0].items():
         assert value.data is not None if name == "global_steps" else value[1].data is not None
-    found = Batch.of(given[0])
+    found = prompt_batch(given[0])
     assert (found.n, found.max_tokens, found.step, found.partition) == (3, 5, 7, "train")
     assert [slot.prompt_id for slot in found.slots] == ["a", "b"]
     # The key by which verl's agent loops know of another n.
@@ -302,12 +329,11 @@ def test_the_agent_loop_of_gpus_is_loaded_by_its_name(verl, composed):
     ids=["cpu", "gpu", "divergence", "refill"],
 )
 def test_verl_knows_every_key_and_agrees_to_the_whole(run, train):
-    from rejuice.trainer.launch.compose import problem
-    from rejuice.trainer.launch.overrides import overrides, words
+    from verl_configs import problem_of
 
     made = run(**train)
-    assert problem(words(overrides(made, resume=False))) is None
-    assert problem(words(overrides(made, resume=True))) is None
+    assert problem_of(made, resume=False) is None
+    assert problem_of(made, resume=True) is None
 
 
 def test_verl_reads_the_keys_that_we_add(run, sources):
@@ -342,8 +368,8 @@ def test_old_log_probs_are_taken_from_the_sampler_only_where_they_are_verls(run)
     made = run()
     key = "algorithm.rollout_correction.bypass_mode"
     assert overrides(made, resume=False)[key] is True
-    warm = made.cut.rollout.model_copy(update={"temperature": 0.7})
-    made = made._replace(cut=made.cut._replace(rollout=warm))
+    warm = made.split.rollout.model_copy(update={"temperature": 0.7})
+    made = made._replace(split=made.split._replace(rollout=warm))
     assert overrides(made, resume=False)[key] is False
 
 

@@ -24,7 +24,7 @@ from rejuice.trainer.export.cli import app
 from rejuice.trainer.export.huggingface import export_hf, pairs_of
 from rejuice.trainer.export.verl import export_verl
 from rejuice.trainer.export.verl_reward import RowReward
-from rejuice.trainer.split import cut
+from rejuice.trainer.split import split_recipe
 
 RIGHT, WRONG, BARE = (
     "<think>1 + 1 = 2</think><answer>2</answer>",
@@ -150,7 +150,7 @@ def test_a_score_is_the_reward_offline_to_the_bit(tmp_path_factory, response, in
             "prompt_template_mapper", {"policy_rollout_mapper": {"n": 2}}, VERIFY, FORM, SUM]}  # fmt: skip
         (folder.parent / "shared_export.yaml").write_text(yaml.safe_dump(document))
         export_verl(load(folder.parent / "shared_export.yaml"), folder)
-    steps = cut(load(folder.parent / "shared_export.yaml")).after
+    steps = split_recipe(load(folder.parent / "shared_export.yaml")).after
     info = pq.read_table(folder / "train.parquet")["extra_info"][index].as_py()
     row = pa.table({"prompt_id": ["p"], "reference": [ROWS[index]["answer"]], "response": [response]})  # fmt: skip
     offline = run_in_memory([step.operator for step in steps], row)
@@ -320,7 +320,7 @@ def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path)
     assert export_verl(recipe(rows=[*ROWS, long]), tmp_path / "b").prompts == {"train": 5}
 
 
-def test_verl_is_told_what_training_tells_the_chat_template(recipe_file, tmp_path):
+def test_verl_gets_the_chat_template_arguments_of_training(recipe_file, tmp_path):
     rollout = {"n": 2, "chat_template_kwargs": {"enable_thinking": False, "date": "3 May"}}
     process = ["prompt_template_mapper", {"policy_rollout_mapper": rollout}, VERIFY, FORM, SUM]
     path = recipe_file(process, rows=ROWS)

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from verl_configs import problem_of
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.compose import problem
 from rejuice.trainer.launch.dry_run import validate
-from rejuice.trainer.launch.overrides import overrides, words
 from rejuice.trainer.run import TrainingRun
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -27,7 +26,7 @@ def run(path, tmp_path, **flags):
     ids=lambda path: path.stem,
 )
 def test_verl_validates_our_recipes(verl, path, tmp_path):
-    assert problem(words(overrides(run(path, tmp_path), resume=False))) is None
+    assert problem_of(run(path, tmp_path), resume=False) is None
 
 
 def test_validation_takes_a_process_of_its_own_and_leaves_nothing(tmp_path):
@@ -48,7 +47,7 @@ def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile):
         "verl": {"actor_rollout_ref.actor.optim.betas": [0.9, 0.95], "+trainer.mine": {"a": "b c"}},
     }  # fmt: skip
     made = run(RECIPES / "grpo_arithmetic.yaml", tmp_path, **more)
-    assert problem(words(overrides(made, resume=True))) is None
+    assert problem_of(made, resume=True) is None
 
 
 @pytest.mark.parametrize(
@@ -67,6 +66,6 @@ def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile):
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_line(verl, tmp_path, keys, found, right):
+def test_what_is_wrong_is_reported_in_a_line(verl, tmp_path, keys, found, right):
     made = run(RECIPES / "grpo_arithmetic.yaml", tmp_path, verl=keys)
-    assert problem(words(overrides(made, resume=False))) == (found, right)
+    assert problem_of(made, resume=False) == (f"{found}; {right}" if right else found)

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from rejuice.operators import DataError
 from rejuice.trainer.launch.failure import cause, last_error
+from rejuice.trainer.loop import failures
+from rejuice.trainer.loop.failures import errors_recorded
 
 RUN = Path("/run")
 NOISE = "\x1b[36m(WorkerDict pid=7)\x1b[0m WARNING:target_num_threads 8 should not exceed 2\n"
@@ -25,7 +28,7 @@ def told(text, status=1):
     return cause(NOISE + text + NOISE, status, RUN)
 
 
-def test_an_error_of_ours_as_it_was_said():
+def test_an_error_of_ours_in_its_own_words():
     error = (
         "rejuice.operators.errors.DataError: step 3: no group is left to train on; allow a refill"
     )
@@ -34,7 +37,50 @@ def test_an_error_of_ours_as_it_was_said():
     )
 
 
-def test_an_error_of_ours_that_a_worker_says():
+def failed(folder, error):
+    with pytest.raises(type(error)), errors_recorded(folder):
+        raise error
+
+
+def test_an_error_that_our_code_inside_verl_has_recorded(tmp_path):
+    failed(tmp_path, DataError("step 3: no group\n is left", "allow a refill"))
+    log = RAY.format("DataError", "rejuice.operators.errors.DataError: another one")
+    assert cause(log, 1, tmp_path) == "step 3: no group is left; allow a refill"
+    assert cause("", -9, tmp_path) == "step 3: no group is left; allow a refill"
+    assert [path.name for path in tmp_path.iterdir()] == ["error.json"]
+
+
+def test_a_recorded_error_of_another_library_comes_after_what_the_log_explains(tmp_path):
+    failed(tmp_path, OSError(28, "No space left on device"))
+    assert cause(
+        RAY.format("OSError", "OSError: [Errno 28] No space left on device"), 1, tmp_path
+    ) == (f"no space left on the disk of {tmp_path}")
+    failed(tmp_path, KeyError("x"))
+    assert cause(RAY.format("ValueError", "ValueError: of the log"), 1, tmp_path) == "KeyError: 'x'"
+
+
+def test_the_sampler_that_failed_is_recorded_as_why_no_prompt_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "_last_sampler_failure", None)
+    failed(tmp_path, DataError(f"step 3: no group is left ({failures.NO_PROMPT_LEFT})"))
+    assert cause("", 1, tmp_path) == "step 3: no group is left (every prompt failed)"
+    failures.report_sampler_failure("out of luck")
+    failed(tmp_path, DataError("step 3: no group is left (too_long 4)"))
+    assert cause("", 1, tmp_path) == "step 3: no group is left (too_long 4)"
+    failed(tmp_path, DataError(f"step 3: no group is left ({failures.NO_PROMPT_LEFT})"))
+    assert cause("", 1, tmp_path) == "the sampler failed: out of luck"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"message": "x"}'])
+def test_a_record_that_cannot_be_read_is_passed_over(tmp_path, text):
+    (tmp_path / "error.json").write_text(text)
+    assert cause("ValueError: of the log", 1, tmp_path) == "ValueError: of the log"
+
+
+def test_an_error_that_cannot_be_recorded_is_raised_all_the_same(tmp_path):
+    failed(tmp_path / "not there", DataError("x"))
+
+
+def test_an_error_of_ours_that_a_worker_logs():
     line = "\x1b[36m(TaskRunnerV1 pid=12, ip=1.2.3.4)\x1b[0m rejuice.operators.errors.EngineError: http://x does not answer\n"
     assert told(line) == "http://x does not answer"
 
@@ -85,13 +131,6 @@ def test_killed():
     died = "ActorDiedError: The actor died unexpectedly before finishing this task.\n"
     of = "\tclass_name: create.<locals>.WorkerDict\n\tactor_id: 01\n"
     assert told(died + of) == "verl's process WorkerDict was killed, perhaps for want of memory"
-
-
-def test_a_key_that_verl_does_not_know():
-    said = "Could not override 'trainer.no'.\nTo append to your config use +trainer.no=1\nKey 'no' is not in struct\n"
-    assert told(said) == ("verl has no key 'trainer.no'; to add it all the same write +trainer.no")
-    said = "Could not append to config. An item is already at 'trainer.device'.\n"
-    assert told(said) == "verl has the key 'trainer.device' already; write it without +"
 
 
 def test_any_other_exception():

@@ -1,12 +1,10 @@
-"""From a recipe to verl's keys, and from these to what Hydra reads."""
+"""From a recipe to verl's keys."""
 
 import pytest
 from fake_run import PROCESS, write_recipe
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.overrides import environment, overrides, words
+from rejuice.trainer.launch.overrides import environment, overrides
 from rejuice.trainer.run import TrainingRun
 
 ACTOR = "actor_rollout_ref.actor"
@@ -43,7 +41,7 @@ def test_where_verl_finds_and_leaves_things(keys, tmp_path):
     assert found["+trainer.v1.sampler.sampler_kwargs.run"] == str(folder)
 
 
-def test_what_the_rollouts_are_is_said_once_by_the_recipe(keys):
+def test_the_rollouts_are_configured_by_the_recipe_alone(keys):
     process = [*PROCESS]
     process[1] = {"policy_rollout_mapper": {"n": 5, "max_tokens": 77, "temperature": 0.7, "top_p": 0.9, "on_policy": False}}  # fmt: skip
     found = keys(process, max_prompt_tokens=33)
@@ -111,31 +109,3 @@ def test_no_name_of_a_place_in_the_environment_is_of_another_run(run, tmp_path):
     found = environment(run())
     assert found["VERL_FILE_LOGGER_PATH"] == f"{tmp_path}/run/metrics.jsonl"
     assert found["TENSORBOARD_DIR"] == f"{tmp_path}/run/tensorboard"
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" ")),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.from_regex(r"[a-z_]{1,5}", fullmatch=True), inner, max_size=3),
-    max_leaves=4,
-)  # fmt: skip
-
-
-@settings(deadline=None)
-@given(VALUES)
-def test_hydra_reads_what_was_meant(value):
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    (word,) = words({"+a.b": value})
-    read = OverridesParser.create().parse_override(word)
-    assert read.key_or_group == "a.b"
-    found = plain(read.value())
-    assert (type(found), found) == (type(value), value)
-
-
-def plain(value):
-    """A value of Hydra without its marks of quotes."""
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {str(plain(key)): plain(each) for key, each in value.items()}
-    return getattr(value, "text", value)

@@ -7,7 +7,7 @@ import pytest
 
 from rejuice.operators import DataError
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
-from rejuice.trainer.launch.prompts import Made, make_prompts, make_replay
+from rejuice.trainer.launch.prompts import PromptCounts, make_prompts, make_replay
 
 CHAT = [{"role": "user", "content": "?"}]
 
@@ -75,7 +75,7 @@ def reasons(folder):
 
 
 def test_a_prompt_that_the_template_refuses_is_dropped_as_offline(prompts, tmp_path):
-    assert prompts(["short", "refused", "far too long", "other", "short"]) == Made(2, 3)
+    assert prompts(["short", "refused", "far too long", "other", "short"]) == PromptCounts(2, 3)
     assert reasons(tmp_path) == [
         ("training", "repeated_prompt"),
         ("training", "template_refused"),
@@ -101,7 +101,7 @@ def test_too_few_prompts_leave_nothing_to_train_on(prompts, tmp_path):
 
 def test_groups_are_brought_together_and_those_of_one_left_out(made, tmp_path):
     count, found, dropped = made(rows())
-    assert count == Made(2, 1)
+    assert count == PromptCounts(2, 1)
     assert dropped == ["group_of_one"]
     assert found["replay"]["prompt_id"].to_pylist() == ["a", "a", "a", "b", "b"]
     assert found["replay"]["reward"].to_pylist() == [0.0, 2.0, 5.0, 1.0, 4.0]

@@ -8,14 +8,15 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from fake_run import line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch import checkpoints, processes, prompts, training
-from rejuice.trainer.launch.training import launch, prepare, shown
+from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
 from rejuice.trainer.report import metrics
-from rejuice.trainer.run import MARK, WEIGHTS, TrainingRun
+from rejuice.trainer.run import RUN_VARIABLE, WEIGHTS, TrainingRun
 
 SLEEP = "import time; time.sleep(60)"
 
@@ -112,7 +113,7 @@ def test_paths_are_those_of_where_the_command_was_given(make, tmp_path, monkeypa
         make(replay="old.jsonl")
 
 
-def test_a_column_that_is_missing_is_said_before_anything_is_made(tmp_path):
+def test_a_missing_column_is_reported_before_anything_is_made(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
     recipe = load(path, {"prompt_template_mapper.question": "title"})
     found = said(prepare, recipe, tmp_path / "run")
@@ -196,12 +197,41 @@ def test_status_log_and_command(make, verl):
     assert first == second
     assert first.startswith("cpu ")
     command = (run.folder / "command.txt").read_text()
-    assert command == shown(run) + "\n"
+    assert command == shell_command(run) + "\n"
     words = shlex.split(command.replace("\\\n", ""))
     assert sys.executable in words
-    assert f"data.train_files={run.folder}/prompts/train.parquet" in words
+    config = yaml.safe_load((run.folder / "verl.yaml").read_text())
+    assert config["data"]["train_files"] == f"{run.folder}/prompts/train.parquet"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (3, first), "a shell runs it as it stands"
+
+
+def test_a_shell_runs_what_a_dry_run_prints(tmp_path, verl):
+    """Of a run of which nothing is written, in a folder whose name needs quotes."""
+    path = write_recipe(tmp_path / "recipe.yaml")
+    run = TrainingRun.of(tmp_path / "o'brien's $run", load(path))
+    verl("import sys, pathlib; print(pathlib.Path(sys.argv[2], sys.argv[4] + '.yaml').read_text())")
+    done = subprocess.run(
+        ["sh", "-c", shell_script(run)], capture_output=True, text=True, check=True
+    )
+    config = yaml.safe_load(done.stdout)
+    assert config["data"]["train_files"] == f"{run.folder}/prompts/train.parquet"
+    assert list(run.folder.iterdir()) == [run.folder / "verl.yaml"]
+
+
+def test_an_error_of_an_earlier_launch_is_forgotten(make, verl):
+    run = make()
+    (run.folder / "error.json").write_text('{"message": "old", "expected": true}')
+    verl("")
+    assert launch(run) == 0
+    assert not (run.folder / "error.json").exists()
+
+
+def test_a_key_that_verl_does_not_know_is_an_error_before_anything_is_made(make, tmp_path):
+    assert said(make, verl="{trainer.no: 1}") == (
+        "verl has no key 'trainer.no'; did you mean 'trainer.nnodes'?"
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_on_their_way_to_the_sampler_do_not_stay(make, verl):
@@ -275,7 +305,7 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
 
 def test_processes_of_another_run_are_left_alone(tmp_path):
     run = write_run(tmp_path / "run")
-    child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, MARK: f"{run}2"})  # fmt: skip
+    child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, RUN_VARIABLE: f"{run}2"})  # fmt: skip
     try:
         processes.end_all(run)
         assert child.poll() is None

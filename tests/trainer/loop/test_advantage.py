@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from rejuice.trainer.loop.advantage import NAME, advantages, asked, register
+from rejuice.trainer.loop.advantage import advantages, register
+from rejuice.trainer.run import ESTIMATOR
+from rejuice.trainer.split import advantage_operator
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -98,7 +100,7 @@ OPERATORS = [
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_training_takes_the_recipes_advantage(core, operator, groups, seed):
     register(operator)
-    ours_N, theirs_N = by_recipe(operator, groups), by_verl(core, NAME, groups)
+    ours_N, theirs_N = by_recipe(operator, groups), by_verl(core, ESTIMATOR, groups)
     np.testing.assert_allclose(theirs_N, ours_N, rtol=1e-6, atol=1e-6)
     assert not theirs_N[equal_N(groups)].any()
     # In whatever order verl has the rows.
@@ -113,7 +115,7 @@ def test_training_takes_the_recipes_advantage(core, operator, groups, seed):
 def test_rows_of_padding_have_no_advantage(core):
     """verl fills a batch up with rows of one group of their own, all with reward 0."""
     register(GrpoAdvantageMapper())
-    found_N = by_verl(core, NAME, [[1.0, 0.0], [0.0] * 3, [0.0]])
+    found_N = by_verl(core, ESTIMATOR, [[1.0, 0.0], [0.0] * 3, [0.0]])
     assert found_N.tolist() == pytest.approx([0.7071058, -0.7071058, 0, 0, 0, 0], abs=1e-6)
 
 
@@ -122,8 +124,8 @@ def test_the_last_advantage_of_a_recipe_counts():
 
     first, last = GrpoAdvantageMapper(), GrpoAdvantageMapper(std_floor=0.3)
     steps = [Step(1, "a", first), Step(2, "b", last)]
-    assert asked(steps) == last
-    assert asked([]) == GrpoAdvantageMapper()
+    assert advantage_operator(steps) == last
+    assert advantage_operator([]) == GrpoAdvantageMapper()
 
 
 # --------------------------------------------------------------------------- numbers of the docs
@@ -131,7 +133,7 @@ def test_the_last_advantage_of_a_recipe_counts():
 
 def test_numbers_of_the_advantage(core):
     root = 0.8660239
-    for name in ("grpo", NAME):
+    for name in ("grpo", ESTIMATOR):
         register(GrpoAdvantageMapper())
         options = {"norm_adv_by_std_in_grpo": True} if name == "grpo" else {}
         found_N = by_verl(core, name, [[1, 0, 0, 1], [1, 1]], **options)
@@ -159,7 +161,7 @@ def test_numbers_of_the_loss(core, mode, loss):
     assert float(core.agg_loss(losses, mask, mode)) == pytest.approx(loss, rel=1e-6)
 
 
-def test_sequence_means_divide_by_the_batch_that_was_asked_for(core):
+def test_sequence_means_divide_by_the_batch_that_was_requested(core):
     """Not by what the recipe has left of it; token-mean, the default, knows no such number."""
     import torch
 

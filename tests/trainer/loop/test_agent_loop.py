@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 from training_stage import PLAIN
+from verl_configs import config_of
 
 from rejuice.operators.sampling.seeds import prompt_seed
 from rejuice.operators.sampling.tokenizer import chat_encoder
-from rejuice.trainer.policies import located
+from rejuice.trainer.policies import policy_path
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -38,12 +39,9 @@ class Client:
 def sampled(stage, queue, monkeypatch):
     """Hand prompts of a step to a worker of a run on GPUs, and wait for its agent loops."""
     import transfer_queue
-    from hydra import compose, initialize_config_module
     from tensordict import NonTensorData
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
     from verl.utils import tensordict_utils
-
-    from rejuice.trainer.launch.overrides import overrides, words
 
     async def put(key, **more):
         queue.kv_put(key, **more)
@@ -55,8 +53,7 @@ def sampled(stage, queue, monkeypatch):
     monkeypatch.setattr(transfer_queue, "async_kv_put", put, raising=False)
     monkeypatch.setattr(transfer_queue, "async_kv_batch_put", batch_put, raising=False)
     here = stage(PLAIN, n=N, profile="gpu")
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=words(overrides(here.run, False)))
+    config = config_of(here.run)
     client = Client(here._policy.tokenizer)
 
     def sample(prompts, step):
@@ -108,7 +105,7 @@ def test_the_rest_of_how_it_is_sampled_is_the_recipes(sampled):
     sampled([1], step=1)
     asked = sampled.client.asked
     chat = [(m["role"], m["content"]) for m in sampled.stage.prompts[1]["prompt"]]
-    encode = chat_encoder(located(sampled.stage.run.policy), {})
+    encode = chat_encoder(policy_path(sampled.stage.run.policy), {})
     assert {ids for ids, _ in asked} == {tuple(encode(tuple(chat)))}
     sampling = asked[0][1]
     assert sampling.pop("seed") >= 0

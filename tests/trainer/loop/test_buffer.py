@@ -1,5 +1,6 @@
 """The recipe between rollouts and update, on a TransferQueue in memory."""
 
+import json
 import time
 
 import numpy as np
@@ -100,10 +101,21 @@ def test_weights_follow_their_schedule(stage):
         stage.queue.partitions.clear()
 
 
+def test_an_underscore_in_the_key_of_a_prompt(stage, monkeypatch):
+    stage = stage(PLAIN)
+    monkeypatch.setattr(stage, "uid_of", lambda index, made: f"gsm8k_train_{index}_{made}")
+    stage.answer({0: ["1", "0"], 1: ["1", "0"]})
+    stage.fail([2])
+    batch, figures = stage.sample(1, 3)
+    assert trained(stage, batch) == [((0, 0), 1.0), ((0, 1), 0.0), ((1, 0), 1.0), ((1, 1), 0.0)]
+    assert figures["rejuice/failed_prompts"] == 1
+    assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
+
+
 # --------------------------------------------------------------------------- drops
 
 
-def test_what_a_filter_drops_is_booked_and_leaves_the_queue(stage):
+def test_what_a_filter_drops_is_recorded_and_leaves_the_queue(stage):
     stage = stage([ONLY_SHORT, *PLAIN])
     stage.answer({0: ["1", "0", "0.12345", "1"], 1: ["1", "0", "0", "0.98765"]})
     batch, figures = stage.sample(1, 2)
@@ -146,7 +158,7 @@ def test_a_row_without_a_reward_never_trains(stage):
     assert stage.dropped() == {("training", "no_reward"): 5, ("training", "group_of_one"): 1}
 
 
-def test_no_group_left_is_said_with_the_reasons(stage):
+def test_no_group_left_is_reported_with_the_reasons(stage):
     stage = stage([ONLY_SHORT, {"told_mapper": None}, SUM])
     stage.answer({0: ["0.12345"] * 3 + ["1"], 1: ["0.12345"] * 4})
     with pytest.raises(DataError) as caught:
@@ -155,6 +167,8 @@ def test_no_group_left_is_said_with_the_reasons(stage):
         "step 1: no group is left to train on (too_long 7, group_of_one 1); "
         "look at the steps after policy_rollout_mapper, or allow a refill"
     )
+    recorded = json.loads((stage.run.folder / "error.json").read_text())
+    assert recorded == {"message": str(caught.value), "expected": True}
 
 
 # --------------------------------------------------------------------------- refill
@@ -225,7 +239,7 @@ def test_a_refill_stops_at_its_bound_and_trains_on_what_there_is(refilled, capsy
     assert "step 1: 1 of 2 groups after 3 refills" in capsys.readouterr().out
 
 
-def test_a_refill_that_finds_nothing_says_so(refilled):
+def test_a_refill_that_finds_nothing_reports_it(refilled):
     stage, more = refilled(["0.12345", "0.12345"], refill=2)
     stage.answer({0: ["0.12345", "0"], 1: ["0.12345", "0"]})
     with pytest.raises(
@@ -235,7 +249,7 @@ def test_a_refill_that_finds_nothing_says_so(refilled):
     assert more.asked == [2, 2]
 
 
-def test_more_groups_than_wanted_are_left_out_by_lot(refilled):
+def test_excess_groups_are_dropped_in_a_seeded_random_order(refilled):
     """Whoever is quick must not be trained on more often: short responses are quick."""
     stage, more = refilled(["1", "0"], refill=1, steps=30)
     chosen = []
@@ -295,7 +309,7 @@ def test_failed_prompts_are_replaced_too(refilled):
     assert figures["rejuice/groups"] == 2
 
 
-def test_a_step_whose_prompts_all_fail_says_so(stage):
+def test_a_step_in_which_all_prompts_fail_reports_it(stage):
     stage = stage(PLAIN)
     stage.fail([0, 1])
     with pytest.raises(DataError) as caught:
@@ -470,12 +484,12 @@ def test_the_step_is_repeated_by_its_own_recipe(stage, monkeypatch):
     assert again.equals(kept)
     assert kept["reward"].to_pylist() == [0.45, 0.0, 0.225, 0.45, 0.0]
     names = [step.name for step in recipe.steps]
-    assert names == [step.name for step in stage.run.cut.after]
+    assert names == [step.name for step in stage.run.split.after]
     reasons = {(step, reason) for step, reason in stage.dropped(2)}
     assert {step for step, _ in reasons} <= set(names)
 
 
-def test_nothing_is_kept_where_nothing_is_asked_to_be(stage):
+def test_nothing_is_kept_if_nothing_is_to_be_kept(stage):
     stage = stage(PLAIN, keep_rollouts=False)
     stage.answer({0: ["1", "0"], 1: ["1", "0"]})
     stage.sample(1, 2)
@@ -496,7 +510,7 @@ def test_figures_are_those_of_the_rows(stage):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_books_that_cannot_be_written_end_the_run(stage, steps):
+def test_step_files_that_cannot_be_written_end_the_run(stage, steps):
     stage = stage(PLAIN, steps=steps)
     (stage.run.folder / "steps").write_text("in the way")
     stage.answer({0: ["1", "0"], 1: ["0", "1"]})

@@ -37,9 +37,9 @@ class Judge(Trainer):
         self.stage, self.asked = None, []
 
     def _submit_batch_to_rollout(self, batch):
-        from rejuice.trainer.loop.trajectories import Batch, fail, put
+        from rejuice.trainer.loop.trajectories import fail, prompt_batch, put
 
-        found = Batch.of(batch)
+        found = prompt_batch(batch)
         self.asked.append(found)
         tags = [{"is_prompt": True, "status": "pending", "global_steps": found.step}]
         self.stage.queue.kv_batch_put(
@@ -101,7 +101,7 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     assert figures["rejuice/tokens_sampled"] == tokens
 
 
-def test_only_judgements_train_and_nothing_is_left_behind(trained):
+def test_only_judgements_train_and_nothing_else_is_left(trained):
     here, _ = trained("self_verify")
     here.answer(MIXED)
     batch, figures = here.sample(step=1, groups=2)
@@ -113,7 +113,7 @@ def test_only_judgements_train_and_nothing_is_left_behind(trained):
     assert here.book("curated").num_rows == 8
 
 
-def test_answers_wait_until_judgements_are_due(trained):
+def test_answers_are_queued_until_judgements_are_due(trained):
     here, trainer = trained("verify_alter", verification={"every": 2})
     here.answer(MIXED, step=1)
     batch, figures = here.sample(step=1, groups=2)
@@ -157,7 +157,7 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
     assert figures["rejuice/verify/flushed_answers"] == 8
 
 
-def test_a_step_with_nothing_to_judge_says_so(trained):
+def test_a_step_with_nothing_to_judge_reports_it(trained):
     here, _ = trained("self_verify")
     here.answer({0: ["1"] * 4, 1: ["0"] * 4})
     with pytest.raises(DataError, match="no answer gives a verification prompt; a prompt n"):
@@ -201,7 +201,7 @@ def test_the_step_can_be_run_again_offline(trained):
 @pytest.mark.parametrize(
     ("process", "said"),
     [
-        (RECIPE[:6], "no step behind policy_rollout_mapper writes the column reward"),
+        (RECIPE[:6], "no step after policy_rollout_mapper writes the column reward"),
         (
             [*RECIPE[:4], {"policy_rollout_mapper": {"n": 3, "max_tokens": 16}}, *JUDGE[1:]],
             "step 7: the second policy_rollout_mapper samples all rows; give it task: verify",
@@ -221,11 +221,11 @@ def test_the_step_can_be_run_again_offline(trained):
                 {"policy_rollout_mapper": {"task": "verify", "n": 1, "max_tokens": 16}},
                 *JUDGE[1:],
             ],
-            "one judgement has none to be compared with; give it n: 2 or more",
+            "a single judgement has no other one to be compared with; give it n: 2 or more",
         ),
         (
             [*RECIPE[:4], {"length_filter": {"unit": "tokens", "max": 9}}, *JUDGE],
-            "length_filter reads response_token_ids, which answers that wait",
+            "length_filter reads response_token_ids, which queued answers",
         ),
         (
             [*RECIPE[:2], {"grpo_advantage_mapper": {"normalise": "none"}}, *RECIPE[2:]],
@@ -237,7 +237,7 @@ def test_the_step_can_be_run_again_offline(trained):
                 {"self_verification_mapper": {"candidates": "all", "ungraded": "ask"}},
                 *JUDGE,
             ],
-            "asks about answers without a verdict, of which nothing can be learnt",
+            "asks about answers without a verdict, which train nothing",
         ),
     ],
 )
@@ -258,8 +258,8 @@ def test_a_schedule_needs_what_it_trains_on(trained):
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="GSM8K is not beside this checkout")
 def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl, tmp_path):
     """The rows of gsm8k_solutions.yaml before self_verification_mapper, through both paths."""
-    from rejuice.trainer.loop.judging import ask
-    from rejuice.trainer.loop.queued_answers import Waiting
+    from rejuice.trainer.loop.judging import verification_prompts
+    from rejuice.trainer.loop.types import QueuedAnswers
 
     recipe = yaml.safe_load((ROOT / "recipes" / "gsm8k_solutions.yaml").read_text())
     recipe["dataset_path"] = str(SOLUTIONS / "model_solutions.jsonl")
@@ -274,7 +274,7 @@ def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl,
     steps = load(tmp_path / "whole.yaml").steps[at:]
     answers = pq.read_table(part)
     answers = answers.append_column("sampled_at_step", pa.repeat(1, answers.num_rows))
-    trained, _, figures = ask(steps, Waiting(answers), 1, lambda chat: [], 9)
+    trained, _, figures = verification_prompts(steps, QueuedAnswers(answers), 1, lambda chat: [], 9)
     assert offline.num_rows > 100
     for name in ("prompt_id", "prompt", "label", "judged_response_id"):
         assert trained[name].to_pylist() == offline[name].to_pylist()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.pipelines.recipe.train import Train, Verification
-from rejuice.trainer.loop.queued_answers import SAMPLED_AT, Answers
+from rejuice.trainer.loop.queued_answers import SAMPLED_AT, AnswerQueue
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def answers(tmp_path):
     def make(**verification):
         config = Train(schedule="verify_alter", verification=Verification(**verification))
         run = SimpleNamespace(config=config, step_folder=lambda step: tmp_path / f"{step:06d}")
-        return Answers(run)
+        return AnswerQueue(run)
 
     return make
 
@@ -83,7 +83,7 @@ def prompts_of(waiting):
 
 
 @pytest.mark.parametrize("newer", [0, 3])
-def test_of_the_step_that_does_not_fit_prompts_go_by_lot_and_whole(answers, newer):
+def test_of_the_step_that_does_not_fit_whole_prompts_are_dropped_at_random(answers, newer):
     """Were the last rows cut off, late prompts would always go."""
     lots = []
     for step in range(1, 41):
@@ -123,7 +123,7 @@ def test_the_lot_is_the_same_at_a_later_step_and_in_another_process(answers):
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from("pqrs"), st.integers(1, 4)))), st.integers(1, 12)
 )
-def test_whatever_waits_newer_steps_are_whole_and_no_group_is_cut(answers, steps, capacity):
+def test_whatever_is_queued_newer_steps_are_whole_and_no_group_is_split(answers, steps, capacity):
     steps = [dict(groups) for groups in steps[:4]] or [{}]
     kept = answers(capacity=capacity)
     for step, groups in enumerate(steps, 1):

@@ -40,7 +40,8 @@ class Letters:
 def put(queue):
     """Put groups, in an order: (prompt, responses) with uid `uid<prompt>`."""
     from rejuice.operators.sampling.protocol import Group, Sample
-    from rejuice.trainer.loop.trajectories import Slot, put
+    from rejuice.trainer.loop.trajectories import put
+    from rejuice.trainer.loop.types import Slot, TrajectoryKey
 
     def made(groups, step=3):
         queue.partitions.clear()
@@ -54,8 +55,8 @@ def put(queue):
             )
             ids = tuple(range(10, 12 + index))
             put([(slot, Group("p", step - 1, 7, ids, samples))], "train", step)
-        tags = {k: tag for k, tag in queue.kv_list("train")["train"].items() if "_" in k}
-        return tags
+        listed = queue.kv_list("train")["train"].items()
+        return {TrajectoryKey.parse(k): tag for k, tag in listed if "_" in k}
 
     return made
 
@@ -91,7 +92,7 @@ def test_the_order_of_arrival_does_not_matter(put, step, data):
 def test_each_row_is_its_trajectory(put, step):
     found = read(put(step.items()))
     places = [(k, n) for k in sorted(step) for n in range(len(step[k]))]
-    assert found.keys == [f"uid{k}_{n}_0" for k, n in places]
+    assert found.keys == [(f"uid{k}", n, 0) for k, n in places]
     for row, (k, n) in zip(found.table.to_pylist(), places, strict=True):
         ids = step[k][n]
         ended = ids[-1] == END
@@ -146,7 +147,8 @@ def test_texts_are_those_of_the_sampler(put, queue):
     from rejuice.operators.sampling.protocol import Prompt, Settings
     from rejuice.operators.sampling.transformers_engine import TransformersEngine
     from rejuice.trainer.loop.rollouts import read
-    from rejuice.trainer.loop.trajectories import Slot, put
+    from rejuice.trainer.loop.trajectories import put
+    from rejuice.trainer.loop.types import Slot, TrajectoryKey
     from rejuice.trainer.policies import Policy, Sampling
 
     prompts = [
@@ -161,7 +163,8 @@ def test_texts_are_those_of_the_sampler(put, queue):
     put([(slots[k], groups[k]) for k in range(6)], "train", 1)
     tokenizer = AutoTokenizer.from_pretrained(EMBEDDED)
     policy = Policy("embedded", tokenizer, frozenset({tokenizer.eos_token_id}))
-    tags = {k: tag for k, tag in queue.kv_list("train")["train"].items() if "_" in k}
+    listed = queue.kv_list("train")["train"].items()
+    tags = {TrajectoryKey.parse(k): tag for k, tag in listed if "_" in k}
     table = read(tags, "train", PROMPTS, policy, Sampling(1.0, 1.0, 14, 0)).table
     samples = [sample for k in range(6) for sample in groups[k].samples]
     assert table["response"].to_pylist() == [sample.text for sample in samples]
@@ -177,10 +180,11 @@ def test_a_reward_lies_on_the_last_token_of_its_response(put, queue, step, data)
     keys = list(put(step.items()))
     numbers = st.floats(-2, 2, width=32)
     reward_N = np.array(data.draw(st.lists(numbers, min_size=len(keys), max_size=len(keys))))
-    responses = queue.kv_batch_get(keys, "train", ["responses"])["responses"].unbind()
+    names = list(map(str, keys))
+    responses = queue.kv_batch_get(names, "train", ["responses"])["responses"].unbind()
     lengths_N = np.array([len(row) for row in responses])
     write(keys, "train", reward_N, lengths_N)
-    scores = queue.kv_batch_get(keys, "train", ["rm_scores"])["rm_scores"].unbind()
+    scores = queue.kv_batch_get(names, "train", ["rm_scores"])["rm_scores"].unbind()
     for row, reward, length in zip(scores, reward_N, lengths_N, strict=True):
         assert row.tolist() == [0.0] * (length - 1) + [reward]
         assert str(row.dtype) == "torch.float32"
@@ -188,6 +192,6 @@ def test_a_reward_lies_on_the_last_token_of_its_response(put, queue, step, data)
 
 def test_some_of_them(put):
     found = read(put([(0, [[2], [3]]), (4, [[5]])])).take(np.array([2, 0]))
-    assert found.keys == ["uid4_0_0", "uid0_0_0"]
+    assert found.keys == [("uid4", 0, 0), ("uid0", 0, 0)]
     assert found.index_N.tolist() == [4, 0]
     assert found.table["response_token_ids"].to_pylist() == [[5], [2]]

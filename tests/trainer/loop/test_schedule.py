@@ -3,7 +3,7 @@
 import pytest
 
 from rejuice.pipelines.recipe.train import Train, Verification
-from rejuice.trainer.loop.schedule import due
+from rejuice.trainer.loop.schedule import plan_step
 
 
 def train(schedule, steps=10, **verification):
@@ -14,7 +14,7 @@ def trained(config):
     """Per step, A for answers and J for judgements."""
     found = []
     for step in range(1, config.steps + 1):
-        now = due(config, step)
+        now = plan_step(config, step)
         found.append("A" * now.answers + "J" * now.judgements)
     return " ".join(found)
 
@@ -34,21 +34,26 @@ def test_the_published_schedules(schedule, expected):
 
 
 def test_judgements_take_part_in_a_thousand_steps_as_often_as_published():
-    first = [due(train("verify_init", 1000), step).judgements for step in range(1, 1001)]
+    first = [plan_step(train("verify_init", 1000), step).judgements for step in range(1, 1001)]
     assert first == [True] * 400 + [False] * 600
-    assert sum(due(train("verify_alter", 1000), step).judgements for step in range(1, 1001)) == 200
+    assert (
+        sum(plan_step(train("verify_alter", 1000), step).judgements for step in range(1, 1001))
+        == 200
+    )
 
 
 @pytest.mark.parametrize(("steps", "share", "judged"), [(2, 0.01, 1), (2, 0.99, 1), (1, 0.5, 1)])
 def test_verify_init_has_both_where_there_are_two_steps(steps, share, judged):
     config = train("verify_init", steps, init_share=share)
-    assert sum(due(config, step).judgements for step in range(1, steps + 1)) == judged
+    assert sum(plan_step(config, step).judgements for step in range(1, steps + 1)) == judged
 
 
-def test_answers_wait_for_the_next_judgements():
+def test_answers_are_queued_for_the_next_judgements():
     """Also after the last: the run may be resumed with more steps."""
     config = train("verify_alter", 8, every=3)
-    windows = [(due(config, step).since, due(config, step).waits) for step in range(1, 9)]
+    windows = [
+        (plan_step(config, step).since, plan_step(config, step).queues) for step in range(1, 9)
+    ]
     assert windows == [
         (1, True), (1, True), (1, True), (4, True), (4, True), (4, True), (7, True), (7, True)
     ]  # fmt: skip
@@ -56,9 +61,9 @@ def test_answers_wait_for_the_next_judgements():
 
 @pytest.mark.parametrize("schedule", ["self_verify", "mixed"])
 def test_the_others_judge_the_answers_of_the_step_itself(schedule):
-    assert {due(train(schedule), step).since - step for step in range(1, 11)} == {0}
+    assert {plan_step(train(schedule), step).since - step for step in range(1, 11)} == {0}
 
 
-def test_answers_that_nobody_will_judge_do_not_wait():
-    assert not any(due(train("generate"), step).waits for step in range(1, 11))
-    assert [due(train("verify_init"), step).waits for step in (4, 5)] == [True, False]
+def test_answers_that_are_never_judged_are_not_queued():
+    assert not any(plan_step(train("generate"), step).queues for step in range(1, 11))
+    assert [plan_step(train("verify_init"), step).queues for step in (4, 5)] == [True, False]

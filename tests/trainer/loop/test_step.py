@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from training_stage import SUM
+from verl_configs import config_of
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -21,18 +22,14 @@ SHORT = {"length_filter": {"max": 5}}
 @pytest.fixture
 def step(stage, tmp_path):
     """A factory: the rows that are left, and what verl makes of them."""
-    from hydra import compose, initialize_config_module
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-
-    from rejuice.trainer.launch.overrides import overrides, words
 
     def make(advantage):
         made = stage([SHORT, {"told_mapper": None}, SUM, {"grpo_advantage_mapper": advantage}])
         made.answer(RAGGED)
         batch, _ = made.sample(1, 4)
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            config = compose("ppo_trainer", overrides=words(overrides(made.run, resume=False)))
+        config = config_of(made.run)
         batch = upsample_batch_to_divisible_size(batch, 16, 779)
         trainer = SimpleNamespace(config=config)
         metrics = {}

@@ -64,7 +64,7 @@ def test_the_first_step_does_not_count_for_the_time_left(watch, log):
     ]
 
 
-def test_a_component_that_is_missing_in_a_step_is_not_told_of_it(watch, log):
+def test_a_component_that_is_missing_in_a_step_is_not_shown(watch, log):
     with watch() as seen:
         log(line(1, 0.1).replace('"rejuice/reward_format": 0.1, ', ""), line(2, 0.1))
     first, second = seen.said().splitlines()[1:]
@@ -72,7 +72,7 @@ def test_a_component_that_is_missing_in_a_step_is_not_told_of_it(watch, log):
     assert "format 0.100" in second
 
 
-def test_what_is_rare_is_told_where_it_is_there(watch, log):
+def test_rare_figures_are_shown_if_there_are_any(watch, log):
     with watch() as seen:
         log(line(1, 0.1, **{"rejuice/failed_prompts": 0.0}))
         log(line(2, 0.1, **{"rejuice/failed_prompts": 3.0, "rejuice/verify/accuracy": 0.5}))
@@ -83,7 +83,7 @@ def test_what_is_rare_is_told_where_it_is_there(watch, log):
     assert "rows dropped 10, prompts failed 3, 2.0 s" in second
 
 
-def test_quiet_says_nothing(watch, log):
+def test_quiet_prints_nothing(watch, log):
     for terminal in (False, True):
         with watch(terminal, quiet=True) as seen:
             log(line(1, 0.1))

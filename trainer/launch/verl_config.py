@@ -1,0 +1,133 @@
+"""verl's configuration of a run: RUN/verl.yaml, which Hydra reads on top of verl's own defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...operators.errors import RecipeError, suggest
+
+NAME = "verl"
+"""Name of the configuration, for `--config-name`; its file is `verl.yaml`."""
+_DEFAULTS = "ppo_trainer"  # the configuration of verl that ours extends
+_SEARCH_PATH = "pkg://verl.trainer.config"
+_UNKNOWN = re.compile(r"Could not override '([^']+)'")
+_EXISTS = re.compile(r"Could not append to config\. An item is already at '([^']+)'")
+
+
+def config_yaml(values: Mapping[str, Any]) -> str:
+    """The text of `verl.yaml`.
+
+    Args:
+        values: keys of verl and their values, as `overrides` gives them.
+    """
+    from omegaconf import OmegaConf
+
+    groups, document = list[dict[str, str]](), OmegaConf.create()
+    for key, value in {**values, "hydra.searchpath": [_SEARCH_PATH]}.items():
+        if _selects_group(key, value):
+            groups.append({f"override {key}": value})
+        else:
+            OmegaConf.update(document, key.lstrip("+"), value, force_add=True)
+    defaults = [_DEFAULTS, *groups, "_self_"]
+    # Not OmegaConf.to_yaml, which quotes 1e-6 where PyYAML has read it as a text: it is a number
+    # to YAML 1.2, to Hydra, and to whoever writes it into `train.verl`.
+    settings = OmegaConf.to_container(document, resolve=False)
+    assert isinstance(settings, dict)
+    return yaml.safe_dump({"defaults": defaults, **settings}, sort_keys=False, allow_unicode=True)
+
+
+def write_config(folder: Path, values: Mapping[str, Any]) -> None:
+    """Write `verl.yaml` to a folder."""
+    (folder / f"{NAME}.yaml").write_text(config_yaml(values), "utf-8")
+
+
+def arguments(folder: Path) -> list[str]:
+    """What makes verl's `main_ppo` read the `verl.yaml` of a folder."""
+    return ["--config-dir", str(folder), "--config-name", NAME]
+
+
+def check_keys(values: Mapping[str, Any]) -> None:
+    """Check that verl knows every key, and lacks those that begin with `+`.
+
+    Hydra accepts any key from a file; here it checks each key by its name, without its value.
+
+    Args:
+        values: keys of verl and their values, as `overrides` gives them.
+
+    Raises:
+        RecipeError: a key is wrong.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+
+    with initialize_config_dir(str(_verls_folder()), version_base=None):
+        try:
+            compose(_DEFAULTS, overrides=list(_names(values)))
+        except HydraException as error:
+            known = set(_keys(compose(_DEFAULTS)))
+            wrong = _wrong_key(str(error), known)
+            raise RecipeError(*wrong or (" ".join(str(error).split()), "")) from None
+
+
+def _wrong_key(message: str, known: Collection[str]) -> tuple[str, str] | None:
+    """The key to which Hydra objects, and what would be right."""
+    if match := _UNKNOWN.search(message):
+        near = suggest(match[1], known)
+        return f"verl has no key '{match[1]}'", near or f"to add it all the same write +{match[1]}"
+    if match := _EXISTS.search(message):
+        return f"verl has the key '{match[1]}' already", "write it without +"
+    return None
+
+
+def _names(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Each key as an override of Hydra that has no value."""
+    for name, value in values.items():
+        key = f"{above}{name}"
+        if key.startswith("hydra."):
+            continue  # Hydra's own settings, which it checks itself, values included.
+        if key.startswith("~"):
+            raise RecipeError(f"verl's key '{key[1:]}' cannot be removed", "set it to null")
+        if isinstance(value, Mapping) and value:
+            yield from _names(value, f"{key}.")
+        elif _selects_group(key, value):
+            yield f"{key}={value}"
+        else:
+            yield f"{key}={{}}" if isinstance(value, Mapping) else f"{key}=null"
+
+
+def _selects_group(key: str, value: Any) -> bool:
+    """Whether a key selects one of the files of a group of configurations, such as `model_engine`.
+
+    These stand in the list of defaults.
+    """
+    is_group = "/" in key or "@" in key or (_verls_folder() / key).is_dir()
+    return is_group and isinstance(value, str)
+
+
+def _verls_folder() -> Path:
+    """The folder of verl's configurations, found without importing verl, which takes seconds."""
+    found = find_spec("verl")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    return Path(found.submodule_search_locations[0]) / "trainer" / "config"
+
+
+def _keys(config: Any) -> Iterator[str]:
+    """All keys of a configuration, with dots."""
+    from omegaconf import OmegaConf
+
+    def walk(tree: Mapping[str, Any], above: str) -> Iterator[str]:
+        for name, value in tree.items():
+            yield f"{above}{name}"
+            if isinstance(value, dict):
+                yield from walk(value, f"{above}{name}.")
+
+    tree = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(tree, dict)
+    yield from walk(tree, "")

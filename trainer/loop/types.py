@@ -1,0 +1,149 @@
+"""The vocabulary of this package: what its files hand to one another.
+
+TrajectoryKey         a row of TransferQueue
+Slot, PromptBatch     prompts on their way to the rollouts
+Rollouts              finished trajectories as a table
+StepPlan              what a training step trains on
+QueuedAnswers         answers that are due to be judged
+VerificationPrompts   the prompts made of them
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ...operators.groups import Array
+from ...operators.sampling.tokenizer import Messages
+
+
+class TrajectoryKey(NamedTuple):
+    """The key of one trajectory in TransferQueue: `{uid}_{session}_{output}`.
+
+    Attributes:
+        uid: key of the prompt; it may contain underscores.
+        session: which of the prompt's responses, from 0.
+        output: which output of an agent's session; 0 for single-turn responses.
+    """
+
+    uid: str
+    session: int
+    output: int = 0
+
+    @classmethod
+    def parse(cls, key: str) -> TrajectoryKey:
+        """The parts of a key.
+
+        Raises:
+            ValueError: it does not end in two numbers.
+        """
+        uid, session, output = key.rsplit("_", 2)
+        return cls(uid, int(session), int(output))
+
+    def __str__(self) -> str:
+        return f"{self.uid}_{self.session}_{self.output}"
+
+
+class Slot(NamedTuple):
+    """Where the responses to a prompt go.
+
+    Attributes:
+        uid: the prompt's key in TransferQueue.
+        fields: of the prompt's row that verl reads again with each response.
+    """
+
+    uid: str
+    fields: dict[str, Any]
+
+    @property
+    def prompt_id(self) -> str:
+        """The id of the prompt."""
+        return str(self.fields["extra_info"]["prompt_id"])
+
+
+class PromptBatch(NamedTuple):
+    """Prompts as verl hands them to an agent loop manager.
+
+    Attributes:
+        slots: one for each prompt.
+        chats: their messages.
+        partition: `train` or `val`.
+        step: of training.
+        n: responses to each, where these prompts have a number of their own.
+        max_tokens: of a response, where they have a limit of their own.
+    """
+
+    slots: list[Slot]
+    chats: list[Messages]
+    partition: str
+    step: int
+    n: int | None
+    max_tokens: int | None
+
+
+class Rollouts(NamedTuple):
+    """Trajectories, row by row.
+
+    Attributes:
+        keys: keys in TransferQueue.
+        index_N: int64, the row of each trajectory's prompt.
+        table: the row contract up to sampling.
+    """
+
+    keys: list[TrajectoryKey]
+    index_N: Array
+    table: pa.Table
+
+    def take(self, rows: Array) -> Rollouts:
+        """The trajectories at some rows."""
+        keys = [self.keys[row] for row in rows.tolist()]
+        return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
+
+
+class StepPlan(NamedTuple):
+    """What a training step trains on.
+
+    Attributes:
+        answers: train on responses to the prompts of the dataset.
+        judgements: sample judgements of answers, and train on them.
+        since: the first step whose queued answers are judged now.
+        queues: the answers of this step are queued, to be judged at this step or at a later one.
+    """
+
+    answers: bool
+    judgements: bool
+    since: int
+    queues: bool
+
+
+class QueuedAnswers(NamedTuple):
+    """Answers to be judged.
+
+    Attributes:
+        table: rows of a prompt are adjacent; those of the newest step come first.
+        stale: how many answers were dropped because they are too old.
+        repeated: how many, because the prompt got the same one at a later step.
+        over: how many, because the queue is over its capacity.
+        lacking: how many steps have kept none, such as those before a resume by another schedule.
+    """
+
+    table: pa.Table
+    stale: int = 0
+    repeated: int = 0
+    over: int = 0
+    lacking: int = 0
+
+
+class VerificationPrompts(NamedTuple):
+    """Prompts that ask the policy to judge answers.
+
+    Attributes:
+        prompts: a row and a group each, with the step and the policy version of the answer.
+        decisions: about those that were dropped.
+        figures: how many answers and prompts there were, and of what age.
+    """
+
+    prompts: pa.Table
+    decisions: pa.Table
+    figures: dict[str, float]

@@ -1,0 +1,54 @@
+"""verl's trainer, as far as the replay buffer uses it.
+
+verl gives its replay buffer one function, which submits more prompts. It is a method of the
+trainer, through which the rest is reached: nothing public leads there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+
+class VerlTrainer:
+    """The trainer to which a replay buffer belongs.
+
+    Args:
+        refill: the trainer's method that verl gives the buffer as `refill_fn`.
+    """
+
+    def __init__(self, refill: Callable[[int], int]) -> None:
+        self._refill = refill
+
+    @property
+    def _trainer(self) -> Any:
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_builds_its_replay_buffer_of_ours
+        return self._refill.__self__  # type: ignore[attr-defined]
+
+    def refill(self, prompts: int) -> int:
+        """Submit further prompts of the dataset; how many were submitted."""
+        return self._refill(prompts)
+
+    def submit(self, prompts: Any) -> None:
+        """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
+        self._trainer._submit_batch_to_rollout(prompts)
+
+    def set_mini_batch_size(self, rows: int, updates: int) -> None:
+        """Split the rows of a step into as many optimizer updates as the recipe has.
+
+        verl's mini-batches have as many rows as a step without dropped rows would give them. It
+        reads their size from its configuration at each step, in prompts of n responses.
+
+        Args:
+            rows: that train in this step.
+            updates: `updates_per_step`.
+        """
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_reads_the_mini_batch_size_at_each_step
+        config = self._trainer.config
+        n, ranks = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node
+        ranks *= config.trainer.nnodes
+        wanted = -(-rows // (updates * n))
+        multiple = ranks // math.gcd(ranks, n)  # The ranks must have equal shares.
+        config.actor_rollout_ref.actor.ppo_mini_batch_size = -(-wanted // multiple) * multiple
