@@ -68,7 +68,9 @@ def check_keys(values: Mapping[str, Any]) -> None:
 
     with initialize_config_dir(str(_verls_folder()), version_base=None):
         try:
-            compose(_DEFAULTS, overrides=list(_names(values)))
+            # Added keys first: an override would make a key null, and null keys can be added.
+            names = sorted(_names(values), key=lambda name: not name.startswith("+"))
+            compose(_DEFAULTS, overrides=names)
         except HydraException as error:
             known = set(_keys(compose(_DEFAULTS)))
             wrong = _wrong_key(str(error), known)

@@ -104,6 +104,10 @@ def test_hydra_composes_from_a_folder_of_any_name(tmp_path):
             "verl has the key 'trainer.device' already; write it without +",
         ),
         (
+            {"trainer.device": "cpu", "+trainer.device": "cpu"},
+            "verl has the key 'trainer.device' already; write it without +",
+        ),
+        (
             {"~trainer.device": None},
             "verl's key 'trainer.device' cannot be removed; set it to null",
         ),
