@@ -1,0 +1,130 @@
+"""Samples and scores that an earlier version kept are found by this one: nothing is paid twice.
+
+`data/kept` was written by version 0.4.0 (see `write_kept.py`): for each case a recipe, what a run
+of it left in its cache folder, and the table that it made. Here the same recipes are run where
+nothing can be sampled. A test that fails because a key has changed must not be fixed by writing
+the data again: users would sample again what they have.
+"""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from fake_server import FakeServer
+
+from rejuice.operators import RejuiceError
+from rejuice.pipelines.engine import run
+from rejuice.pipelines.recipe import load
+
+DATA = Path(__file__).parent / "data" / "kept"
+STEP = "policy_rollout_mapper"
+CANNOT_SAMPLE = {
+    # Those that name a server name one that nobody answers for.
+    "openai_chat": {},
+    "openai_completions": {},
+    "openai_generate": {},
+    "recorded": {},
+    "transformers": {
+        f"{STEP}.transformers.device": "nowhere",
+        f"{STEP}_2.transformers.device": "nowhere",
+    },
+    "vllm": {f"{STEP}.vllm.python": "/nowhere/python"},
+}
+CHANGED = [
+    ("openai_chat", "n"),
+    pytest.param("transformers", "seed", marks=pytest.mark.slow),
+    ("vllm", "max_tokens"),
+]
+
+
+@pytest.fixture
+def case(tmp_path, monkeypatch):
+    """A function that puts a case, with what was kept, into the current folder."""
+
+    def put(name):
+        shutil.copytree(DATA / name, tmp_path, dirs_exist_ok=True)
+        if (tmp_path / "kept").exists():
+            (tmp_path / "out").mkdir()
+            (tmp_path / "kept").rename(tmp_path / "out" / ".rejuice")
+        monkeypatch.chdir(tmp_path)
+        return pq.read_table("table.parquet")
+
+    return put
+
+
+def curate(overrides=None):
+    run(load(Path("recipe.yaml"), overrides))
+    return pq.read_table("out/curated.parquet")
+
+
+def kept():
+    """What is in the folders of kept rows, by name."""
+    found = Path("out/.rejuice").glob("kept-*/*")
+    return {str(file): file.read_bytes() for file in found if file.suffix != ".lock"}
+
+
+@pytest.mark.parametrize("name", CANNOT_SAMPLE)
+def test_samples_of_the_earlier_version_are_found(case, name):
+    table = case(name)
+    before = kept()
+    found = curate(CANNOT_SAMPLE[name])
+    assert found.schema.equals(table.schema)
+    assert found.equals(table)
+    assert kept() == before
+
+
+@pytest.mark.parametrize(("name", "field"), CHANGED)
+def test_it_cannot_sample_what_is_not_found(case, name, field):
+    """Else the test above says nothing."""
+    case(name)
+    with pytest.raises(RejuiceError):
+        curate({**CANNOT_SAMPLE[name], f"{STEP}.{field}": "1"})
+
+
+def test_a_killed_run_of_the_earlier_version_goes_on(case):
+    """Of six prompts a journal holds some: only the others are asked for."""
+    table = case("killed")
+    finished = journalled(next(Path("out/.rejuice").glob("kept-*/*.journal")))
+    seeds = list(dict.fromkeys(row["seed"] for row in table["sampling"].to_pylist()))
+    assert 0 < len(finished) < len(seeds) == 6
+    with FakeServer() as server:
+        options = {f"{STEP}.openai.base_url": server.url, f"{STEP}.openai.patience_s": "5"}
+        found = curate(options)
+        assert dict(server.attempts) == {seed: 1 for seed in seeds if seed not in finished}
+    assert found.schema.equals(table.schema)
+    assert found.equals(table)
+
+
+def journalled(journal):
+    """Seeds of the prompts of a journal, which is a stream of Arrow that may end in the middle."""
+    seeds = set()
+    with pa.OSFile(str(journal)) as source:
+        reader = pa.ipc.open_stream(source)
+        try:
+            while True:
+                batch = reader.read_next_batch()
+                seeds |= set(pc.struct_field(batch["sampling"], "seed").to_pylist())
+        except (StopIteration, pa.ArrowInvalid, OSError):
+            return seeds
+
+
+@pytest.mark.parametrize("name", ["judge", "judge_expected"])
+def test_scores_of_the_earlier_version_are_found(case, name):
+    """The scorer is gone, and a response without a kept answer would end the run."""
+    table = case(name)
+    found = curate()
+    assert found["reward_quality"].null_count == 0
+    assert found.schema.equals(table.schema)
+    assert found.equals(table)
+
+
+@pytest.mark.parametrize("name", ["judge", "judge_expected"])
+def test_without_the_kept_scores_the_scorer_is_missed(case, name):
+    """Else the test above says nothing."""
+    case(name)
+    Path("scores.sqlite").unlink()
+    with pytest.raises(RejuiceError, match="could not be reached"):
+        curate()
