@@ -27,14 +27,15 @@ PAGES = {
 
 PYTHON = {
     "Writing operators": {
-        "operators.operator": "Operator Mapper Filter StreamOperator Change Scope drop",
-        "operators.columns": "component component_columns",
-        "operators.groups": "Groups uniform_N",
+        "operators": "Operator Mapper Filter StreamOperator Change Scope drop component "
+        "component_columns Groups uniform_N",
         "operators.check": "check_operator",
     },
     "Grading answers": {
-        "operators.verifier": "verify verify_batch extract_answer check_reference Verdict",
+        "operators": "verify verify_batch extract_answer Verdict",
+        "operators.verifier": "check_reference",
     },
+    "Errors": {"operators": "RejuiceError RecipeError DataError OperatorError EngineError"},
 }
 """What the Python page documents: title, module, names."""
 
@@ -121,6 +122,7 @@ def python_page() -> str:
     for title, modules in PYTHON.items():
         lines += [f"## {title}", ""]
         for module, names in modules.items():
+            lines += [f"From `rejuice.{module}`:", ""]
             lines += [f"::: rejuice.{module}.{name}\n" for name in names.split()]
     return "\n".join(lines)
 
