@@ -59,6 +59,9 @@ def gather(folder: Path) -> None:
     shutil.copytree(ROOT / "recipes", pages / "recipes", ignore=shutil.ignore_patterns("golden"))
     for source, page in PAGES.items():
         shutil.copyfile(ROOT / source, pages / page)
+    for notebook in sorted(pages.glob("*.ipynb")):
+        notebook.with_suffix(".md").write_text(notebook_page(notebook), "utf-8")
+        notebook.unlink()
     for path in sorted(pages.rglob("*.md")):
         path.write_text(within_site(path.read_text("utf-8"), path.relative_to(pages)), "utf-8")
     reference = pages / "reference"
@@ -91,7 +94,7 @@ def within_site(markdown: str, page: Path) -> str:
         if "://" in target:
             return match[0]
         path = (here.parent / target).resolve().relative_to(ROOT).as_posix()
-        path = PAGES.get(path, path.removeprefix("docs/"))
+        path = PAGES.get(path, path.removeprefix("docs/")).replace(".ipynb", ".md")
         return f"{before}{'../' * (len(page.parts) - 1)}{path}{after}"
 
     parts = re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)
@@ -101,6 +104,18 @@ def within_site(markdown: str, page: Path) -> str:
 
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+
+
+def notebook_page(path: Path) -> str:
+    """A notebook as a page: its text, its code, and the text that the code printed or returned."""
+    parts: list[str] = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            shown = output.get("text") or output["data"]["text/plain"]
+            parts.append(f"```text\n{''.join(shown).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def command_page() -> str:

@@ -1,5 +1,7 @@
 """What the documents say can be done: every command, recipe and link in them."""
 
+import ast
+import importlib
 import re
 import shlex
 from itertools import pairwise
@@ -84,6 +86,25 @@ def test_recipes_are_right(page, tmp_path):
         path = tmp_path / "recipe.yaml"
         path.write_text(yaml.safe_dump({"dataset_path": "a", "export_path": "b.parquet", **document}))  # fmt: skip
         load(path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_imports_work(page):
+    for code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("rejuice"):
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page):
+    """A path of this repository, where a page names one in its text."""
+    folders = "docs|operators|pipelines|recipes|tests|trainer"
+    text = page.read_text("utf-8")
+    for path in re.findall(rf"(?<![\w./…-])(?:{folders})/[\w./-]*\.(?:py|md|yaml|json)\b", text):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
