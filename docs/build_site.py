@@ -27,7 +27,7 @@ PAGES = {
 
 PYTHON = {
     "Writing operators": {
-        "operators": "Operator Mapper Filter StreamOperator Change Scope drop component "
+        "operators": "Operator Mapper Filter ResumableOperator Change Scope drop component "
         "component_columns Groups uniform_N",
         "operators.check": "check_operator",
     },
