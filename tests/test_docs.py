@@ -4,6 +4,8 @@ import ast
 import importlib
 import re
 import shlex
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -174,3 +176,25 @@ def test_the_recipe_of_the_readme_prints_its_funnel(tmp_path):
         assert rows["rows in"] + rows["added"] == rows["rows out"] + rows["dropped"]
         assert sum(map(int, re.findall(r"\d+", reasons))) == rows["dropped"]
     assert f"\n{shown[-1][1]['rows out']:,} rows in {recipe.head.export_path}\n" in funnel
+
+
+@pytest.mark.slow
+def test_the_funnel_of_the_readme_is_worded_as_a_run_words_it(tmp_path):
+    text = next(text for text in blocks(README, "yaml") if "export_path" in text)
+    shown = next(text for text in blocks(README, "") if text.startswith("rejuice\nstep "))
+    (tmp_path / "recipe.yaml").write_text(text)
+    for words in (
+        "data outputs/quickstart/prompts.jsonl --prompts 8 --responses 0",
+        "run recipe.yaml",
+    ):
+        command = [sys.executable, "-m", "rejuice.trainer", *words.split()]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    for part in (slice(2), slice(-3, None)):
+        assert [unnumbered(line) for line in shown.splitlines()[part]] == [
+            unnumbered(line) for line in done.stdout.splitlines()[part]
+        ]
+
+
+def unnumbered(line):
+    """A line without its numbers, ids and the width of its columns."""
+    return " ".join(re.sub(r"\b[0-9a-f]{32}\b|[\d,.]*\d", "#", line).split())
