@@ -2,10 +2,15 @@
 
     from rejuice.operators import Filter, drop          # write an operator
     from rejuice.operators import verify, verify_batch  # grade answers
+    from rejuice.operators import PassRateFilter        # use a built-in operator
 
 An operator is a frozen config with one pure function; see `operator.py` for the contract,
 `docs/operators.md` for every built-in one.
 """
+
+from functools import cache
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .change import Change, Columns
@@ -26,23 +31,77 @@ from .operator import (
 from .registry import get, installed
 from .verifier import Verdict, extract_answer, verify, verify_batch
 
+if TYPE_CHECKING:
+    from .deduplicator.exact_deduplicator import ExactDeduplicator
+    from .deduplicator.minhash_deduplicator import MinhashDeduplicator
+    from .filter.column_range_filter import ColumnRangeFilter
+    from .filter.column_value_filter import ColumnValueFilter
+    from .filter.group_size_filter import GroupSizeFilter
+    from .filter.length_filter import LengthFilter
+    from .filter.pass_rate_filter import PassRateFilter
+    from .filter.reward_std_filter import RewardStdFilter
+    from .filter.truncated_response_filter import TruncatedResponseFilter
+    from .filter.verification_filter import VerificationFilter
+    from .mapper.diversity_reward_mapper import DiversityRewardMapper
+    from .mapper.format_reward_mapper import FormatRewardMapper
+    from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+    from .mapper.judgement_reward_mapper import JudgementRewardMapper
+    from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
+    from .mapper.math_verify_mapper import MathVerifyMapper
+    from .mapper.policy_rollout_mapper import PolicyRolloutMapper
+    from .mapper.prompt_template_mapper import PromptTemplateMapper
+    from .mapper.recorded_rollout_mapper import RecordedRolloutMapper
+    from .mapper.reward_sum_mapper import RewardSumMapper
+    from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
+    from .mapper.self_verification_mapper import SelfVerificationMapper
+    from .mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+    from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
+    from .selector.diverse_response_selector import DiverseResponseSelector
+    from .selector.label_balance_selector import LabelBalanceSelector
+
 __all__ = [
     "ALL",
     "Change",
+    "ColumnRangeFilter",
+    "ColumnValueFilter",
     "Columns",
     "DataError",
+    "DiverseResponseSelector",
+    "DiversityRewardMapper",
     "EngineError",
+    "ExactDeduplicator",
     "Filter",
+    "FormatRewardMapper",
+    "GroupSizeFilter",
     "Groups",
+    "GrpoAdvantageMapper",
+    "JudgementRewardMapper",
     "Kind",
+    "LabelBalanceSelector",
+    "LengthFilter",
+    "LlmQualityRewardMapper",
     "Mapper",
+    "MathVerifyMapper",
+    "MinhashDeduplicator",
     "Operator",
     "OperatorError",
+    "PassRateFilter",
+    "PolicyRolloutMapper",
+    "PromptTemplateMapper",
     "RecipeError",
+    "RecordedRolloutMapper",
     "RejuiceError",
     "ResumableOperator",
+    "RewardStdFilter",
+    "RewardSumMapper",
+    "RuleQualityRewardMapper",
     "Scope",
+    "SelfVerificationMapper",
+    "SelfVerifiedVoteMapper",
+    "TruncatedResponseFilter",
     "Verdict",
+    "VerdictRecheckMapper",
+    "VerificationFilter",
     "__version__",
     "build",
     "component",
@@ -55,3 +114,20 @@ __all__ = [
     "verify",
     "verify_batch",
 ]
+
+
+@cache
+def _by_class() -> dict[str, EntryPoint]:
+    """Built-in operators by the names of their classes."""
+    ours = (p for p in installed().values() if p.module.startswith(f"{__name__}."))
+    return {point.attr: point for point in ours}
+
+
+if not TYPE_CHECKING:  # So that mypy knows the names above, and no others.
+
+    def __getattr__(name: str) -> Any:
+        # Lazy: a class of a built-in operator is imported when it is first used.
+        found: EntryPoint | None = _by_class().get(name)
+        if found is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return found.load()

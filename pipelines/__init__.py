@@ -1,1 +1,32 @@
-"""Reads a recipe, runs its operators, keeps the books."""
+"""Reads recipes and runs their operators over datasets.
+
+    from rejuice.pipelines import Recipe, load, run
+
+    result = run(load(Path("recipes/quickstart.yaml")))
+    result = run(Recipe(process=[PassRateFilter(min=0.1)], dataset=table))
+
+Modules import one another in the order of the contract in `setup.cfg`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import Result, run
+    from .recipe.read import load
+    from .recipe.recipe import Recipe
+
+__all__ = ["Recipe", "Result", "load", "run"]
+
+_HOMES = {"Recipe": "recipe.recipe", "Result": "api", "load": "recipe.read", "run": "api"}
+
+
+if not TYPE_CHECKING:  # So that mypy knows the names above, and no others.
+
+    def __getattr__(name: str) -> Any:
+        # Lazy: `rejuice --help` imports this package, and needs none of them.
+        if name in _HOMES:
+            return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,8 @@ import pyarrow.feather as feather
 
 from ..operators.errors import RecipeError
 from ..pipelines.recipe.read import load
-from ..pipelines.recipe.recipe import Recipe, Step
+from ..pipelines.recipe.recipe import Recipe
+from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
 from ..pipelines.recipe.yaml_text import dump
 from .policies import Policy, Sampling

@@ -22,7 +22,8 @@ from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
 from ..operators.operator import Kind, Mapper, Operator, Scope
-from ..pipelines.recipe.recipe import Recipe, Step
+from ..pipelines.recipe.recipe import Recipe
+from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}

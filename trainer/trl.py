@@ -30,7 +30,7 @@ from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
 from ..pipelines.recipe.read import load
-from ..pipelines.recipe.recipe import Step
+from ..pipelines.recipe.steps import Step
 from .export.answers import answers_only
 from .loop.curation import Curated, at_progress, curate
 from .loop.step_files import response_figures

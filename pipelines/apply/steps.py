@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators import Change, Operator, RejuiceError, ResumableOperator
-from ..recipe.recipe import Step, number_steps
+from ..recipe.steps import Step, number_steps
 from .audit_log import AuditLog
 from .frame import Frame
 from .operator_call import change_of

@@ -22,7 +22,7 @@ from ..apply.group_starts import GroupStarts, check_contiguous
 from ..apply.operator_call import decide_from_digests, digest
 from ..apply.steps import RunStep, apply_steps, known_change, naming, run_step
 from ..data_juicer.datasets import plain, rows_of
-from ..recipe.recipe import Step
+from ..recipe.steps import Step
 
 PIECE_ROWS = 65_536
 STREAM_ROWS = 2_048  # each of which becomes many, with all their tokens

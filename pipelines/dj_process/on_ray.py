@@ -20,7 +20,7 @@ from ..apply.group_starts import GroupStarts, check_contiguous
 from ..apply.operator_call import decide, decide_from_digests, digest
 from ..apply.steps import apply_steps, known_change, naming, run_step
 from ..data_juicer.datasets import plain
-from ..recipe.recipe import Step
+from ..recipe.steps import Step
 
 _GROUP = "prompt_id"
 

@@ -12,7 +12,7 @@ from ..apply.audit_log import StepLog
 from ..apply.report import Report, StepReport
 from ..dataset.arrow_files import write_arrow
 from ..dataset.write import run_folder
-from ..recipe.recipe import Step, step_names
+from ..recipe.steps import Step, step_names
 
 
 class StepInRun:

@@ -26,7 +26,8 @@ from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, naming, run_step
 from ..dataset.arrow_files import read_arrow, write_arrow
 from ..dataset.write import check_export_is_ours
-from ..recipe.recipe import Recipe, Step
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
 from .commit import load, save
 from .finish import write_export
 from .plan import Plan, Stage, kept_folder

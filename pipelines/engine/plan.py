@@ -21,7 +21,8 @@ from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
 from ..dataset.read import Dataset, Source, chunk_name
 from ..recipe.columns import checked_schema, group_columns
-from ..recipe.recipe import Recipe, Step
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
 from .commit import load
 from .resumable import generation
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...operators.registry import load_file
-from ..recipe.recipe import Recipe, Step
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[int], T], int], "Future[T]"]

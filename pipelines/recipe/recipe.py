@@ -1,89 +1,108 @@
-"""What a recipe is: its head and its steps."""
+"""A recipe: settings and steps, read from YAML or made in Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+import pyarrow as pa
+from typing_extensions import Self
 
-from ...operators import Operator
-from .train import Train
+from ...operators import Operator, RecipeError
+from ...operators.registry import find, load_files
+from ..data_juicer.steps import ForeignOperator
+from .head import DATA_JUICER_ONLY, Head, checked_head, position
+from .steps import Step as Step
+from .steps import build_operator, number_steps, split_entry
+from .yaml_text import dump
 
-DATA_JUICER_ONLY = (
-    "auto_install", "debug", "ds_cache_dir", "export_in_parallel", "export_shard_size",
-    "keep_hashes_in_res_ds", "keep_stats_in_res_ds", "load_dataset_kwargs", "op_fusion",
-    "open_monitor", "open_tracer", "ray_address", "skip_op_error", "strict_preflight",
-    "suffixes", "temp_dir", "trace_num", "use_cache", "use_checkpoint", "work_dir",
-)  # fmt: skip
-"""Top-level keys that `dj-process` uses and `rejuice run` ignores."""
-
-
-class Step(NamedTuple):
-    """One step of a recipe.
-
-    Attributes:
-        number: its position in the recipe, from 1.
-        name: the operator's name; a second use of it is `name_2`, a third `name_3`.
-        operator: the operator.
-    """
-
-    number: int
-    name: str
-    operator: Operator
-
-    @property
-    def label(self) -> str:
-        """`03_pass_rate_filter`: the name of the step's folder; folders sort by number."""
-        return f"{self.number:02d}_{self.name}"
+_NOWHERE = Path("nowhere.arrow")
 
 
-class Head(BaseModel):
-    """The head of a recipe: its top-level settings, without the steps."""
+@dataclass(frozen=True, init=False)
+class Recipe:
+    """Settings and steps.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+        Recipe([PassRateFilter(min=0.1), "grpo_advantage_mapper"], dataset="rollouts.parquet")
 
-    project_name: str = "rejuice"
-    """Name of the project, for reports."""
-    dataset_path: Path
-    """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
-    export_path: Path
-    """The file to write: .parquet (exact), .arrow or .jsonl."""
-    np: int = Field(1, ge=1)
-    """Workers: threads, and processes for steps that hold the GIL."""
-    text_keys: str | tuple[str, ...] = Field("text", min_length=1)
-    """The text column of Data-Juicer's operators; of several, the first.
-    `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
-    executor_type: Literal["default", "ray"] = "default"
-    """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
-    custom_operator_paths: tuple[Path, ...] = ()
-    """Python files, or folders of them, that define operators."""
-    train: Train | None = None
-    """How `rejuice train` trains; nothing else reads it."""
-
-    @property
-    def text_key(self) -> str:
-        """The first of `text_keys`."""
-        return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
-
-
-class Recipe(NamedTuple):
-    """A recipe that was read, checked and built.
+    `rejuice.pipelines.load` reads one from a YAML file.
 
     Attributes:
-        path: the file it came from.
+        path: the file it came from, or its name.
         head: its settings.
         steps: its operators, in order.
-        for_data_juicer: settings that only `dj-process` uses.
+        for_data_juicer: settings that only `dj-process` obeys.
         step_lines: the line of the file on which each step begins, for messages.
+        table: the dataset, if it is a table in memory.
+        has_export: whether the curated dataset is written to a file.
     """
 
     path: Path
     head: Head
     steps: tuple[Step, ...]
     for_data_juicer: Mapping[str, Any]
-    step_lines: tuple[int, ...] = ()
+    step_lines: tuple[int, ...]
+    table: pa.Table | None
+    has_export: bool
+
+    def __init__(
+        self,
+        process: Sequence[Operator | str | Mapping[str, Any]],
+        dataset: pa.Table | Path | str,
+        *,
+        export_path: Path | str | None = None,
+        name: str = "Recipe",
+        **settings: Any,
+    ) -> None:
+        """Make a recipe in Python, with the checks and the messages of one in YAML.
+
+        Args:
+            process: the steps: operators or, as in YAML, names or `{name: {field: value}}`.
+            dataset: a table, or the path of a dataset.
+            export_path: where the curated dataset goes; None: it is only returned by `run`.
+            name: stands in messages for the file that this recipe does not have.
+            settings: any other key of a recipe's head, such as `np` or `train`.
+
+        Raises:
+            RecipeError: an unknown or wrong setting, operator or field; one line.
+        """
+        path = Path(name)
+        table = dataset if isinstance(dataset, pa.Table) else None
+        document = {
+            "dataset_path": _NOWHERE if table is not None else dataset,
+            "export_path": _NOWHERE if export_path is None else export_path,
+            **settings,
+        }
+        head = checked_head(path, document, {}, ())
+        steps = _steps(path, head, process)
+        for_data_juicer = {key: document[key] for key in document if key in DATA_JUICER_ONLY}
+        self._set(path, head, steps, for_data_juicer, (), table, export_path is not None)
+
+    def _set(self, *values: Any) -> None:
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        head: Head,
+        steps: Sequence[Step],
+        for_data_juicer: Mapping[str, Any],
+        step_lines: Sequence[int],
+    ) -> Self:
+        """A recipe that was read from a file."""
+        recipe = cls.__new__(cls)
+        recipe._set(path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
+        return recipe
+
+    def replace(self, **changes: Any) -> Self:
+        """This recipe with other attributes."""
+        recipe = type(self).__new__(type(self))
+        recipe._set(*(changes.get(field.name, getattr(self, field.name)) for field in fields(self)))
+        return recipe
 
     def line_of(self, step: Step) -> str:
         """`recipe.yaml, line 12`: where a step begins."""
@@ -113,27 +132,50 @@ class Recipe(NamedTuple):
         top = {key: value for key, value in every.items() if key in wanted}
         return {**top, "process": _process(steps)}
 
+    def to_yaml(self) -> str:
+        """The recipe as YAML, every default written out; `load` reads the same recipe from it.
+
+        Raises:
+            RecipeError: YAML cannot hold it: the dataset is a table, there is no `export_path`, or
+                an operator is neither installed nor in a file of `custom_operator_paths`.
+        """
+        where = str(self.path)
+        if self.table is not None:
+            found, right = "the dataset is a table", "write it to a file and give its path"
+            raise RecipeError(found, right, where=where)
+        if not self.has_export:
+            raise RecipeError("there is no export_path", "give one: YAML needs it", where=where)
+        custom = load_files(self.head.custom_operator_paths)
+        for step in self.steps:
+            kind = type(step.operator)
+            if not issubclass(kind, ForeignOperator) and find(kind.name(), custom) is None:
+                raise RecipeError(
+                    f"{kind.__name__} is only defined in this Python process",
+                    "put it into a file and name that in custom_operator_paths",
+                    where=self.where(step),
+                )
+        return dump(self.resolved())
+
+
+def _steps(
+    path: Path, head: Head, process: Sequence[Operator | str | Mapping[str, Any]]
+) -> tuple[Step, ...]:
+    if not process:
+        raise RecipeError("'process' is empty", "make it a list of operators", where=str(path))
+    custom = load_files(head.custom_operator_paths)
+    operators = list[Operator]()
+    for number, entry in enumerate(process, 1):
+        if isinstance(entry, Operator):
+            operators.append(entry)
+            continue
+        where = position(path, None, f"step {number}")
+        kind, values = split_entry(entry, where)
+        try:
+            operators.append(build_operator(kind, values, custom, head.text_key))
+        except RecipeError as error:
+            raise error.at(f"{where} {kind}") from None
+    return number_steps(operators)
+
 
 def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
     return [{step.operator.name(): step.operator.model_dump(mode="json")} for step in steps]
-
-
-def step_names(kinds: list[str]) -> list[str]:
-    """Names of steps from their operators: a second use of `x` is `x_2`."""
-    return [
-        kind if (nth := kinds[: at + 1].count(kind)) == 1 else f"{kind}_{nth}"
-        for at, kind in enumerate(kinds)
-    ]
-
-
-def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
-    """Operators as the steps of a recipe."""
-    names = step_names([operator.name() for operator in operators])
-    pairs = zip(names, operators, strict=True)
-    return tuple(Step(number, name, each) for number, (name, each) in enumerate(pairs, 1))
-
-
-def position(path: Path, line: int | None, place: str = "") -> str:
-    """`recipe.yaml, line 12, step 3`: what is known of where an error is, for a message."""
-    known = (str(path), f"line {line}" if line is not None else "", place)
-    return ", ".join(part for part in known if part)

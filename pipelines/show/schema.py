@@ -6,7 +6,7 @@ from typing import Any
 
 from ...operators.registry import load_all
 from ..data_juicer import catalogue
-from ..recipe.recipe import DATA_JUICER_ONLY, Head
+from ..recipe.head import DATA_JUICER_ONLY, Head
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -35,7 +35,7 @@ def curated(dataset, tmp_path_factory):
 
 def test_accuracy_is_the_published_label_on_every_response(dataset, tmp_path):
     recipe = load(RECIPE, {"dataset_path": dataset, "export_path": str(tmp_path / "all.parquet")})
-    report = engine.run(recipe._replace(steps=recipe.steps[:3]))
+    report = engine.run(recipe.replace(steps=recipe.steps[:3]))
     rows = pq.read_table(tmp_path / "all.parquet")
     assert report.rows_out == rows.num_rows == 2640
     assert rows["reward_accuracy_missing"].null_count == 2640

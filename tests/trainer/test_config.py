@@ -75,7 +75,7 @@ def test_what_is_wrong_is_reported_in_a_line(tmp_path, train, error):
 def test_a_recipe_without_the_section(tmp_path):
     path = write_recipe(tmp_path / "try.yaml")
     recipe = load(path)
-    bare = recipe._replace(head=recipe.head.model_copy(update={"train": None}))
+    bare = recipe.replace(head=recipe.head.model_copy(update={"train": None}))
     with pytest.raises(RecipeError, match="there is no `train:` section; add one"):
         TrainingRun.of(tmp_path / "run", bare)
 

@@ -18,7 +18,7 @@ from ...operators.groups import Array, Groups
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
-from ...pipelines.recipe.recipe import Step
+from ...pipelines.recipe.steps import Step
 from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 from ..policies import policy_path
 from ..run import TrainingRun, is_prepared

@@ -26,7 +26,7 @@ from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
 from ...pipelines.apply.audit_log import AuditLog, decisions
 from ...pipelines.apply.frame import Frame
 from ...pipelines.apply.steps import StepResult, apply_steps, run_step
-from ...pipelines.recipe.recipe import Step
+from ...pipelines.recipe.steps import Step
 
 _AT_ONCE = 4  # pieces in work; a step that waits for a server leaves the others to go on
 

@@ -17,7 +17,7 @@ from ...operators.columns import of_task
 from ...operators.groups import Array
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
-from ...pipelines.recipe.recipe import Step
+from ...pipelines.recipe.steps import Step
 from .curation import Curated, curate, drop_overlong_prompts
 from .queued_answers import SAMPLED_AT
 from .step_files import response_figures

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...operators.groups import Groups
-from ...pipelines.recipe.recipe import Step
+from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from .curation import Curated
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import transfer_queue as tq
 
 from ...operators.errors import DataError
-from ...pipelines.recipe.recipe import Step
+from ...pipelines.recipe.steps import Step
 from .curation import Curated
 from .pending_groups import TOKENS, PendingGroups, format_drop_counts
 from .rollouts import write

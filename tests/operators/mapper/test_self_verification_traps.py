@@ -20,7 +20,7 @@ from rejuice.operators.columns import MESSAGES, component
 from rejuice.operators.fields import build
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Step, step_names
+from rejuice.pipelines.recipe.steps import Step, step_names
 from rejuice.trainer.loop.curation import curate
 
 VERDICTS = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout", "e": "verifier_error"}  # fmt: skip

@@ -143,7 +143,7 @@ def test_messages_name_the_line_of_the_step(tmp_path):
     recipe = load(path)
     assert recipe.step_lines == (4, 7)
     assert recipe.where(recipe.steps[1]) == f"{path}, line 7, step 2 length_filter"
-    assert recipe._replace(step_lines=()).where(recipe.steps[1]) == f"{path}, step 2 length_filter"
+    assert recipe.replace(step_lines=()).where(recipe.steps[1]) == f"{path}, step 2 length_filter"
 
 
 def test_steps_that_come_by_a_merge_are_on_the_line_where_they_are_written(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rejuice.operators import RecipeError, installed
+from rejuice.pipelines.recipe.head import Head
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Head
 from rejuice.pipelines.show.schema import recipe_schema
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("**/*.yaml"))

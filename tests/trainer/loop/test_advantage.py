@@ -120,7 +120,7 @@ def test_rows_of_padding_have_no_advantage(core):
 
 
 def test_the_last_advantage_of_a_recipe_counts():
-    from rejuice.pipelines.recipe.recipe import Step
+    from rejuice.pipelines.recipe.steps import Step
 
     first, last = GrpoAdvantageMapper(), GrpoAdvantageMapper(std_floor=0.3)
     steps = [Step(1, "a", first), Step(2, "b", last)]

@@ -21,7 +21,7 @@ from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.recipe.recipe import Step, step_names
+from rejuice.pipelines.recipe.steps import Step, step_names
 from rejuice.trainer.loop.curation import Curation, at_progress, curate, drop_rows, threads
 
 

@@ -1,0 +1,117 @@
+"""Run a recipe from Python: `from rejuice.pipelines import Recipe, run`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..operators import RejuiceError
+from .apply.audit_log import DECISIONS
+from .apply.report import Report
+from .dataset.arrow_files import read_arrow, write_arrow
+from .dataset.read import Dataset
+from .dataset.write import run_folder
+from .engine.local import run as run_to_export
+from .engine.progress import Progress
+from .recipe.recipe import Recipe
+
+_TABLE = "the table"
+
+
+class Result(NamedTuple):
+    """What a run made.
+
+    Attributes:
+        table: the rows that are left.
+        decisions: row_id, step and reason (all strings) of each row that was dropped.
+        report: the funnel: rows, reasons, seconds and figures of each step.
+    """
+
+    table: pa.Table
+    decisions: pa.Table
+    report: Report
+
+
+def run(
+    recipe: Recipe,
+    *,
+    overwrite: bool = False,
+    retry_dropped: bool = False,
+    chunk_rows: int | None = None,
+    cache: Path | str | None = None,
+    progress: bool = False,
+) -> Result:
+    """Run a recipe by the engine of `rejuice run`: with its checks, its messages and its rows.
+
+    Args:
+        recipe: what to run.
+        overwrite: replace an export that another recipe made.
+        retry_dropped: sample prompts again that an earlier run gave up on.
+        chunk_rows: rows per chunk, about; None: as `rejuice run` chooses.
+        cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
+            beside the export; without an `export_path` nothing is kept after the run.
+        progress: show a progress bar.
+
+    Raises:
+        RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
+    """
+    with ExitStack() as stack:
+        head = {}
+        if recipe.table is not None or not recipe.has_export:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rejuice-")))
+            if recipe.table is not None:
+                head["dataset_path"] = folder / "table.arrow"
+                write_arrow(head["dataset_path"], recipe.table)
+            if not recipe.has_export:
+                head["export_path"] = folder / "export.arrow"
+        located = recipe.replace(head=recipe.head.model_copy(update=head))
+        try:
+            report = run_to_export(
+                located,
+                overwrite=overwrite,
+                retry_dropped=retry_dropped,
+                chunk_rows=chunk_rows,
+                cache=None if cache is None else Path(cache),
+                progress=Progress(quiet=not progress),
+            )
+        except RejuiceError as error:
+            raise _about_the_table(error, head.get("dataset_path")) from error.__cause__
+        return _result(recipe, located, report)
+
+
+def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
+    export = located.head.export_path
+    folder = run_folder(export)
+    decisions = [
+        read_arrow(folder / step.label / "decisions.arrow", mapped=False) for step in located.steps
+    ]
+    named = {} if recipe.table is None else {"dataset_path": _TABLE}
+    if not recipe.has_export:
+        named["export_path"] = ""
+    return Result(
+        table=_exported(export, report.rows_out),
+        decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
+        report=report.model_copy(update=named),
+    )
+
+
+def _exported(path: Path, rows: int) -> pa.Table:
+    if path.suffix == ".arrow":
+        return read_arrow(path, mapped=False)  # The file may be removed.
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return pq.read_table(path)
+    return Dataset(path).table() if rows else pa.table({})
+
+
+def _about_the_table(error: RejuiceError, path: Path | None) -> RejuiceError:
+    """The error, without the name of a temporary file."""
+    if path is None:
+        return error
+    found, where = (text.replace(str(path), _TABLE) for text in (error.found, error.where))
+    return type(error)(found, error.right, where=where)

@@ -1,0 +1,124 @@
+"""The head of a recipe: its settings, checked, with one line for each mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from ...operators import RecipeError
+from ...operators.errors import suggest
+from .train import Train
+
+DATA_JUICER_ONLY = (
+    "auto_install", "debug", "ds_cache_dir", "export_in_parallel", "export_shard_size",
+    "keep_hashes_in_res_ds", "keep_stats_in_res_ds", "load_dataset_kwargs", "op_fusion",
+    "open_monitor", "open_tracer", "ray_address", "skip_op_error", "strict_preflight",
+    "suffixes", "temp_dir", "trace_num", "use_cache", "use_checkpoint", "work_dir",
+)  # fmt: skip
+"""Top-level keys that `dj-process` uses and `rejuice run` ignores."""
+
+
+class Head(BaseModel):
+    """The head of a recipe: its top-level settings, without the steps."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    project_name: str = "rejuice"
+    """Name of the project, for reports."""
+    dataset_path: Path
+    """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
+    export_path: Path
+    """The file to write: .parquet (exact), .arrow or .jsonl."""
+    np: int = Field(1, ge=1)
+    """Workers: threads, and processes for steps that hold the GIL."""
+    text_keys: str | tuple[str, ...] = Field("text", min_length=1)
+    """The text column of Data-Juicer's operators; of several, the first.
+    `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
+    executor_type: Literal["default", "ray"] = "default"
+    """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
+    custom_operator_paths: tuple[Path, ...] = ()
+    """Python files, or folders of them, that define operators."""
+    train: Train | None = None
+    """How `rejuice train` trains; nothing else reads it."""
+
+    @property
+    def text_key(self) -> str:
+        """The first of `text_keys`."""
+        return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
+
+
+def position(path: Path, line: int | None, place: str = "") -> str:
+    """`recipe.yaml, line 12, step 3`: what is known of where an error is, for a message."""
+    known = (str(path), f"line {line}" if line is not None else "", place)
+    return ", ".join(part for part in known if part)
+
+
+def checked_head(
+    path: Path,
+    document: Mapping[str, Any],
+    lines: Mapping[str, int],
+    overrides: Collection[str],
+) -> Head:
+    """The head of a recipe.
+
+    Args:
+        path: of the recipe, for messages.
+        document: its top-level keys; those of `DATA_JUICER_ONLY` are ignored.
+        lines: the line of each key.
+        overrides: keys that were set on the command line, and so are on no line.
+
+    Raises:
+        RecipeError: a key is unknown or missing, or has a value that does not fit.
+    """
+    ours = {key: value for key, value in document.items() if key not in DATA_JUICER_ONLY}
+    try:
+        return Head.model_validate(ours)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = first["loc"]
+        keys = [".".join(map(str, place[:depth])) for depth in range(len(place), 0, -1)]
+        # A value of the command line is on no line of the file.
+        given = any(key in overrides for key in keys)
+        line = None if given else next((lines[key] for key in keys if key in lines), None)
+        where = position(path, line)
+        raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
+
+
+def _head_error(
+    where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
+) -> RecipeError:
+    """One line from what pydantic reports of a key of the head, or of a section of it."""
+    names, section = _named(place)
+    key = ".".join(names)
+    if kind == "missing":
+        return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
+    if kind == "extra_forbidden":
+        more = DATA_JUICER_ONLY if section is Head else ()
+        near = suggest(names[-1], [*section.model_fields, *more])
+        return RecipeError(f"unknown key '{key}'", near, where=where)
+    if kind == "value_error":  # The keys of a section contradict each other.
+        return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
+    return RecipeError(f"'{key}' is {found!r}", message.lower(), where=where)
+
+
+def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
+    """The names of a key and of the sections around it, and the innermost of these."""
+    names = list[str]()
+    section: type[BaseModel] = Head
+    for at, name in enumerate(place):
+        names.append(str(name))
+        inner = _section(section.model_fields.get(names[-1]))
+        if inner is None or at == len(place) - 1:
+            break
+        section = inner
+    return names, section
+
+
+def _section(field: FieldInfo | None) -> type[BaseModel] | None:
+    """The model that a field holds; None where its value has no fields of its own."""
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+    return next((kind for kind in kinds if isinstance(kind, type(BaseModel))), None)

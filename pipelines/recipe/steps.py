@@ -1,0 +1,81 @@
+"""The steps of a recipe: operators by name and fields, or as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...operators import Operator, RecipeError, build, installed
+from ...operators.errors import suggest
+from ...operators.registry import find
+from ..data_juicer import catalogue
+from ..data_juicer.steps import step as foreign_step
+
+
+class Step(NamedTuple):
+    """One step of a recipe.
+
+    Attributes:
+        number: its position in the recipe, from 1.
+        name: the operator's name; a second use of it is `name_2`, a third `name_3`.
+        operator: the operator.
+    """
+
+    number: int
+    name: str
+    operator: Operator
+
+    @property
+    def label(self) -> str:
+        """`03_pass_rate_filter`: the name of the step's folder; folders sort by number."""
+        return f"{self.number:02d}_{self.name}"
+
+
+def step_names(kinds: list[str]) -> list[str]:
+    """Names of steps from their operators: a second use of `x` is `x_2`."""
+    return [
+        kind if (nth := kinds[: at + 1].count(kind)) == 1 else f"{kind}_{nth}"
+        for at, kind in enumerate(kinds)
+    ]
+
+
+def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
+    """Operators as the steps of a recipe."""
+    names = step_names([operator.name() for operator in operators])
+    pairs = zip(names, operators, strict=True)
+    return tuple(Step(number, name, each) for number, (name, each) in enumerate(pairs, 1))
+
+
+def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
+    """The operator name of an entry of `process`, and its fields.
+
+    Raises:
+        RecipeError: it is neither a name nor one name with fields.
+    """
+    if isinstance(entry, str):
+        return entry, {}
+    if not isinstance(entry, dict) or len(entry) != 1:
+        raise RecipeError(
+            "a step is one operator and its fields", "write `- name: {…}`", where=where
+        )
+    ((name, fields),) = entry.items()
+    if fields is not None and not isinstance(fields, dict):
+        raise RecipeError(f"{name} has {fields!r} for fields", "write `field: value`", where=where)
+    return str(name), dict(fields or {})
+
+
+def build_operator(
+    name: str, fields: Mapping[str, Any], custom: Mapping[str, type[Operator]], text_key: str
+) -> Operator:
+    """An operator of ours, of a custom file or of Data-Juicer.
+
+    Raises:
+        RecipeError: nobody has an operator of that name, or a field does not fit.
+    """
+    operator = find(name, custom)
+    if operator is not None:
+        return build(operator, fields)
+    if catalogue.exists(name):
+        return foreign_step(name, fields, text_key=text_key)
+    near = suggest(name, [*installed(), *custom, *catalogue.names()])
+    raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
