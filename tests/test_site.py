@@ -13,7 +13,7 @@ from rejuice.operators import installed
 from rejuice.trainer.cli import app
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
 
 class Html(HTMLParser):
