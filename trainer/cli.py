@@ -147,10 +147,10 @@ def build_policy(
     """
     from ..pipelines.engine.progress import Progress
     from .warmstart.build import build
-    from .warmstart.sft import LESSONS
+    from .warmstart.sft import CURRICULUM
 
     progress = Progress(quiet=quiet)
-    with progress.task("demonstrations", LESSONS.steps * LESSONS.batch) as advance:
+    with progress.task("demonstrations", CURRICULUM.steps * CURRICULUM.batch) as advance:
         built = build(path, seed, overwrite=overwrite, advance=advance)
     if not quiet:
         typer.echo(f"{path}: the embedded policy, seed {seed}{'' if built else ', as it was'}.")

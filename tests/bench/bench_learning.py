@@ -20,7 +20,7 @@ import torch
 
 from rejuice.pipelines.demo.problems import problem
 from rejuice.trainer.warmstart.demonstrations import LEVELS
-from rejuice.trainer.warmstart.teacher import STYLES
+from rejuice.trainer.warmstart.demonstrator import STYLES
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 

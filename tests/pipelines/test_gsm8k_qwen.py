@@ -11,7 +11,7 @@ from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_qwen.yaml"
 MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
 PROMPTS = 60

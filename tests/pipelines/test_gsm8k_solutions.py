@@ -65,13 +65,22 @@ def test_verification_prompts_are_balanced_and_their_labels_are_the_published_on
         assert row["label"] == ("Yes" if label[row["judged_response_id"]] else "No")
 
 
-@pytest.mark.parametrize("chunk_rows", [1, 7, 100])
+@pytest.mark.parametrize("chunk_rows", [7, 100])
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_workers_and_chunks_change_nothing(curated, dataset, tmp_path, chunk_rows, workers):
-    if (chunk_rows, workers) == (1, "2"):
-        pytest.skip("660 chunks through processes take long and show nothing new")
     _, rows = run(dataset, tmp_path, chunk_rows, np=workers)
     assert rows.equals(curated[1])
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_chunks_of_one_prompt_change_nothing(dataset, tmp_path, workers):
+    lines = Path(dataset).read_text("utf-8").splitlines(keepends=True)
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(lines[:60]), "utf-8")
+    _, whole = run(str(few), tmp_path / "whole")
+    _, rows = run(str(few), tmp_path / "chunks", 1, np=workers)
+    assert rows.equals(whole)
+    assert rows.num_rows > 60
 
 
 @pytest.mark.parametrize("executor", ["default", "ray"])

@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
     @property
     def style(self) -> str:
-        """The style of the teacher that it follows."""
+        """The style of the demonstrator that it follows."""
         text = self.text.removeprefix("<think>")
         return next((name for name, start in _STYLES.items() if start.match(text)), "worked")
 

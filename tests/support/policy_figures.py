@@ -13,7 +13,7 @@ from plain_sampling import sample
 from rejuice.pipelines.demo.numbers import Split, seeded
 from rejuice.pipelines.demo.problems import problems
 from rejuice.trainer.warmstart.demonstrations import LEVELS
-from rejuice.trainer.warmstart.teacher import STYLES, judge
+from rejuice.trainer.warmstart.demonstrator import STYLES, judge
 
 
 def solving(model: Any, tokenizer: Any, n: int, split: Split = "validation") -> dict[str, Any]:

@@ -4,9 +4,6 @@ Three steps from the embedded policy, with a recipe that drops rows and groups, 
 refill; and the third step again, from the checkpoint of the second.
 """
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,13 +15,14 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from killed_run import killed_while_saving
 from true_policy import TruePolicy
 
 from rejuice.operators.groups import Groups
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.trainer.report import metrics
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("main_ppo")]
 
 STEPS, PROMPTS, N = 3, 16, 6
 LONGEST_S = 600
@@ -215,15 +213,7 @@ def test_validation_is_the_mean_accuracy(run, step):
 def test_the_next_step_after_a_resume_is_the_same_one(run, home):
     """The folder as `kill -9` leaves it while step 3 is saved: half a checkpoint, no figures."""
     again = Run(home / "again")
-    shutil.copytree(run.folder, again.folder)
-    shutil.rmtree(again.folder / "steps" / "000003")
-    newest = again.folder / "checkpoints" / "latest_checkpointed_iteration.txt"
-    newest.write_text("2")
-    torn = next((again.folder / "checkpoints" / "global_step_3" / "actor").glob("model_*.pt"))
-    os.truncate(torn, torn.stat().st_size // 2)
-    lines = (again.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if json.loads(line)["step"] < 3]
-    (again.folder / "metrics.jsonl").write_text("".join(kept))
+    killed_while_saving(run.folder, again.folder, 3)
     rejuice("train", home / "recipe.yaml", "--output", again.folder, "--resume", "--quiet")
     for name in ("rollouts", "curated", "decisions"):
         first, second = run.table(3, name), again.table(3, name)

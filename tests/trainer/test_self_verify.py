@@ -1,26 +1,24 @@
 """The real `main_ppo` on a CPU, where the policy judges its own answers: undisturbed, and killed.
 
-Four steps of `verify_alter` with judgements at the second and the fourth; once more with `kill -9`
-after the third, and resumed.
+Four steps of `verify_alter` with judgements at the second and the fourth; and the fourth once more,
+from the checkpoint of the third.
 """
 
-import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from killed_run import killed_while_saving
 
 from rejuice.pipelines.engine.local import run as run_recipe
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch import processes
 from rejuice.trainer.report import metrics
-from rejuice.trainer.warmstart.teacher import JUDGE_TEMPLATE
+from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("self_verify")]
 
 STEPS, LONGEST_S = 4, 600
 PROCESS = [
@@ -42,15 +40,10 @@ TRAIN = {
 }  # fmt: skip
 
 
-def line(*words):
-    code = "from rejuice.trainer.cli import main; main()"
-    return [sys.executable, "-c", code, *map(str, words)]
-
-
 def rejuice(*words):
-    done = subprocess.run(
-        line(*words), capture_output=True, text=True, timeout=LONGEST_S, check=False
-    )
+    code = "from rejuice.trainer.cli import main; main()"
+    line = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LONGEST_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -77,27 +70,12 @@ def whole(home):
 
 
 @pytest.fixture(scope="module")
-def resumed(home):
-    """One that was killed behind its third step, and goes on."""
+def resumed(home, whole):
+    """One that was killed while it saved its last step, and goes on."""
     folder = home / "killed"
-    with subprocess.Popen(
-        line("train", home / "recipe.yaml", "--output", folder, "--quiet")
-    ) as run:
-        deadline = time.monotonic() + LONGEST_S
-        while 3 not in steps_of(folder):
-            assert run.poll() is None, (folder / "verl.log").read_text()[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        run.send_signal(signal.SIGKILL)
-        for process in processes.of_run(folder):
-            process.kill()
-    rejuice("train", folder, "--resume", "--quiet")
+    killed_while_saving(whole, folder, STEPS)
+    rejuice("train", home / "recipe.yaml", "--output", folder, "--resume", "--quiet")
     return folder
-
-
-def steps_of(folder):
-    there = (folder / "metrics.jsonl").exists()
-    return [point.step for point in metrics.read(folder) if point.trained] if there else []
 
 
 def judged(folder, step):

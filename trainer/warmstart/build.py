@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Callable
@@ -10,16 +11,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ...operators import RejuiceError
-from .demonstrations import Lessons
+from .demonstrations import Curriculum
 from .model import SIZE, Size
-from .sft import LESSONS, SCHEDULE, Schedule, warm_start
+from .sft import CURRICULUM, SCHEDULE, Schedule, warm_start
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 RECORD = "build.json"
-"""Says of a built folder: `seed`, `made_of` (a digest of code and settings), and `weights`
-(a digest, by which weights that were trained since are told from those that were built)."""
+"""Describes a built folder: `seed`, `made_of` (a digest of code and settings), and `weights`
+(a digest: it distinguishes weights that were trained further from those that were built)."""
 
 _WEIGHTS = "model.safetensors"
 _CODE = Path(__file__).parent, Path(__file__).parents[2] / "pipelines" / "demo"
@@ -31,7 +32,7 @@ def build(
     *,
     overwrite: bool = False,
     size: Size = SIZE,
-    lessons: Lessons = LESSONS,
+    curriculum: Curriculum = CURRICULUM,
     schedule: Schedule = SCHEDULE,
     advance: Callable[[int], None] = lambda shown: None,
 ) -> bool:
@@ -42,9 +43,9 @@ def build(
         seed: another seed, another policy of the same kind.
         overwrite: replace another policy that was built there.
         size: of the model.
-        lessons: what it is shown.
+        curriculum: the demonstrations that it is trained on.
         schedule: how fast it learns.
-        advance: told how many demonstrations more have been shown.
+        advance: called with the number of further demonstrations that were trained on.
 
     Returns:
         False where this policy was there already.
@@ -53,7 +54,7 @@ def build(
         RejuiceError: the folder holds something else, a library is missing, or the disk is full.
     """
     folder = folder.resolve()
-    made_of = _digest(size, lessons, schedule)
+    made_of = _digest(size, curriculum, schedule)
     if _is_built(folder, seed, made_of):
         return False
     _check_free(folder, overwrite)
@@ -63,7 +64,7 @@ def build(
         with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as hidden:
             new = Path(hidden, "new")
             policy = warm_start(
-                seed, size=size, lessons=lessons, schedule=schedule, advance=advance
+                seed, size=size, curriculum=curriculum, schedule=schedule, advance=advance
             )
             _save(new, *policy)
             weights = _sha256((new / _WEIGHTS).read_bytes())
@@ -99,7 +100,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if "made_of" not in _record(folder):
-        # Whatever it is, it may be dear to somebody: not even with --overwrite.
+        # Whatever it is, somebody may need it: it is not replaced even with --overwrite.
         raise RejuiceError(f"{folder} holds something else", "name a folder that is new or empty")
     if not overwrite:
         raise RejuiceError(f"{folder} holds another policy", "name another folder, or --overwrite")
@@ -137,10 +138,34 @@ def _save(folder: Path, model: Qwen2ForCausalLM, tokenizer: Qwen2Tokenizer) -> N
     (folder / _WEIGHTS).chmod((folder / "config.json").stat().st_mode)
 
 
-def _digest(size: Size, lessons: Lessons, schedule: Schedule) -> str:
+def _digest(size: Size, curriculum: Curriculum, schedule: Schedule) -> str:
     """Of all that decides what is built, but for the seed and the libraries."""
-    code = [file.read_bytes() for place in _CODE for file in sorted(place.glob("*.py"))]
-    return _sha256(b"\0".join([*code, repr((size, lessons, schedule)).encode()]))
+    code = [_program(file.read_text("utf-8")) for at in _CODE for file in sorted(at.glob("*.py"))]
+    return _sha256("\0".join([*code, repr((size, curriculum, schedule))]).encode())
+
+
+def _program(source: str) -> str:
+    """A module's syntax tree without docstrings, which change nothing that is built.
+
+    Comments and line breaks are no part of a tree. `ast.dump` differs between versions of Python,
+    as the weights may between those of the libraries.
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                setattr(node, name, [each for each in block if not _is_text(each)])
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a string alone: a docstring, of a module, function or constant."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _sha256(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Lessons: which demonstrations the warm start shows, and in which batches."""
+"""Which demonstrations the policy is trained on, in which order and batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...pipelines.demo.numbers import seeded
 from ...pipelines.demo.problems import Problem, problem
 from ...pipelines.demo.templates import NAMES
-from .teacher import Demonstration, demonstrate, drill, judge
+from .demonstrator import Demonstration, demonstrate, drill, judge
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 LEVELS = (1, 2)
 """Levels of the problems that the policy learns to solve."""
 
-LEARNERS = 2
-"""Processes that share every batch; fixed, because another number makes another policy."""
+RANKS = 2
+"""Processes that share every batch; fixed, because another number gives another policy."""
 
 
-class Lessons(NamedTuple):
-    """What is shown.
+class Curriculum(NamedTuple):
+    """Which demonstrations are drawn, and how many.
 
     Attributes:
         steps: how many batches in all.
         batch: demonstrations in a batch.
         responses: responses to each prompt; the prompt is computed once for all of them.
-        schooling: share of the steps, the first ones, that also have drills and care.
-        drilled: share of drills, while schooling lasts.
+        first_phase: share of the steps, from the beginning, with drills and careful responses.
+        drilled: share of drills in the first phase.
         exercises: problems in a drill.
         judged: share of the other demonstrations that judge an answer.
-        care: share of them that take care, while schooling lasts.
+        care: share of the other demonstrations that are careful, in the first phase.
         window: batches drawn at a time and sorted by length, so that little is padded.
     """
 
     steps: int = 1400
     batch: int = 16
     responses: int = 4
-    schooling: float = 0.75
+    first_phase: float = 0.75
     drilled: float = 0.3
     exercises: int = 5
     judged: float = 0.25
@@ -54,29 +54,29 @@ class Batch(NamedTuple):
 
     Attributes:
         ids: [rows, length].
-        places: the position of each token; every response goes on from the prompt.
-        sees: which token sees which: the prompt, and what is before it in its own response,
+        positions: of each token; every response continues from the end of the prompt.
+        mask: which token attends to which: the prompt, and earlier tokens of its own response,
             [rows, 1, length, length].
-        inputs: flat places from which a token of a response is predicted, [tokens].
+        inputs: flat indices from which a token of a response is predicted, [tokens].
         targets: these tokens, [tokens].
     """
 
     ids: Tensor
-    places: Tensor
-    sees: Tensor
+    positions: Tensor
+    mask: Tensor
     inputs: Tensor
     targets: Tensor
 
 
 def batches(
-    tokenizer: Qwen2Tokenizer, seed: int, lessons: Lessons, learner: int
+    tokenizer: Qwen2Tokenizer, seed: int, curriculum: Curriculum, rank: int
 ) -> Iterator[Batch]:
-    """One learner's share of every batch: rows of similar length, also to those of the others."""
-    shown = islice(demonstrations(seed, lessons), learner, None, LEARNERS)
-    share = lessons.batch // LEARNERS
+    """One rank's share of every batch: rows whose length is similar on all ranks."""
+    shown = islice(demonstrations(seed, curriculum), rank, None, RANKS)
+    share = curriculum.batch // RANKS
     rng = seeded("order", seed)
-    for _ in range(0, lessons.steps, lessons.window):
-        rows = encode(tokenizer, list(islice(shown, share * lessons.window)))
+    for _ in range(0, curriculum.steps, curriculum.window):
+        rows = encode(tokenizer, list(islice(shown, share * curriculum.window)))
         rows.sort(key=lambda row: sum(map(len, row)))
         starts = list(range(0, len(rows), share))
         while starts:
@@ -84,39 +84,41 @@ def batches(
             yield pack(rows[start : start + share])
 
 
-def demonstrations(seed: int, lessons: Lessons) -> Iterator[Demonstration]:
-    """The teacher on problems of the train split, told of people from all splits.
+def demonstrations(seed: int, curriculum: Curriculum) -> Iterator[Demonstration]:
+    """The demonstrator's responses to problems of the train split, with names of all splits.
 
-    A held-out problem stays unseen, because its template never has its numbers here. The names are
-    everybody's: they are words, and a policy knows its words; they give no answer away.
+    A held-out problem stays unseen, because its template never has its numbers here. Names of all
+    splits are in the policy's vocabulary, so it is trained on them; they give no answer away.
     """
     i = 0
     while True:
-        rng = seeded("teacher", seed, i)
-        schooling = i < lessons.schooling * lessons.steps * lessons.batch
-        if schooling and rng.random() < lessons.drilled:
-            first = lessons.exercises * i
-            places = range(first, first + lessons.exercises)
-            yield drill(problem(seed + 1, "train", at, LEVELS) for at in places)
+        rng = seeded("teacher", seed, i)  # Another word would give other demonstrations.
+        first_phase = i < curriculum.first_phase * curriculum.steps * curriculum.batch
+        if first_phase and rng.random() < curriculum.drilled:
+            first = curriculum.exercises * i
+            numbers = range(first, first + curriculum.exercises)
+            yield drill(problem(seed + 1, "train", number, LEVELS) for number in numbers)
         else:
             shown = rename(problem(seed, "train", i, LEVELS), rng)
-            teach = judge if rng.random() < lessons.judged else demonstrate
-            care = schooling and rng.random() < lessons.care
-            yield teach(shown, rng, lessons.responses, care=care)
+            teach = judge if rng.random() < curriculum.judged else demonstrate
+            care = first_phase and rng.random() < curriculum.care
+            yield teach(shown, rng, curriculum.responses, care=care)
         i += 1
 
 
-def rename(told: Problem, rng: random.Random) -> Problem:
+def rename(original: Problem, rng: random.Random) -> Problem:
     """The problem with other people in it, from any split."""
     everybody = [name for names in NAMES.values() for name in names]
     others = {
         name: everybody.pop(int(rng.random() * len(everybody)))
         for name in NAMES["train"]
-        if name in told.question
+        if name in original.question
     }
-    return told._replace(
-        question=_renamed(told.question, others),
-        steps=tuple(step._replace(sentence=_renamed(step.sentence, others)) for step in told.steps),
+    return original._replace(
+        question=_renamed(original.question, others),
+        steps=tuple(
+            step._replace(sentence=_renamed(step.sentence, others)) for step in original.steps
+        ),
     )
 
 
@@ -148,7 +150,7 @@ def pack(rows: list[list[list[int]]]) -> Batch:
     import torch
 
     length = max(sum(map(len, row)) for row in rows)
-    ids, places, parts = [], [], []
+    ids, positions, parts = [], [], []
     inputs, targets = list[int](), list[int]()
     for r, (prompt, *responses) in enumerate(rows):
         row, place, part = list(prompt), list(range(len(prompt))), [0] * len(prompt)
@@ -161,12 +163,12 @@ def pack(rows: list[list[list[int]]]) -> Batch:
             part += [number] * len(response)
         rest = length - len(row)
         ids.append(row + [0] * rest)
-        places.append(place + [0] * rest)
+        positions.append(place + [0] * rest)
         parts.append(part + [-1] * rest)
     of = torch.tensor(parts)
-    sees = (of[:, None, :] == 0) | (of[:, None, :] == of[:, :, None])
-    sees &= torch.ones(length, length, dtype=torch.bool).tril()
+    mask = (of[:, None, :] == 0) | (of[:, None, :] == of[:, :, None])
+    mask &= torch.ones(length, length, dtype=torch.bool).tril()
     return Batch(
-        torch.tensor(ids), torch.tensor(places), sees[:, None],
+        torch.tensor(ids), torch.tensor(positions), mask[:, None],
         torch.tensor(inputs), torch.tensor(targets),
     )  # fmt: skip

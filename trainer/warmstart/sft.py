@@ -1,4 +1,4 @@
-"""Warm start: a fresh model learns to imitate the teacher, in minutes on two CPU cores."""
+"""Supervised training of a fresh model on demonstrations, in minutes on two CPU cores."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...operators.groups import Array
 from .data_parallel import Link, partner
-from .demonstrations import Batch, Lessons, batches
+from .demonstrations import Batch, Curriculum, batches
 from .model import SIZE, Size, build_model
 from .tokenizer import build_tokenizer
 
@@ -35,47 +34,47 @@ class Schedule(NamedTuple):
     weight_decay: float = 0.1
 
 
-LESSONS, SCHEDULE = Lessons(), Schedule()
-"""What is used where nothing else is said; the shipped weights are made by them."""
+CURRICULUM, SCHEDULE = Curriculum(), Schedule()
+"""The defaults, by which the shipped weights were made."""
 
 
-def _to_nobody(shown: int) -> None: ...
+def _ignore(demonstrations: int) -> None: ...
 
 
 def warm_start(
     seed: int,
     *,
     size: Size = SIZE,
-    lessons: Lessons = LESSONS,
+    curriculum: Curriculum = CURRICULUM,
     schedule: Schedule = SCHEDULE,
-    advance: Callable[[int], None] = _to_nobody,
+    advance: Callable[[int], None] = _ignore,
 ) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
     """The embedded policy in float32, and its tokenizer.
 
-    Two processes learn, this one and another, with half of every batch and one thread each. The
-    same arguments give the same weights on the same kind of machine with the same libraries, and
-    everywhere a policy that behaves the same.
+    Two processes train it, this one and another, with half of every batch and one thread each. The
+    same arguments give the same bytes on the same machine with the same libraries. On another
+    processor sums round otherwise, and the weights differ as between two seeds.
 
     Args:
         seed: of the first weights and of the demonstrations.
         size: of the model.
-        lessons: what is shown.
+        curriculum: the demonstrations.
         schedule: how fast the model learns.
-        advance: told how many demonstrations more have been shown.
+        advance: called with the number of further demonstrations that were trained on.
 
     Raises:
         RejuiceError: the other process died.
     """
-    with partner(_learn, 1, seed, size, lessons, schedule, _to_nobody) as link:
-        return _learn(link, 0, seed, size, lessons, schedule, advance)
+    with partner(_learn, 1, seed, size, curriculum, schedule, _ignore) as link:
+        return _learn(link, 0, seed, size, curriculum, schedule, advance)
 
 
 def _learn(
     link: Link,
-    learner: int,
+    rank: int,
     seed: int,
     size: Size,
-    lessons: Lessons,
+    curriculum: Curriculum,
     schedule: Schedule,
     advance: Callable[[int], None],
 ) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
@@ -83,12 +82,12 @@ def _learn(
 
     tokenizer = build_tokenizer()
     model = build_model(tokenizer, seed, size)
-    shown = batches(tokenizer, seed, lessons, learner)
+    shown = batches(tokenizer, seed, curriculum, rank)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for _ in train(model, shown, lessons.steps, schedule, link.average):
-            advance(lessons.batch)
+        for _ in train(model, shown, curriculum.steps, schedule, link.average):
+            advance(curriculum.batch)
     finally:
         torch.set_num_threads(threads)
     return model, tokenizer
@@ -99,16 +98,16 @@ def train(
     data: Iterable[Batch],
     steps: int,
     schedule: Schedule,
-    average: Callable[[Array], None],
+    average: Callable[[Tensor], None],
 ) -> Iterator[float]:
     """Minimise the cross-entropy of the responses; the loss of each step.
 
     Args:
-        model: it learns.
+        model: is trained in place.
         data: a batch for each step.
         steps: how many.
         schedule: how fast.
-        average: replaces all gradients, as one vector, by their mean over the learners.
+        average: replaces all gradients, as one vector, by their mean over the ranks.
     """
     import torch
     from torch.optim.lr_scheduler import LambdaLR
@@ -120,7 +119,7 @@ def train(
     for batch in islice(data, steps):
         loss = _loss(model, batch)
         loss.backward()
-        average(gradient.numpy())
+        average(gradient)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for each in (*optimizers, *rates):
             each.step()
@@ -145,24 +144,23 @@ def _optimizers(model: Qwen2ForCausalLM, schedule: Schedule) -> list[Optimizer]:
     """Muon for the matrices, which halves the steps they need, and Adam for the rest."""
     import torch
 
+    from .muon import Muon
+
     inside = dict(model.model.layers.named_parameters())
     matrices = [each for each in inside.values() if each.ndim == 2]
     others = [each for each in inside.values() if each.ndim != 2]
     others += [model.model.embed_tokens.weight, model.model.norm.weight]
     return [
-        torch.optim.Muon(
-            matrices, lr=schedule.matrices, weight_decay=schedule.weight_decay,
-            adjust_lr_fn="match_rms_adamw",
-        ),
+        Muon(matrices, lr=schedule.matrices, weight_decay=schedule.weight_decay),
         torch.optim.Adam(others, lr=schedule.others, betas=(0.9, 0.98)),
-    ]  # fmt: skip
+    ]
 
 
 def _loss(model: Qwen2ForCausalLM, batch: Batch) -> Tensor:
     import torch
 
     hidden = model.model(
-        batch.ids, attention_mask=batch.sees, position_ids=batch.places, use_cache=False
+        batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
     ).last_hidden_state
     logits = model.lm_head(hidden.flatten(0, 1)[batch.inputs])
     return torch.nn.functional.cross_entropy(logits, batch.targets)

@@ -1,8 +1,9 @@
 """A tokenizer of words and single digits, which gives every text back as it was.
 
 It is a Qwen2 tokenizer with merges of its own, because transformers cuts text for every model of
-that architecture in Qwen2's way, whatever its file says. All words of the problems and of the
-teacher are one token each, with the space before them; other words are spelled in smaller pieces.
+that architecture in Qwen2's way, whatever its file contains. All words of the problems and of
+the demonstrator are one token each, with the space before them; other words are spelled in smaller
+pieces.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...pipelines.demo.templates import HELD_OUT, NAMES, TEMPLATES, WORDS, Template
-from .teacher import PHRASES
+from .demonstrator import PHRASES
 
 if TYPE_CHECKING:
     from transformers import Qwen2Tokenizer
@@ -70,16 +71,16 @@ def build_tokenizer() -> Qwen2Tokenizer:
 
 
 def _texts() -> Iterator[str]:
-    """All words that the problems and the teacher may say, at the places where they stand."""
+    """All words of the problems and the demonstrator, where they occur in a text."""
     for names in NAMES.values():
         yield from (f"{name} {name}" for name in names)
     for words in WORDS.values():
         yield from (f" {word}" for word in words)
     for template in (*TEMPLATES, *HELD_OUT):
-        yield from (_SLOT.sub("0", text) for text in (template.question, *_says(template)))
+        yield from (_SLOT.sub("0", text) for text in (template.question, *_sentences(template)))
     yield from PHRASES
 
 
-def _says(template: Template) -> Iterator[str]:
-    # Twice: a sentence may stand at the beginning or behind another one.
+def _sentences(template: Template) -> Iterator[str]:
+    # Twice: a sentence may stand at the beginning or after another one.
     return (f"{line.sentence} {line.sentence}" for line in template.lines)

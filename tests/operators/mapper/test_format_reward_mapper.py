@@ -118,7 +118,6 @@ def test_not_one_box(text):
     assert not has_one_box(text)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "text",
     [
@@ -131,18 +130,17 @@ def test_not_one_box(text):
 def test_hostile_tags_take_no_time(text):
     took = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         assert not is_tagged(text, THINK_ANSWER)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     # Peers' regular expressions take seconds to minutes; this takes some 0.02 ms.
     assert min(took) < 1e-3
 
 
-@pytest.mark.alone
 def test_hostile_braces_take_linear_time():
-    start = time.perf_counter()
+    start = time.process_time()
     assert not has_one_box("\\boxed{" + "{" * 53_000)
-    assert time.perf_counter() - start < 0.2
+    assert time.process_time() - start < 0.2
 
 
 def test_a_column_of_nulls_is_all_missing():

@@ -163,7 +163,6 @@ def test_it_is_the_last_box_unless_the_boxes_disagree(boxes):
     assert judgement_in(text) == (judged_words[-1] if judged_words and not hedges else None)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "text",
     [
@@ -181,10 +180,10 @@ def test_it_is_the_last_box_unless_the_boxes_disagree(boxes):
     ids=lambda text: f"{text[:16]!r}",
 )
 def test_hostile_text_takes_linear_time(text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert judgement_in(text) is None
     # 0.7 MB; what is quadratic takes minutes.
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_columns_of_nulls():

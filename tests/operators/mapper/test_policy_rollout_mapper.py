@@ -23,7 +23,7 @@ from rejuice.operators.sampling import Failure, Group, Sample
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.warmstart.teacher import JUDGE_TEMPLATE
+from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES)])
 

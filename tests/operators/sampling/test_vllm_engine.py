@@ -306,7 +306,7 @@ def test_interpreter_without_vllm():
 
 # From here on with vLLM itself.
 
-real = [pytest.mark.slow, pytest.mark.alone]
+real = [pytest.mark.slow, pytest.mark.vllm]
 EIGHT = Settings(n=8, max_tokens=24)
 EAGER = {"enforce_eager": True, "max_num_seqs": 32}
 

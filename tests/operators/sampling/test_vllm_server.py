@@ -12,7 +12,7 @@ from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 EIGHT = Settings(n=8, max_tokens=24)
 APIS = ("completions", "chat", "generate")
 BRIEF = {"brief": True}

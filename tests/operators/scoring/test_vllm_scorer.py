@@ -19,7 +19,7 @@ from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardM
 from rejuice.operators.scoring.answer import read_answer
 from rejuice.operators.scoring.verdict import read_verdict, schema
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 DIMENSIONS = ("accuracy", "grammar")
 # Otherwise a grammar of JSON lets a weak model write blanks for ever.
 FLAGS = ("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}')

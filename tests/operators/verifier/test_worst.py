@@ -117,6 +117,10 @@ def test_the_pool_is_whole_afterwards() -> None:
 # --- every caller ---------------------------------------------------------------------
 
 PAIRS = [pair for m in MONSTERS.values() for pair in ((m, "42"), ("42", m))]
+LATE = ("sines", "products")
+"""As late as the integral, and handled the same; one after another they would take each caller four
+deadlines. They are graded above, and from eight threads at once."""
+ONE_BY_ONE = [pair for pair in PAIRS if not {*pair} & {MONSTERS[name] for name in LATE}]
 
 
 def complaint(pair: tuple[str, str]) -> str | None:
@@ -147,7 +151,7 @@ def damage() -> list[str]:
 
 
 def grade_monsters() -> list[str]:
-    return [c for c in map(complaint, PAIRS) if c] + damage()
+    return [c for c in map(complaint, ONE_BY_ONE) if c] + damage()
 
 
 def in_a_thread() -> list[str]:

@@ -14,7 +14,7 @@ from transformers import Qwen2ForCausalLM
 from rejuice.operators import RejuiceError
 from rejuice.trainer.warmstart import build as builder
 from rejuice.trainer.warmstart.build import RECORD, build
-from rejuice.trainer.warmstart.demonstrations import Lessons
+from rejuice.trainer.warmstart.demonstrations import Curriculum
 from rejuice.trainer.warmstart.model import Size, build_model
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
@@ -58,6 +58,15 @@ def test_everybody_may_read_it(built, tmp_path):
     assert modes == {stat.S_IMODE((tmp_path / "plain").stat().st_mode)}
 
 
+def test_a_build_is_known_by_what_its_code_does():
+    """Not by docstrings, comments and line breaks, which the weights do not depend on."""
+    code = '"""Doc."""\nX = 1\n\n\ndef f(a):\n    """Doc."""\n    return a + X\n'
+    other = 'X = 1\n"""About X."""\n\ndef f(\n    a,\n):\n    # Why.\n    return a + X\n'
+    assert builder._program(code) == builder._program(other)
+    for change in (("1", "2"), ("return a + X", "return X + a"), ("a + X", "a + 'Doc.'")):
+        assert builder._program(code.replace(*change)) != builder._program(code)
+
+
 def test_an_empty_folder_is_free(built, tmp_path):
     assert build(tmp_path)
     assert set(content(tmp_path)) == FILES
@@ -65,10 +74,10 @@ def test_an_empty_folder_is_free(built, tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"seed": 1}, {"lessons": Lessons(steps=1)}, {"size": Size(layers=2)}],
-    ids=["seed", "lessons", "size"],
+    [{"seed": 1}, {"curriculum": Curriculum(steps=1)}, {"size": Size(layers=2)}],
+    ids=["seed", "curriculum", "size"],
 )
-def test_another_policy_is_replaced_only_when_told_to(built, tmp_path, change):
+def test_another_policy_is_replaced_only_with_overwrite(built, tmp_path, change):
     folder = tmp_path / "policy"
     build(folder)
     before = content(folder)
@@ -132,9 +141,9 @@ def test_without_the_libraries_it_says_what_to_install(built, tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    lessons = Lessons(steps=4, batch=4, window=2)
+    curriculum = Curriculum(steps=4, batch=4, window=2)
     for name in ("one", "two"):
-        build(tmp_path / name, 3, lessons=lessons)
+        build(tmp_path / name, 3, curriculum=curriculum)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
@@ -159,7 +168,7 @@ def until(true, seconds=60):
 
 
 def test_the_command(built, tmp_path, monkeypatch, capsys):
-    from rejuice.pipelines import cli
+    from rejuice.trainer import cli
 
     def rejuice(*words):
         monkeypatch.setattr(sys, "argv", ["rejuice", "policy", "build", *words])

@@ -1,4 +1,4 @@
-"""Lessons: what is shown depends on the seed alone; packing changes no loss."""
+"""Demonstrations depend on the seed alone; packing changes no loss."""
 
 import random
 from itertools import islice
@@ -8,22 +8,22 @@ import pytest
 from rejuice.pipelines.demo.numbers import seeded
 from rejuice.pipelines.demo.problems import problem
 from rejuice.pipelines.demo.templates import NAMES
-from rejuice.trainer.warmstart import demonstrations as lessons
+from rejuice.trainer.warmstart import demonstrations as module
 from rejuice.trainer.warmstart.demonstrations import (
     LEVELS,
-    Lessons,
+    Curriculum,
     batches,
     demonstrations,
     encode,
     pack,
     rename,
 )
+from rejuice.trainer.warmstart.demonstrator import Demonstration, demonstrate
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.sft import _loss
-from rejuice.trainer.warmstart.teacher import Demonstration, demonstrate
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
-SMALL = Lessons(steps=6, batch=4, window=3)
+SMALL = Curriculum(steps=6, batch=4, window=3)
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +37,25 @@ def model(tokenizer):
 
 
 def some(seed, **change):
-    return list(islice(demonstrations(seed, Lessons(**change)), 40))
+    return list(islice(demonstrations(seed, Curriculum(**change)), 40))
 
 
 def test_demonstrations_depend_on_the_seed_alone():
     assert some(0) == some(0) != some(1)
 
 
-def test_drills_end_with_schooling():
+def test_drills_end_with_the_first_phase():
     def drills(**change):
         return sum(shown.prompt == "Calculate." for shown in some(0, steps=4, batch=10, **change))
 
-    assert drills(schooling=1.0, drilled=1.0) == 40
-    assert drills(schooling=0.5, drilled=1.0) == 20
-    assert drills(schooling=0.0, drilled=1.0) == 0
+    assert drills(first_phase=1.0, drilled=1.0) == 40
+    assert drills(first_phase=0.5, drilled=1.0) == 20
+    assert drills(first_phase=0.0, drilled=1.0) == 0
 
 
-def test_two_learners_share_all_demonstrations(tokenizer, monkeypatch):
-    monkeypatch.setattr(lessons, "pack", lambda rows: rows)
-    shares = [list(batches(tokenizer, 0, SMALL, learner)) for learner in (0, 1)]
+def test_two_ranks_share_all_demonstrations(tokenizer, monkeypatch):
+    monkeypatch.setattr(module, "pack", lambda rows: rows)
+    shares = [list(batches(tokenizer, 0, SMALL, rank)) for rank in (0, 1)]
     assert [len(share) for share in shares] == [6, 6]
     assert all(len(rows) == 2 for share in shares for rows in share)
     shown = encode(tokenizer, list(islice(demonstrations(0, SMALL), 24)))
@@ -65,17 +65,21 @@ def test_two_learners_share_all_demonstrations(tokenizer, monkeypatch):
 def test_everybody_appears_and_no_problem_changes():
     seen = set()
     for i in range(500):
-        told = problem(0, "train", i, LEVELS)
-        new = rename(told, seeded("rename", i))
-        assert (new.numbers, new.template, new.answer) == (told.numbers, told.template, told.answer)
-        assert len(new.question.split()) == len(told.question.split())
+        posed = problem(0, "train", i, LEVELS)
+        new = rename(posed, seeded("rename", i))
+        assert (new.numbers, new.template, new.answer) == (
+            posed.numbers,
+            posed.template,
+            posed.answer,
+        )
+        assert len(new.question.split()) == len(posed.question.split())
         seen |= {name for names in NAMES.values() for name in names if name in new.question}
     assert seen == {name for names in NAMES.values() for name in names}
 
 
 def test_responses_that_share_a_prompt_do_not_see_each_other(tokenizer, model):
-    told = problem(0, "train", 5, LEVELS)
-    rows = encode(tokenizer, [demonstrate(told, random.Random(0), 3, care=False)])
+    posed = problem(0, "train", 5, LEVELS)
+    rows = encode(tokenizer, [demonstrate(posed, random.Random(0), 3, care=False)])
     prompt, *responses = rows[0]
     together = _loss(model, pack(rows)).item() * sum(map(len, responses))
     alone = sum(_loss(model, pack([[prompt, r]])).item() * len(r) for r in responses)

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from rejuice.trainer.warmstart.demonstrations import Lessons, batches
+from rejuice.trainer.warmstart.demonstrations import Curriculum, batches
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.sft import SCHEDULE, _gradient, _loss, _rate, train, warm_start
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
-SMALL = Lessons(steps=4, batch=4, window=2)
+SMALL = Curriculum(steps=4, batch=4, window=2)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def alone(gradient):
 
 def test_the_loss_falls(tokenizer):
     model = build_model(tokenizer, 0)
-    shown = batches(tokenizer, 0, Lessons(steps=12, batch=4), 0)
+    shown = batches(tokenizer, 0, Curriculum(steps=12, batch=4), 0)
     losses = list(train(model, shown, 12, SCHEDULE, alone))
     assert losses[0] == pytest.approx(math.log(800), abs=0.3)
     assert losses[-1] < losses[0] - 2
@@ -72,9 +72,9 @@ def test_a_fresh_model_leaves_the_global_generator_alone(tokenizer):
 @pytest.mark.slow
 def test_another_seed_gives_other_weights_and_torch_is_left_as_it_was():
     def weights(seed):
-        told = []
-        model, _ = warm_start(seed, lessons=SMALL, advance=told.append)
-        assert told == [4] * 4
+        counts = []
+        model, _ = warm_start(seed, curriculum=SMALL, advance=counts.append)
+        assert counts == [4] * 4
         return torch.cat([each.detach().flatten() for each in model.parameters()])
 
     threads, generator = torch.get_num_threads(), torch.random.get_rng_state()

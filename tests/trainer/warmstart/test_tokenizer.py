@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
 from rejuice.pipelines.demo.numbers import LEVELS, SPLITS, seeded
 from rejuice.pipelines.demo.problems import problem
+from rejuice.trainer.warmstart.demonstrator import demonstrate, drill, judge
 from rejuice.trainer.warmstart.model import build_model
-from rejuice.trainer.warmstart.teacher import demonstrate, drill, judge
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
 
@@ -23,9 +23,9 @@ def texts(n=150):
     """What is asked and answered, of all splits and levels."""
     rng = seeded("test")
     for i in range(n):
-        told = problem(0, SPLITS[i % 3], i, LEVELS)
+        posed = problem(0, SPLITS[i % 3], i, LEVELS)
         care = i % 2 == 0
-        for shown in (demonstrate(told, rng, 2, care=care), judge(told, rng, 2, care=care), drill([told])):  # fmt: skip
+        for shown in (demonstrate(posed, rng, 2, care=care), judge(posed, rng, 2, care=care), drill([posed])):  # fmt: skip
             yield from (shown.prompt, *shown.responses)
 
 

@@ -1,4 +1,4 @@
-r"""An imperfect teacher: what the embedded policy imitates in its warm start.
+r"""An imperfect demonstrator, which the embedded policy imitates in its supervised training.
 
 It solves problems in several styles, from careful to guessing, and judges answers with and without
 work. The policy learns to mix the styles; which of them pay is left to reinforcement learning.
@@ -42,7 +42,7 @@ _GUESSES = ("I guess it is {}.", "Maybe {}.")
 
 
 class Demonstration(NamedTuple):
-    """What is asked, and what the teacher responds, time and again."""
+    """A prompt and some responses of the demonstrator."""
 
     prompt: str
     responses: list[str]
@@ -65,12 +65,12 @@ class Style(NamedTuple):
 
 
 def demonstrate(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demonstration:
-    """The teacher solves a problem `n` times: with care, always by right steps and in form."""
+    """The demonstrator solves a problem `n` times: with care, always by right steps and in form."""
     return Demonstration(problem.question, [_respond(problem, rng, care) for _ in range(n)])
 
 
 def judge(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demonstration:
-    """The teacher judges an answer `n` times; it is right in half of the cases."""
+    """The demonstrator judges an answer `n` times; it is right in half of the cases."""
     right = rng.random() < 0.5
     answer = problem.reference if right else wrong_answer(problem, rng)
     prompt = JUDGE_TEMPLATE.format(question=problem.question, answer=answer)
@@ -84,7 +84,7 @@ def drill(problems: Iterable[Problem]) -> Demonstration:
 
 
 def wrong_answer(problem: Problem, rng: random.Random) -> int:
-    """A wrong answer of the kind that the teacher gives."""
+    """A wrong answer of the kind that the demonstrator gives."""
     while True:
         answer = _solve(problem, pick(rng, ("ordered", "hasty", "guess")), rng)[1]
         if answer != problem.reference:
@@ -126,8 +126,8 @@ def _worked(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> 
 def _ordered(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
     """One equation after the other."""
     words = ("First", *("Then",) * len(steps))
-    told = (f"{word} {step.equation}." for word, step in zip(words, steps, strict=False))
-    return " ".join(told), steps[-1].result
+    sentences = (f"{word} {step.equation}." for word, step in zip(words, steps, strict=False))
+    return " ".join(sentences), steps[-1].result
 
 
 def _brief(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
@@ -177,4 +177,4 @@ PHRASES = (
     "First 0. Then 0. The answer is 0.", "3 + 4, 4 - 2, 2 * 5, 6 / 3 = 2.",
     "system\nuser\nassistant\n",
 )  # fmt: skip
-"""Words of the teacher's own, for the vocabulary."""
+"""Text that only the demonstrator writes, for the vocabulary."""

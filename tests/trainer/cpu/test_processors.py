@@ -1,0 +1,50 @@
+"""What must hold on any x86-64 holds with fewer of this processor's instructions, too.
+
+Sums are taken in another order where registers are narrower, so that last digits differ. The tests
+named here compare with float64, or one way to compute with another on the same machine.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[3]
+TESTS = (
+    "tests/operators/sampling/test_key_values.py",
+    "tests/operators/sampling/test_transformers_engine.py",
+    "tests/trainer/cpu/test_engine.py",
+)
+CHEAP = "not processes and not frequent"
+CAPABILITIES = {
+    "AVX2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+    "DEFAULT": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    },
+}
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_with_fewer_instructions(capability):
+    import torch
+
+    mine = torch.backends.cpu.get_cpu_capability()
+    if mine == capability or not mine.startswith("AVX"):
+        pytest.skip(f"this processor has {mine}: the suite itself runs so")
+    environment = {**os.environ, **CAPABILITIES[capability]}
+    environment.pop("PYTEST_ADDOPTS", None)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHEAP, *TESTS]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
