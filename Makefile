@@ -33,6 +33,7 @@ lint: $(STAMP) .types/rejuice
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/lint_length.py
 
 bench: $(STAMP)
 	for file in tests/bench/bench_*.py; do $(BIN)/python $$file || exit 1; done

@@ -37,13 +37,13 @@ from .loop.step_files import response_figures
 from .policies import Policy
 from .split import SplitRecipe, advantage_operator
 
-RecipePath: TypeAlias = "str | Path"
+PathLike: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
 
 _NOT_PASSED = ("prompt_token_ids", "response_logprobs", "sampling")
 
 
-def reward_funcs(recipe: RecipePath, *, policy: str | None = None) -> list[RecipeReward]:
+def reward_funcs(recipe: PathLike, *, policy: str | None = None) -> list[RecipeReward]:
     """What `GRPOTrainer(reward_funcs=...)` takes: one function, the `reward` of a recipe.
 
     It is one function and not one for each component, because TRL sums several with `nansum`: a
@@ -72,7 +72,7 @@ def reward_funcs(recipe: RecipePath, *, policy: str | None = None) -> list[Recip
     return [RecipeReward(parts, policy or trained or parts.rollout.model)]
 
 
-def train_dataset(recipe: RecipePath, dataset_path: RecipePath | None = None) -> Any:
+def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any:
     """The prompts of a recipe as a `datasets.Dataset`: `prompt`, and all other columns.
 
     TRL passes the columns to the reward with each completion. A repeated prompt is kept once: the
@@ -96,7 +96,7 @@ def train_dataset(recipe: RecipePath, dataset_path: RecipePath | None = None) ->
     return Dataset(InMemoryTable(table.take(first)))
 
 
-def grpo_settings(recipe: RecipePath) -> dict[str, Any]:
+def grpo_settings(recipe: PathLike) -> dict[str, Any]:
     """Fields of `GRPOConfig` that follow from the recipe: how to sample, and how to normalise.
 
     Raises:

@@ -1,7 +1,8 @@
-"""Rules of the house that no linter knows."""
+"""Rules about the layout of the code that no linter checks."""
 
 import ast
 import configparser
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,28 @@ def test_folders_are_imported_relatively(file):
             modules = [node.module]
         for module in modules:
             assert module.split(".")[0] not in (*FOLDERS, "rejuice")
+
+
+def test_a_type_name_has_one_meaning():
+    """Private or not: one name for two types makes a reader look at the imports."""
+    homes = defaultdict(set)
+    for file in SOURCES:
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if name := _type_name(node):
+                homes[name.lstrip("_")].add(str(file.relative_to(ROOT)))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+def _type_name(node):
+    """The name of a class or of an alias of a type, such as `Columns = tuple[str, ...]`."""
+    if isinstance(node, ast.ClassDef):
+        return node.name
+    if isinstance(node, ast.AnnAssign) and getattr(node.annotation, "id", "") == "TypeAlias":
+        return node.target.id
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
+        name = getattr(node.targets[0], "id", "")
+        return name if name.lstrip("_")[:1].isupper() and not name.isupper() else None
+    return None
 
 
 @pytest.mark.parametrize("name", installed())
