@@ -26,6 +26,7 @@ PAGES = {
 """Files of the root, and the pages of the site that they become."""
 
 PYTHON = {
+    "Running recipes": {"pipelines": "Recipe run Result load"},
     "Writing operators": {
         "operators": "Operator Mapper Filter ResumableOperator Change Scope drop component "
         "component_columns Groups uniform_N",
@@ -35,6 +36,7 @@ PYTHON = {
         "operators": "verify verify_batch extract_answer Verdict",
         "operators.verifier": "check_reference",
     },
+    "Rewards for TRL": {"trainer.trl": "reward_funcs train_dataset grpo_settings"},
     "Errors": {"operators": "RejuiceError RecipeError DataError OperatorError EngineError"},
 }
 """What the Python page documents: title, module, names."""

@@ -1,0 +1,30 @@
+"""The notebooks of the documents run, and show what they print."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs").glob("*.ipynb"))
+
+
+def shown(cell):
+    """The text below a cell of code."""
+    texts = [
+        output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", [])
+    ]
+    return "".join(map(str, texts))
+
+
+def test_there_are_notebooks():
+    assert [path.name for path in NOTEBOOKS] == ["python.ipynb"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_shows_what_it_prints(path, tmp_path):
+    stored = nbformat.read(path, as_version=4)
+    run = nbformat.from_dict(stored)
+    NotebookClient(run, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for before, after in zip(stored.cells, run.cells, strict=True):
+        assert shown(after) == shown(before), f"{path.name}: below\n{before.source}"
