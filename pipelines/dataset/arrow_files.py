@@ -11,7 +11,8 @@ import pyarrow as pa
 from ...operators import DataError
 
 FORMAT = 1
-"""Part of every key: raise it when commits are written differently."""
+"""Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
+in another way."""
 
 
 def write_arrow(path: Path, table: pa.Table) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from ...operators import DataError, Groups, __version__
+from ...operators import DataError, Groups
 from . import json_lines
 from .arrow_files import FORMAT, read_arrow, write_arrow
 
@@ -97,7 +97,7 @@ class Dataset:
             chunk_rows: rows per chunk, about: a chunk ends where a group ends.
             group_by: consecutive rows that agree in these columns stay together.
         """
-        made_of = [FORMAT, __version__, self.fingerprint, chunk_rows, sorted(group_by)]
+        made_of = [FORMAT, self.fingerprint, chunk_rows, sorted(group_by)]
         key = xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())
         folder = cache / f"source-{key}"
         manifest = folder / _MANIFEST
