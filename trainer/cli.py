@@ -89,7 +89,9 @@ def train(
     with console.status("making the prompts"):
         run = prepare(loaded, folder, resume=resume)
     if resume and last(run.folder) is None:
-        console.print("There is no checkpoint: training begins anew.", highlight=False)
+        console.print(
+            "There is no checkpoint: training starts from the beginning.", highlight=False
+        )
     _train(run, loaded.head.project_name, folder, resume, quiet)
 
 
@@ -231,7 +233,7 @@ def _goes_on(folder: Path) -> str:
 
     step = last(folder)
     if step is None:
-        return "no checkpoint was saved, so that it has to begin anew"
+        return "no checkpoint was saved, so it has to start from the beginning"
     return f"`rejuice train {folder} --resume` goes on from step {step}"
 
 

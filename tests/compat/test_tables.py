@@ -159,7 +159,7 @@ def check_values(export, name):
 
 @pytest.mark.parametrize("name", ["answers", "judgements"])
 def test_a_training_step_is_replayed_as_it_was_trained_on(tmp_path, monkeypatch, name):
-    """The golden is what `curated.parquet` held when the step was trained."""
+    """The golden is the content of `curated.parquet` when the step was trained."""
     shutil.copytree(DATA / "steps" / name, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     run(load(Path("recipe.yaml")))

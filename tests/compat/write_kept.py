@@ -99,7 +99,7 @@ def stand_in():
         def close(self):
             pass
 
-    engines._vllm = lambda asked, options: Engine()
+    engines._vllm = lambda spec, options: Engine()
     return curate()
 
 

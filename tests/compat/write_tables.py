@@ -5,7 +5,7 @@
     cd CHECKOUT && .venv/bin/python write_tables.py DATA/steps NAME=RUN/steps/000001 ...
 
 CHECKOUT is the version that later ones must agree with; what is there now is of version 0.4.0.
-`inputs` samples and solves anew; without it only the tables are made again, of responses that are
+`inputs` samples and solves again; without it only the tables are made again, of responses that are
 there. The third form keeps a step of a training run, with what it trained on. Write a table again
 only where a recipe is meant to make another one, and say so in the changelog.
 """
@@ -71,9 +71,9 @@ def write_inputs():
     write_solved(problems)
     Path("scores.sqlite").unlink(missing_ok=True)
     with FakeJudge() as server:
-        asked = {"base_url": server.url, "patience_s": "5"}
+        options = {"base_url": server.url, "patience_s": "5"}
         step = "llm_quality_reward_mapper.server"
-        where = {f"{step}.{key}": value for key, value in asked.items()}
+        where = {f"{step}.{key}": value for key, value in options.items()}
         table_of("grpo_gsm8k_quality", {**specs()["grpo_gsm8k_quality"], **where})
     for beside in Path().glob("scores.sqlite?*"):
         beside.unlink()

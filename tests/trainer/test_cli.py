@@ -102,8 +102,8 @@ def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypat
     monkeypatch.setattr(cli, "_NEEDED", ("no_such_thing",))
     assert rejuice("curves", "run")[0] == 0
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
-    said = "rejuice: a picture needs matplotlib; pip install matplotlib\n"
-    assert rejuice("curves", "run") == (2, "", said)
+    message = "rejuice: a picture needs matplotlib; pip install matplotlib\n"
+    assert rejuice("curves", "run") == (2, "", message)
 
 
 # train
@@ -164,8 +164,8 @@ def test_of_a_field_that_is_given_twice_the_full_name_wins(rejuice, recipe, verl
 
 def test_check_knows_the_section(rejuice, recipe):
     assert rejuice("check", recipe)[0] == 0
-    said = "rejuice: try.yaml: unknown key 'train.gpu.gpu'; did you mean 'gpus'?\n"
-    assert rejuice("check", recipe, "--train.gpu.gpu", "2") == (2, "", said)
+    message = "rejuice: try.yaml: unknown key 'train.gpu.gpu'; did you mean 'gpus'?\n"
+    assert rejuice("check", recipe, "--train.gpu.gpu", "2") == (2, "", message)
 
 
 def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monkeypatch):
@@ -186,7 +186,7 @@ def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["none.yaml"], "none.yaml does not exist; give the path of a recipe"),
         (["."], ". holds no run; give a recipe, or the folder of a run"),
@@ -196,25 +196,27 @@ def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monk
         (["try.yaml", "--train.prompts_per_step", "99"], "data.jsonl gives 20 prompts, a step takes 99; set prompts_per_step lower"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_reported_in_a_line(rejuice, recipe, verl, words, said):
-    assert rejuice("train", *words) == (2, "", f"rejuice: {said}\n")
+def test_what_is_wrong_is_reported_in_a_line(rejuice, recipe, verl, words, message):
+    assert rejuice("train", *words) == (2, "", f"rejuice: {message}\n")
     assert verl.launched == []
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--train.loggers", "[mlflow]"], "logger mlflow needs mlflow; pip install mlflow"),
         (["--profile", "gpu"], "profile gpu needs vllm; pip install 'verl[vllm]==0.9.1'"),
     ],
 )
-def test_what_is_not_installed_is_reported_at_once(rejuice, recipe, verl, monkeypatch, words, said):
+def test_what_is_not_installed_is_reported_at_once(
+    rejuice, recipe, verl, monkeypatch, words, message
+):
     find = cli.importlib.util.find_spec
     gone = ("mlflow", "vllm")
     monkeypatch.setattr(
         cli.importlib.util, "find_spec", lambda name: None if name in gone else find(name)
     )
-    assert rejuice("train", recipe, *words) == (2, "", f"rejuice: {said}\n")
+    assert rejuice("train", recipe, *words) == (2, "", f"rejuice: {message}\n")
     assert verl.launched == []
     monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
     assert rejuice("train", recipe, *words, "--dry-run")[0] == 0
@@ -246,7 +248,7 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
 def test_a_resume_without_a_checkpoint_is_reported(rejuice, recipe, verl, tmp_path):
     rejuice("train", recipe, "-q")
     _, _, err = rejuice("train", recipe, "--resume")
-    assert err.startswith("There is no checkpoint: training begins anew.\n")
+    assert err.startswith("There is no checkpoint: training starts from the beginning.\n")
 
 
 def test_the_lines_after_a_resume_go_on(rejuice, recipe, verl, tmp_path):
@@ -275,7 +277,7 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
     assert (code, out) == (1, "")
     assert err == (
         "rejuice: training failed: step 2: all is lost\n"
-        "verl's log is outputs/try/verl.log; no checkpoint was saved, so that it has to begin anew\n"
+        "verl's log is outputs/try/verl.log; no checkpoint was saved, so it has to start from the beginning\n"
     )
     save(tmp_path / "outputs" / "try", 1)
     verl.does = lambda run: -9
@@ -362,8 +364,8 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
 
 def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     recipe = write_recipe(tmp_path / "try.yaml", dataset_path="not_there.jsonl")
-    asked = []
-    monkeypatch.setattr(dry_run, "validate", lambda run, resume: asked.append(run))
+    requested = []
+    monkeypatch.setattr(dry_run, "validate", lambda run, resume: requested.append(run))
     before = sorted(tmp_path.iterdir())
     code, out, err = rejuice("train", recipe, "--dry-run", "--steps", "7")
     assert (code, err) == (0, "verl has validated it.\n")
@@ -379,7 +381,7 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     assert lines[-1] == (
         f"  {sys.executable} -m verl.trainer.main_ppo --config-dir {folder} --config-name verl"
     )
-    assert asked[0].config.steps == 7
+    assert requested[0].config.steps == 7
     assert sorted(tmp_path.iterdir()) == before
     assert verl.launched == []
 
@@ -415,10 +417,10 @@ def test_checkpoint(rejuice, monkeypatch, tmp_path):
     )
     assert rejuice("checkpoint", "run", "q", "--step", "2")[0] == 0
     assert merged == [f"run/checkpoints/global_step_{step}/actor" for step in (4, 2)]
-    for words, said in (
+    for words, message in (
         (["run", "p"], "p exists; give another path"),
         (["run", "r", "--step", "6"], "run has no checkpoint of step 6; it has those of 2, 4"),
         (["none", "r"], "none holds no checkpoint; there is no such folder"),
         ([".", "r"], ". holds no checkpoint; give the folder of a run that has saved one"),
     ):
-        assert rejuice("checkpoint", *words) == (2, "", f"rejuice: {said}\n")
+        assert rejuice("checkpoint", *words) == (2, "", f"rejuice: {message}\n")

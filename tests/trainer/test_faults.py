@@ -42,7 +42,7 @@ class Judge(FakeJudge):
 
     Attributes:
         garbled: of these questions, every other distinct response gets no verdict.
-        deadly: it dies when it is asked about one of these questions,
+        deadly: it dies when it gets one of these questions,
         lives: but for the first so many times.
     """
 
@@ -61,8 +61,8 @@ class Judge(FakeJudge):
 
     def answer(self, path, body, seed, attempt, n) -> dict[str, Any]:
         shown = body["messages"][-1]["content"]
-        asked = re.search(r"<question>\n(.*?)\n</question>", shown, re.DOTALL)
-        question = asked[1] if asked else ""
+        requested = re.search(r"<question>\n(.*?)\n</question>", shown, re.DOTALL)
+        question = requested[1] if requested else ""
         if question in self.deadly:
             self.lives -= 1
             if self.lives < 0:
@@ -80,7 +80,7 @@ class Ended(NamedTuple):
     """A run of the command that has ended."""
 
     status: int
-    said: list[str]
+    output: list[str]
 
 
 class Training:
@@ -171,9 +171,9 @@ class Training:
                 running.terminate()
                 running.wait()
                 raise
-            said = running.stderr.read().replace(f"{self.folder}/", "RUN/")
+            output = running.stderr.read().replace(f"{self.folder}/", "RUN/")
         assert processes.of_run(self.folder) == []
-        lines = said.replace(str(self.folder), "RUN").splitlines()
+        lines = output.replace(str(self.folder), "RUN").splitlines()
         return Ended(running.returncode, lines)
 
     def resume(self, *words: str, during: Callable[[], None] = lambda: None) -> Ended:
@@ -232,15 +232,15 @@ def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_p
     without = time.monotonic() - begin
     assert ended.status == 1
     away = f"step 4 llm_quality_reward_mapper: {judge.url} could not be reached for 1 s: Cannot "
-    why, then = ended.said
+    why, then = ended.output
     assert why.startswith(f"rejuice: training failed: {away}")
     assert why.endswith("; is the server up?")
     assert then == (
-        "verl's log is RUN/verl.log; no checkpoint was saved, so that it has to begin anew"
+        "verl's log is RUN/verl.log; no checkpoint was saved, so it has to start from the beginning"
     )
     assert training.trained == []
 
-    # Gives half of the responses to some questions no verdict; dies when it is asked for the first
+    # Gives half of the responses to some questions no verdict; dies when it gets the first
     # score of the second step.
     judge.start()
     judge.garbled, judge.deadly = set(first), set(second)
@@ -251,7 +251,7 @@ def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_p
     )
     assert without < until_trained[0] + PATIENCE_S + 20, "and nearly half of that to end verl"
     assert ended.status == 1
-    why, then = ended.said
+    why, then = ended.output
     assert why.startswith(f"rejuice: training failed at step 2: {away}")
     assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 1")
     assert training.trained == [1]
@@ -336,7 +336,7 @@ def test_a_full_disk_and_processes_that_are_killed_and_half_of_the_scores(tmp_pa
         )
 
         ended = training.resume(during=training.once(3, lambda: training.kill("ray::Sampler")))
-        why, then = ended.said
+        why, then = ended.output
         assert ended.status == 1
         assert why in {  # While it samples, or when it is to have new weights.
             f"rejuice: training failed at step 4: {why} was killed, perhaps for want of memory"

@@ -92,7 +92,7 @@ def run(home):
 
 
 def written(table):
-    """What a table says, to the bit: a float is told from any other float, and -0.0 from 0.0."""
+    """The content of a table, bit by bit: a float differs from any other float, and -0.0 from 0.0."""
     columns = [(field.name, str(field.type)) for field in table.schema]
     return columns, [repr(row) for row in table.to_pylist()]
 

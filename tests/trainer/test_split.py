@@ -35,7 +35,7 @@ def test_steps_before_and_after_sampling(parts):
 
 
 @pytest.mark.parametrize(
-    ("process", "said"),
+    ("process", "message"),
     [
         (PLAIN[:1] + PLAIN[2:], "no step samples responses; training needs one policy_rollout"),
         (
@@ -54,10 +54,10 @@ def test_steps_before_and_after_sampling(parts):
         ),
     ],
 )
-def test_a_recipe_that_cannot_train_is_refused_in_one_line(parts, process, said):
+def test_a_recipe_that_cannot_train_is_refused_in_one_line(parts, process, message):
     with pytest.raises(RecipeError) as caught:
         parts(process)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "recipe.yaml" in str(caught.value)
 
 

@@ -35,7 +35,7 @@ REWARDS = (
 
 @pytest.fixture
 def recipe(recipe_file):
-    """A factory of recipes with some steps behind sampling; two responses to a prompt."""
+    """A factory of recipes with some steps after sampling; two responses to a prompt."""
 
     def make(*after, n=2, rows=None, **head):
         process = [
@@ -72,8 +72,8 @@ def test_the_reward_is_the_recipes(recipe):
 
 def test_texts_are_taken_like_chats(recipe):
     (reward,) = reward_funcs(recipe())
-    told = {"completion_ids": [[1], [1]], "reference": ["2", "2"]}
-    assert reward(prompts=["1 + 1?"] * 2, completions=[RIGHT, WRONG], **told) == [1.1, 0.1]
+    reported = {"completion_ids": [[1], [1]], "reference": ["2", "2"]}
+    assert reward(prompts=["1 + 1?"] * 2, completions=[RIGHT, WRONG], **reported) == [1.1, 0.1]
 
 
 @settings(deadline=None, max_examples=30)
@@ -162,7 +162,7 @@ def test_only_whole_groups_are_scored(recipe):
 
 
 @pytest.mark.parametrize(
-    ("completion", "said"),
+    ("completion", "output"),
     [
         ([{"role": "assistant", "content": "a"}] * 3, "a completion has 3 messages"),
         ([{"role": "assistant", "content": [{"type": "text"}]}], "the content of a message is"),
@@ -173,9 +173,9 @@ def test_only_whole_groups_are_scored(recipe):
         ),
     ],
 )
-def test_a_completion_that_is_not_one_text_is_refused(recipe, completion, said):
+def test_a_completion_that_is_not_one_text_is_refused(recipe, completion, output):
     (reward,) = reward_funcs(recipe(n=1))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=output):
         reward(prompts=["a"], completions=[completion], completion_ids=[[1]], reference=["2"])
 
 

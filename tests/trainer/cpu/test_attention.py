@@ -202,9 +202,9 @@ def test_a_policy_computes_the_same_with_each_prompt_once(policies, name, batch,
     true = []
     for prompt, response in rows:
         logits = theirs(torch.cat((prompt, response))[None], use_cache=False).logits[0, :-1]
-        said = logits.log_softmax(-1).gather(1, torch.cat((prompt, response))[1:, None])[:, 0]
-        none = said.new_zeros(len(prompt) - 1)
-        true.append(torch.cat((none, said[len(prompt) - 1 :], said.new_zeros(1))))
+        message = logits.log_softmax(-1).gather(1, torch.cat((prompt, response))[1:, None])[:, 0]
+        none = message.new_zeros(len(prompt) - 1)
+        true.append(torch.cat((none, message[len(prompt) - 1 :], message.new_zeros(1))))
     true = torch.cat(true)
     torch.testing.assert_close(found, true, rtol=0, atol=1e-9)
     weights = torch.randn(len(true), generator=torch.Generator().manual_seed(seed)).double()

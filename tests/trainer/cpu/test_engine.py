@@ -72,10 +72,10 @@ def groups():
     from rejuice.operators.sampling.protocol import Prompt, Settings
     from rejuice.operators.sampling.transformers_engine import TransformersEngine
 
-    said = [
+    message = [
         f"Ivy has {k + 3} eggs. Leo has {2 * k} more. How many has Leo?" for k in range(PROMPTS)
     ]
-    prompts = [Prompt((("user", text),), seed) for seed, text in enumerate(said)]
+    prompts = [Prompt((("user", text),), seed) for seed, text in enumerate(message)]
     engine = TransformersEngine(EMBEDDED)
     found = dict(engine.sample(prompts, Settings(n=N, max_tokens=48)))
     return [found[k] for k in range(PROMPTS)]
@@ -111,10 +111,10 @@ def keys(queue, groups):
 @pytest.fixture
 def batch(queue, keys):
     """The rows as verl's trainer hands them to the actor."""
-    return told(queue.kv_batch_get(keys, "train"))
+    return reported(queue.kv_batch_get(keys, "train"))
 
 
-def told(data):
+def reported(data):
     """What the trainer says beside the rows."""
     from verl.utils import tensordict_utils as tu
 
@@ -189,9 +189,9 @@ class Plain:
         ):
             log_prob, entropy = self.log_probs(prompt, response)
             ratio = (log_prob - old).exp()
-            held = ratio.clamp(1 - low, 1 + high) * advantage
-            gain = torch.minimum(ratio * advantage, held)
-            clipped_off.append((held < ratio * advantage).double())
+            pending = ratio.clamp(1 - low, 1 + high) * advantage
+            gain = torch.minimum(ratio * advantage, pending)
+            clipped_off.append((pending < ratio * advantage).double())
             # Where the advantage is negative, no token costs more than `dual` times it.
             gain = torch.where(advantage < 0, torch.maximum(gain, dual * advantage), gain)
             policy.append(-gain)
@@ -301,7 +301,7 @@ def test_rows_of_padding_change_nothing(worker, queue, keys):
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 
     made = worker(learning_rate=1e-30)
-    plain = metrics_of(made.update_actor(told(queue.kv_batch_get(keys, "train"))))
+    plain = metrics_of(made.update_actor(reported(queue.kv_batch_get(keys, "train"))))
     tags = [dict(queue.partitions["train"][key].tag) for key in keys]
     more = upsample_batch_to_divisible_size(KVBatchMeta(keys, tags, "train"), 32, 779).keys
     assert len(more) == 32
@@ -309,6 +309,6 @@ def test_rows_of_padding_change_nothing(worker, queue, keys):
         fields = queue.partitions["train"][key].fields
         fields.update(dict.fromkeys(("advantages", "ref_log_prob"), fields["rm_scores"]))
         fields["old_log_probs"] = fields["rollout_log_probs"]
-    padded = metrics_of(made.update_actor(told(queue.kv_batch_get(more, "train"))))
+    padded = metrics_of(made.update_actor(reported(queue.kv_batch_get(more, "train"))))
     for name in ("loss", "grad_norm", "actor/entropy_loss"):
         assert padded[name] == pytest.approx(plain[name], rel=2e-6), name

@@ -17,15 +17,15 @@ class Engine:
 
     def __init__(self, build, workers, threads):
         self.built = build.keywords
-        self.asked, self.loaded = [], []
+        self.requested, self.loaded = [], []
 
     def sample(self, prompts, settings):
-        self.asked.append((list(prompts), settings))
+        self.requested.append((list(prompts), settings))
         for index in reversed(range(len(prompts))):
-            said = prompts[index].messages[-1][1]
-            if said == "die":
+            message = prompts[index].messages[-1][1]
+            if message == "die":
                 raise RuntimeError("the engine is gone")
-            if said == "refuse":
+            if message == "refuse":
                 yield index, Failure("prompt_too_long", "too long")
                 continue
             samples = [
@@ -118,9 +118,9 @@ def test_groups_are_requested_and_put(manager, sampler, queue):
     from rejuice.operators.sampling.seeds import prompt_seed
 
     manager.generate_sequences(prompts(["a", "b", "c"]))
-    asked, settings = sampler._engine.asked[0]
-    assert [prompt.messages for prompt in asked] == [(("user", text),) for text in "abc"]
-    assert [prompt.seed for prompt in asked] == [prompt_seed(f"id{k}", 5, 3) for k in range(3)]
+    requested, settings = sampler._engine.requested[0]
+    assert [prompt.messages for prompt in requested] == [(("user", text),) for text in "abc"]
+    assert [prompt.seed for prompt in requested] == [prompt_seed(f"id{k}", 5, 3) for k in range(3)]
     assert (settings.n, settings.temperature, settings.top_p, settings.max_tokens) == (2, 1, 1, 7)
     assert statuses(queue) == {f"uid{k}": "finished" for k in range(3)}
     entry = queue.partitions["train"]["uid1_1_0"]
@@ -136,7 +136,7 @@ def test_groups_are_requested_and_put(manager, sampler, queue):
 
 def test_validation_is_sampled_as_it_is_to_be(manager, sampler, queue):
     manager.generate_sequences(prompts(["a"], step=0, validate=True))
-    _, settings = sampler._engine.asked[0]
+    _, settings = sampler._engine.requested[0]
     assert (settings.n, settings.temperature, settings.top_p) == (1, 0.5, 0.9)
     assert statuses(queue, "val") == {"uid0": "finished"}
     assert queue.partitions["val"]["uid0_0_0"].fields["data_source"] == "test"

@@ -65,10 +65,10 @@ print(json.dumps([
 
 
 @pytest.mark.parametrize(
-    ("platform", "said"),
+    ("platform", "message"),
     [("cpu", [True, "cpu", False, True]), (None, [False, "cuda", False, False])],
 )
-def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, said):
+def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, message):
     environment = {k: v for k, v in os.environ.items() if k != "VERL_PLATFORM"}
     environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.loop.plugin"
     if platform:
@@ -77,7 +77,7 @@ def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, said
     done = subprocess.run(
         [sys.executable, "-c", _ASKED], env=environment, capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == said
+    assert json.loads(done.stdout.splitlines()[-1]) == message
 
 
 # --------------------------------------------------------------------------- the platform
@@ -119,7 +119,7 @@ NOT_REACHED = {
 
 
 def _calls(tree):
-    """What is asked of `get_torch_device()`, also by a name it is given in the same function."""
+    """What verl calls on `get_torch_device()`, also through a variable of the same function."""
     for scope in ast.walk(tree):
         if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
             continue
@@ -149,9 +149,9 @@ def test_the_device_has_every_function_that_verl_calls(verl, sources):
 
     device, called = get_platform().device_module, set()
     for file, tree in sources.items():
-        asked = set(_calls(tree))
-        called |= asked
-        missing = {name for name in asked if not hasattr(device, name)}
+        requests = set(_calls(tree))
+        called |= requests
+        missing = {name for name in requests if not hasattr(device, name)}
         assert missing <= NOT_REACHED.get(file, set()), file
     assert {"empty_cache", "get_rng_state", "mem_get_info", "max_memory_allocated"} <= called
 
@@ -437,7 +437,7 @@ def test_verl_marks_prompts_as_we_read_them(sources):
     text = ast.unparse(sources["trainer/ppo/v1/trainer_base.py"])
     assert "{'is_prompt': True, 'status': 'pending', 'global_steps': self.global_steps}" in text
     buffer = importlib.import_module("verl.trainer.ppo.v1.replay_buffer").ReplayBuffer
-    held = inspect.getsource(buffer._sync_metadata_from_transfer_queue)
+    kept = inspect.getsource(buffer._sync_metadata_from_transfer_queue)
     assert all(
-        f'case "{status}"' in held for status in ("pending", "running", "finished", "failure")
+        f'case "{status}"' in kept for status in ("pending", "running", "finished", "failure")
     )

@@ -41,7 +41,7 @@ VERIFY, FORM, SUM = (
 
 @pytest.fixture
 def recipe(recipe_file):
-    """A factory of recipes with some steps behind sampling."""
+    """A factory of recipes with some steps after sampling."""
 
     def make(*after, rows=ROWS, **head):
         process = ["prompt_template_mapper", {"policy_rollout_mapper": {"n": 2}}]
@@ -56,7 +56,7 @@ def recipe(recipe_file):
 
 @pytest.fixture
 def exported(recipe, tmp_path):
-    """A folder that was exported, with held-out prompts, and what export_verl says of it."""
+    """A folder that was exported, with held-out prompts, and what export_verl returns."""
     (tmp_path / "held_out.jsonl").write_text(json.dumps({"question": "5 + 5?", "answer": "10"}))
     train = {"validation_path": str(tmp_path / "held_out.jsonl")}
     return tmp_path / "export", export_verl(recipe(train=train), tmp_path / "export")
@@ -92,14 +92,14 @@ def test_verl_finds_the_reward_function(config, exported):
 
     score = get_custom_reward_fn(config)
     rows = pq.read_table(exported[0] / "train.parquet").to_pylist()
-    asked = {"data_source": "rejuice", "ground_truth": "2", "extra_info": rows[1]["extra_info"]}
-    assert score(solution_str=RIGHT, **asked) == {
+    requested = {"data_source": "rejuice", "ground_truth": "2", "extra_info": rows[1]["extra_info"]}
+    assert score(solution_str=RIGHT, **requested) == {
         "score": 1.05,
         "acc": 1.0,
         "reward_accuracy": 1.0,
         "reward_format": 0.1,
     }
-    assert score(solution_str=BARE, **asked)["score"] == 0.95
+    assert score(solution_str=BARE, **requested)["score"] == 0.95
 
 
 @pytest.mark.slow
@@ -115,10 +115,10 @@ def test_verls_reward_loop_gives_the_score(config, exported):
     row = pq.read_table(exported[0] / "train.parquet").to_pylist()[1]
     ids = [*tokenizer.encode(RIGHT), tokenizer.eos_token_id]
     tensors = {"prompts": [[1]], "responses": [ids], "attention_mask": [[1] * (len(ids) + 1)]}
-    told = {**row, "__num_turns__": 2, "tool_extra_fields": {"global_steps": 1}}
+    reported = {**row, "__num_turns__": 2, "tool_extra_fields": {"global_steps": 1}}
     data = DataProto(
         batch=TensorDict({k: torch.tensor(v) for k, v in tensors.items()}, batch_size=1),
-        non_tensor_batch={key: np.array([value], dtype=object) for key, value in told.items()},
+        non_tensor_batch={key: np.array([value], dtype=object) for key, value in reported.items()},
     )
 
     async def scored():
@@ -160,9 +160,9 @@ def test_a_score_is_the_reward_offline_to_the_bit(tmp_path_factory, response, in
 def test_threads_score_at_once(exported):
     reward = RowReward(exported[0])
     infos = pq.read_table(exported[0] / "train.parquet")["extra_info"].to_pylist()
-    asked = [(f"<answer>{k % 5}</answer>", infos[k % 4]) for k in range(64)]
+    requested = [(f"<answer>{k % 5}</answer>", infos[k % 4]) for k in range(64)]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda pair: reward(*pair)["acc"], asked))
+        found = list(pool.map(lambda pair: reward(*pair)["acc"], requested))
     assert found == [float(k % 5 == k % 4 + 1) for k in range(64)]
 
 
@@ -190,9 +190,9 @@ def test_a_folder_with_operators_of_the_recipes_own_can_be_moved_too(recipe, tmp
         "        return component('short', np.full(table.num_rows, 0.25))\n"
     )
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "short": 1.0}}}
-    asked = recipe(VERIFY, "short_reward_mapper", total, custom_operator_paths=[str(tmp_path / "mine")])  # fmt: skip
-    export_verl(asked, tmp_path / "export")
-    export_verl(asked, tmp_path / "export")  # Over an earlier one.
+    requested = recipe(VERIFY, "short_reward_mapper", total, custom_operator_paths=[str(tmp_path / "mine")])  # fmt: skip
+    export_verl(requested, tmp_path / "export")
+    export_verl(requested, tmp_path / "export")  # Over an earlier one.
     shutil.move(tmp_path / "export", tmp_path / "elsewhere")
     shutil.rmtree(tmp_path / "mine")
     document = yaml.safe_load((tmp_path / "elsewhere" / "scoring.yaml").read_text())
@@ -207,17 +207,17 @@ def test_a_policy_that_judges_is_not_for_stock_verl(recipe, tmp_path):
         "judgement_reward_mapper",
         {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}},
     )
-    asked = recipe(VERIFY, FORM, SUM, "self_verification_mapper", *judged)
+    requested = recipe(VERIFY, FORM, SUM, "self_verification_mapper", *judged)
     with pytest.raises(RecipeError) as caught:
-        export_verl(asked, tmp_path / "export")
+        export_verl(requested, tmp_path / "export")
     assert str(caught.value) == (
-        f"{asked.path}: the policy judges its own answers, which only `rejuice train` does; "
+        f"{requested.path}: the policy judges its own answers, which only `rejuice train` does; "
         "leave out self_verification_mapper and what follows it"
     )
 
 
 def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path):
-    asked = recipe(
+    requested = recipe(
         VERIFY,
         "diversity_reward_mapper",
         "truncated_response_filter",
@@ -228,7 +228,7 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
         rows=[{**row, "level": 1} for row in ROWS],
     )
     with pytest.raises(RecipeError) as caught:
-        export_verl(asked, tmp_path / "export")
+        export_verl(requested, tmp_path / "export")
     assert str(caught.value) == (
         "verl's reward function is given one response at a time: diversity_reward_mapper looks at "
         "more than one response, truncated_response_filter drops rows, column_range_filter drops "
@@ -239,7 +239,7 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
     )
     assert not (tmp_path / "export").exists()
     gone = ("diversity_reward_mapper", "truncated_response_filter", "column_range_filter", "pass_rate_filter")  # fmt: skip
-    made = export_verl(asked, tmp_path / "export", gone)
+    made = export_verl(requested, tmp_path / "export", gone)
     assert [step.name for step in made.scoring.steps] == [VERIFY, "reward_sum_mapper"]
     assert made.scoring.components == ("diversity",)
     info = pq.read_table(tmp_path / "export" / "train.parquet")["extra_info"][1].as_py()
@@ -247,7 +247,7 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"gates": {"accuracy": "mixed_groups_only"}}, "has a gate that looks at the group"),
         ({"on_missing": "group_mean"}, "takes the mean of the group for what is missing"),
@@ -257,9 +257,9 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
         ),
     ],
 )
-def test_a_sum_that_needs_more_than_a_response_is_refused(recipe, tmp_path, fields, said):
+def test_a_sum_that_needs_more_than_a_response_is_refused(recipe, tmp_path, fields, message):
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, **fields}}
-    with pytest.raises(RecipeError, match=f": reward_sum_mapper {said}; give --leave_out"):
+    with pytest.raises(RecipeError, match=f": reward_sum_mapper {message}; give --leave_out"):
         export_verl(recipe(VERIFY, total), tmp_path / "export")
 
 
@@ -269,11 +269,11 @@ def test_a_step_that_reads_what_verl_does_not_tell_is_refused(recipe, tmp_path):
         "class LongMapper(Mapper):\n    def reads(self):\n        return ('response_token_ids',)\n\n"
         "    def map(self, table):\n        return {}\n"
     )
-    asked = recipe(
+    requested = recipe(
         VERIFY, "long_mapper", FORM, SUM, custom_operator_paths=[str(tmp_path / "mine.py")]
     )
     with pytest.raises(RecipeError, match="long_mapper reads column 'response_token_ids'"):
-        export_verl(asked, tmp_path / "export")
+        export_verl(requested, tmp_path / "export")
 
 
 def test_leaving_out_too_much_is_refused(recipe, tmp_path):

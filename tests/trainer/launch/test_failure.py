@@ -24,7 +24,7 @@ ray.exceptions.RayTaskError({0}): \x1b[36mray::TaskRunnerV1.run()\x1b[39m (pid=1
 """
 
 
-def told(text, status=1):
+def reported(text, status=1):
     return cause(NOISE + text + NOISE, status, RUN)
 
 
@@ -32,7 +32,7 @@ def test_an_error_of_ours_in_its_own_words():
     error = (
         "rejuice.operators.errors.DataError: step 3: no group is left to train on; allow a refill"
     )
-    assert told(RAY.format("DataError", error)) == (
+    assert reported(RAY.format("DataError", error)) == (
         "step 3: no group is left to train on; allow a refill"
     )
 
@@ -82,23 +82,23 @@ def test_an_error_that_cannot_be_recorded_is_raised_all_the_same(tmp_path):
 
 def test_an_error_of_ours_that_a_worker_logs():
     line = "\x1b[36m(TaskRunnerV1 pid=12, ip=1.2.3.4)\x1b[0m rejuice.operators.errors.EngineError: http://x does not answer\n"
-    assert told(line) == "http://x does not answer"
+    assert reported(line) == "http://x does not answer"
 
 
 def test_an_error_of_ours_that_is_defined_elsewhere():
     error = "rejuice.operators.openai.client.ServerDownError: http://x is away; is it up?"
-    assert told(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
+    assert reported(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
 
 
 def test_a_sampler_that_failed_is_why_no_prompt_is_left():
     sampler = "\x1b[36m(TaskRunnerV1 pid=1)\x1b[0m rejuice: the sampler failed: out of luck\n"
     left = "rejuice.operators.errors.DataError: step 3: no group is left ({})"
     log = sampler + RAY.format("DataError", left.format("every prompt failed"))
-    assert told(log) == "the sampler failed: out of luck"
-    assert told(log.replace(sampler, "")) == "step 3: no group is left (every prompt failed)"
+    assert reported(log) == "the sampler failed: out of luck"
+    assert reported(log.replace(sampler, "")) == "step 3: no group is left (every prompt failed)"
     survived = sampler + RAY.format("DataError", left.format("too_long 4"))
-    assert told(survived) == "step 3: no group is left (too_long 4)"
-    assert told(sampler + RAY.format("KeyError", "KeyError: 'x'")) == "KeyError: 'x'"
+    assert reported(survived) == "step 3: no group is left (too_long 4)"
+    assert reported(sampler + RAY.format("KeyError", "KeyError: 'x'")) == "KeyError: 'x'"
 
 
 def test_no_space_for_the_log_itself(tmp_path, monkeypatch):
@@ -112,34 +112,36 @@ def test_no_space_for_the_log_itself(tmp_path, monkeypatch):
 def test_no_space_while_saving():
     saving = "\x1b[36m(TaskRunnerV1 pid=1)\x1b[0m INFO:Saving checkpoint to /run/checkpoints/global_step_4\n"
     full = RAY.format("OSError", "OSError: [Errno 28] No space left on device")
-    assert told(saving + full) == "no space left on the disk of /run/checkpoints"
+    assert reported(saving + full) == "no space left on the disk of /run/checkpoints"
     saved = saving + "(TaskRunnerV1 pid=1) step:4 - rejuice/reward:0.5\n"
-    assert told(saved + full) == "no space left on the disk of /run"
+    assert reported(saved + full) == "no space left on the disk of /run"
 
 
 def test_out_of_memory():
-    assert told("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n") == (
+    assert reported("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n") == (
         "a GPU is out of memory; lower train.gpu.tokens_per_gpu or train.gpu.memory"
     )
-    assert told("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n") == (
+    assert reported("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n") == (
         "out of memory; lower train.prompts_per_step, or the n of policy_rollout_mapper"
     )  # fmt: skip
 
 
 def test_killed():
-    assert told("", -9) == "verl was killed by SIGKILL"
+    assert reported("", -9) == "verl was killed by SIGKILL"
     died = "ActorDiedError: The actor died unexpectedly before finishing this task.\n"
     of = "\tclass_name: create.<locals>.WorkerDict\n\tactor_id: 01\n"
-    assert told(died + of) == "verl's process WorkerDict was killed, perhaps for want of memory"
+    assert reported(died + of) == "verl's process WorkerDict was killed, perhaps for want of memory"
 
 
 def test_any_other_exception():
     inner = RAY.format("ValueError", "ValueError: the last one")
-    assert told(RAY.format("KeyError", "KeyError: 'first'") + inner) == "ValueError: the last one"
+    assert (
+        reported(RAY.format("KeyError", "KeyError: 'first'") + inner) == "ValueError: the last one"
+    )
 
 
 def test_nothing_to_go_by():
-    assert told("", 3) == "verl ended with exit status 3"
+    assert reported("", 3) == "verl ended with exit status 3"
 
 
 @pytest.mark.parametrize(

@@ -143,14 +143,14 @@ def test_a_row_that_cannot_train_is_dropped_for_its_reason(made, changes, reason
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (rows().drop_columns("reward"), "has no column 'reward'; replay needs what policy_rollout"),
         (rows(reward=[None] * 6), "gives no group to train on; it needs two responses or more"),
     ],
 )
-def test_a_dataset_that_cannot_train_is_refused_in_one_line(made, table, said):
-    with pytest.raises(DataError, match=said):
+def test_a_dataset_that_cannot_train_is_refused_in_one_line(made, table, message):
+    with pytest.raises(DataError, match=message):
         made(table)
 
 

@@ -49,7 +49,7 @@ def verl(monkeypatch):
     return is_now
 
 
-def said(call, *words, **more):
+def printed(call, *words, **more):
     with pytest.raises(RejuiceError) as error:
         call(*words, **more)
     return str(error.value)
@@ -79,13 +79,13 @@ def test_a_run_that_has_trained_a_step_is_not_replaced(make, tmp_path):
     assert not (folder / "verl.log").exists(), "there was nothing to lose"
     assert metrics.read(folder) == []
     (folder / "metrics.jsonl").write_text(line(1, 0.5))
-    assert said(make) == (
+    assert printed(make) == (
         f"{tmp_path}/run holds a run already; give --resume to go on, or another --output"
     )
 
 
 def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):
-    assert said(make, prompts_per_step=30) == (
+    assert printed(make, prompts_per_step=30) == (
         f"{tmp_path}/data.jsonl gives 20 prompts, a step takes 30; set prompts_per_step lower"
     )
     with pytest.raises(RejuiceError, match="holds no run to resume"):
@@ -116,7 +116,7 @@ def test_paths_are_those_of_where_the_command_was_given(make, tmp_path, monkeypa
 def test_a_missing_column_is_reported_before_anything_is_made(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
     recipe = load(path, {"prompt_template_mapper.question": "title"})
-    found = said(prepare, recipe, tmp_path / "run")
+    found = printed(prepare, recipe, tmp_path / "run")
     assert found.startswith(
         f"{path}, line 5, step 1 prompt_template_mapper: column 'title' is missing"
     )
@@ -126,14 +126,16 @@ def test_a_missing_column_is_reported_before_anything_is_made(tmp_path):
 def test_replay_needs_no_dataset(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml", dataset_path="not_there.jsonl")
     recipe = load(path, {"train.replay": str(tmp_path / "data.jsonl")})
-    assert said(prepare, recipe, tmp_path / "run") == (
+    assert printed(prepare, recipe, tmp_path / "run") == (
         f"{tmp_path}/data.jsonl has no column 'prompt_id'; "
         "replay needs what policy_rollout_mapper and reward_sum_mapper write"
     )
 
 
 def test_resume(make, tmp_path):
-    assert said(make, resume=True) == f"{tmp_path}/run holds no run to resume; leave --resume out"
+    assert (
+        printed(make, resume=True) == f"{tmp_path}/run holds no run to resume; leave --resume out"
+    )
     folder = make().folder
     (folder / "metrics.jsonl").write_text("".join(line(step, 0.5) for step in (1, 2, 3)))
     save(folder, 2)
@@ -143,7 +145,7 @@ def test_resume(make, tmp_path):
     assert made.stat().st_mtime_ns == before
     assert [point.step for point in metrics.read(folder)] == [1, 2]
     assert TrainingRun.open(folder).config.learning_rate == 0.5
-    assert said(make, resume=True, steps=2) == (
+    assert printed(make, resume=True, steps=2) == (
         f"{tmp_path}/run has trained its 2 steps; give --steps to train more"
     )
 
@@ -168,7 +170,7 @@ def test_a_resume_that_is_refused_changes_nothing(make, tmp_path):
     folder = make().folder
     save(folder, 2)
     before = (folder / "recipe.yaml").read_bytes()
-    assert "train.parquet gives 20 prompts, a step takes 21" in said(
+    assert "train.parquet gives 20 prompts, a step takes 21" in printed(
         make, resume=True, prompts_per_step=21
     )
     assert (folder / "recipe.yaml").read_bytes() == before
@@ -228,7 +230,7 @@ def test_an_error_of_an_earlier_launch_is_forgotten(make, verl):
 
 
 def test_a_key_that_verl_does_not_know_is_an_error_before_anything_is_made(make, tmp_path):
-    assert said(make, verl="{trainer.no: 1}") == (
+    assert printed(make, verl="{trainer.no: 1}") == (
         "verl has no key 'trainer.no'; did you mean 'trainer.nnodes'?"
     )
     assert not (tmp_path / "run").exists()
@@ -292,7 +294,7 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
     found = []
 
     def follow():
-        found.append(said(make, resume=True))
+        found.append(printed(make, resume=True))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

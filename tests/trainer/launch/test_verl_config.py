@@ -86,7 +86,7 @@ def test_hydra_composes_from_a_folder_of_any_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (
             {"actor_rollout_ref.actor.optim.beta": [0.9, 0.95]},
@@ -113,10 +113,10 @@ def test_hydra_composes_from_a_folder_of_any_name(tmp_path):
         ),
     ],
 )
-def test_a_wrong_key_is_an_error_of_one_line(values, said):
+def test_a_wrong_key_is_an_error_of_one_line(values, message):
     with pytest.raises(RecipeError) as error:
         check_keys(values)
-    assert str(error.value) == said
+    assert str(error.value) == message
 
 
 def test_right_keys():

@@ -80,7 +80,7 @@ def test_leave_one_out_is_verls_rloo(core, groups):
 
 
 def test_verls_own_gives_equal_rewards_an_advantage(core):
-    """Why training does not use it: all of it is rounding. If this fails, verl has mended it."""
+    """Why training does not use it: all of it is rounding. If this fails, verl has fixed it."""
     noise_N = by_verl(core, "grpo", [[0.9] * 8])
     assert abs(noise_N).min() == pytest.approx(0.056, abs=0.001)
     assert not by_recipe(GrpoAdvantageMapper(), [[0.9] * 8]).any()

@@ -21,16 +21,16 @@ class Client:
     """What a worker asks for responses; each says `1`, and the policy that samples is at 2."""
 
     def __init__(self, tokenizer):
-        self.asked = []
-        self.said = [*tokenizer.encode("1"), tokenizer.eos_token_id]
+        self.requested = []
+        self.message = [*tokenizer.encode("1"), tokenizer.eos_token_id]
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **more):
         from verl.workers.rollout.replica import TokenOutput
 
-        self.asked.append((tuple(prompt_ids), sampling_params))
+        self.requested.append((tuple(prompt_ids), sampling_params))
         return TokenOutput(
-            token_ids=self.said,
-            log_probs=[-0.5] * len(self.said),
+            token_ids=self.message,
+            log_probs=[-0.5] * len(self.message),
             extra_fields={"global_steps": 2, "min_global_steps": 2, "max_global_steps": 2},
         )
 
@@ -67,7 +67,7 @@ def sampled(stage, queue, monkeypatch):
             }
         )
         batch["global_steps"] = NonTensorData(step)
-        client.asked.clear()
+        client.requested.clear()
 
         async def work():
             worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, client)
@@ -75,7 +75,7 @@ def sampled(stage, queue, monkeypatch):
             await asyncio.gather(*worker.background_tasks)
 
         asyncio.run(work())
-        return [sampling["seed"] for _, sampling in client.asked]
+        return [sampling["seed"] for _, sampling in client.requested]
 
     sample.stage, sample.client = here, client
     return sample
@@ -94,7 +94,7 @@ def test_each_response_has_a_seed_of_its_prompt_step_and_number(sampled):
     names = [sampled.stage.prompts[index]["prompt_id"] for index in (0, 3)]
     run_seed = sampled.stage.run.config.seed
     expected = [prompt_seed(name, run_seed, 3) + k for name in names for k in range(N)]
-    assert sorted(seeds) == sorted(expected)  # They are asked for at once, in no order.
+    assert sorted(seeds) == sorted(expected)  # They are requested at once, in no order.
     assert len(set(seeds)) == 2 * N
     assert max(seeds) < 2**63  # What vLLM takes.
     assert sorted(sampled([3, 0], step=3)) == sorted(seeds)
@@ -103,11 +103,11 @@ def test_each_response_has_a_seed_of_its_prompt_step_and_number(sampled):
 
 def test_the_rest_of_how_it_is_sampled_is_the_recipes(sampled):
     sampled([1], step=1)
-    asked = sampled.client.asked
+    requested = sampled.client.requested
     chat = [(m["role"], m["content"]) for m in sampled.stage.prompts[1]["prompt"]]
     encode = chat_encoder(policy_path(sampled.stage.run.policy), {})
-    assert {ids for ids, _ in asked} == {tuple(encode(tuple(chat)))}
-    sampling = asked[0][1]
+    assert {ids for ids, _ in requested} == {tuple(encode(tuple(chat)))}
+    sampling = requested[0][1]
     assert sampling.pop("seed") >= 0
     assert sampling == {
         "temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True

@@ -57,13 +57,13 @@ def test_the_markers_of_prompts_leave_the_queue_and_the_rows_stay(stage):
 def test_groups_that_came_in_another_order_give_the_same_step(stage, tmp_path, queue):
     from training_stage import Stage
 
-    told = {k: [str(k % 2), str((k + 1) % 3), "0"] for k in range(6)}
-    orders = [list(told), [4, 0, 5, 1, 3, 2]]
+    reported = {k: [str(k % 2), str((k + 1) % 3), "0"] for k in range(6)}
+    orders = [list(reported), [4, 0, 5, 1, 3, 2]]
     seen = []
     for turn, order in enumerate(orders):
         (tmp_path / str(turn)).mkdir()
         one = Stage(tmp_path / str(turn) / "run", queue, PLAIN, n=3)
-        one.answer({k: told[k] for k in order})
+        one.answer({k: reported[k] for k in order})
         batch, figures = one.sample(1, 6)
         figures = {name: x for name, x in figures.items() if "seconds" not in name}
         tables = [one.book(name) for name in ("rollouts", "curated", "decisions")]
@@ -186,11 +186,11 @@ class More:
     """Answers what the buffer asks for, from prompt 2 on, with the responses it is given."""
 
     def __init__(self, *texts):
-        self.texts, self.asked, self.next = texts, [], 2
+        self.texts, self.requested, self.next = texts, [], 2
         self.step = 1
 
     def __call__(self, wanted):
-        self.asked.append(wanted)
+        self.requested.append(wanted)
         for _ in range(wanted):
             self.stage.answer({self.next: self.texts}, step=self.step)
             self.next += 1
@@ -199,7 +199,7 @@ class More:
 
 @pytest.fixture
 def refilled(stage):
-    """A factory of stages with a refill, and what was asked for."""
+    """A factory of stages with a refill, and what was requested."""
 
     def make(texts, **settings):
         more = More(*texts)
@@ -213,7 +213,7 @@ def test_a_step_that_is_full_asks_for_nothing(refilled):
     stage, more = refilled(["1", "0"], refill=3)
     stage.answer({0: ["1", "0"], 1: ["0", "0"]})
     _, figures = stage.sample(1, 2)
-    assert more.asked == []
+    assert more.requested == []
     assert figures["rejuice/refills"] == 0
 
 
@@ -221,7 +221,7 @@ def test_groups_that_were_dropped_are_replaced(refilled):
     stage, more = refilled(["1", "0"], refill=3)
     stage.answer({0: ["1", "0"], 1: ["0.12345", "0.12345"]})
     batch, figures = stage.sample(1, 2)
-    assert more.asked == [2]  # One is missing, and half of them were dropped.
+    assert more.requested == [2]  # One is missing, and half of them were dropped.
     assert figures["rejuice/refills"] == 1
     assert figures["rejuice/groups"] == 2
     assert len({prompt for (prompt, _), _ in trained(stage, batch)}) == 2
@@ -233,7 +233,7 @@ def test_a_refill_stops_at_its_bound_and_trains_on_what_there_is(refilled, capsy
     stage, more = refilled(["0.12345", "0.12345"], refill=3)
     stage.answer({0: ["1", "0"], 1: ["0.12345", "0.12345"]})
     batch, figures = stage.sample(1, 2)
-    assert more.asked == [2, 2, 2]
+    assert more.requested == [2, 2, 2]
     assert trained(stage, batch) == [((0, 0), 1.0), ((0, 1), 0.0)]
     assert (figures["rejuice/refills"], figures["rejuice/groups"]) == (3, 1)
     assert "step 1: 1 of 2 groups after 3 refills" in capsys.readouterr().out
@@ -246,7 +246,7 @@ def test_a_refill_that_finds_nothing_reports_it(refilled):
         DataError, match=r"^step 1: no group is left to train on \(too_long 10, group"
     ):
         stage.sample(1, 2)
-    assert more.asked == [2, 2]
+    assert more.requested == [2, 2]
 
 
 def test_excess_groups_are_dropped_in_a_seeded_random_order(refilled):
@@ -265,7 +265,7 @@ def test_excess_groups_are_dropped_in_a_seeded_random_order(refilled):
 
 
 def test_a_prompt_that_comes_twice_in_a_step_is_trained_on_once(refilled):
-    """A refill that reaches the end of the dataset begins it anew: same prompt, same samples."""
+    """A refill that reaches the end of the dataset starts it again: same prompt, same samples."""
     stage, more = refilled(["1", "0"], refill=1)
     more.next = 0
     stage.answer({0: ["1", "0"], 1: ["0.12345", "0.12345"]})
@@ -305,7 +305,7 @@ def test_failed_prompts_are_replaced_too(refilled):
     stage.fail([1])
     stage.answer({0: ["1", "0"]})
     _, figures = stage.sample(1, 2)
-    assert more.asked == [2]
+    assert more.requested == [2]
     assert figures["rejuice/groups"] == 2
 
 
@@ -320,7 +320,7 @@ def test_a_step_in_which_all_prompts_fail_reports_it(stage):
 
 
 def test_a_sampler_that_dies_takes_no_group_that_was_there(stage):
-    """All prompts it was asked for are said to have failed, those that are answered too."""
+    """All prompts that it was given are reported as failed, also those that it answered."""
     from rejuice.trainer.loop.trajectories import fail
 
     stage = stage(PLAIN)
@@ -350,7 +350,7 @@ class TwiceMapper(Operator):
         return Change(parents=np.repeat(np.arange(table.num_rows), 2))
 """
     (tmp_path / "twice.py").write_text(code)
-    paths = [str(tmp_path / name) for name in ("told.py", "twice.py")]
+    paths = [str(tmp_path / name) for name in ("reported.py", "twice.py")]
     stage = stage([*PLAIN, {"twice_mapper": None}], head={"custom_operator_paths": paths})
     stage.answer({0: ["1", "0"], 1: ["1", "0"]})
     with pytest.raises(DataError, match=r"^a row is not one response of the policy"):

@@ -1,4 +1,4 @@
-"""The steps behind sampling: in whatever pieces groups come, the outcome is that of one table."""
+"""The steps after sampling: in whatever pieces groups come, the outcome is that of one table."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -98,7 +98,7 @@ def pieces_of(table, groups, cuts, order):
 
 
 def written(table):
-    """What a table says, to the bit: a float is told from any other float, and -0.0 from 0.0."""
+    """The content of a table, bit by bit: a float differs from any other float, and -0.0 from 0.0."""
     columns = [(field.name, str(field.type)) for field in table.schema]
     return columns, [repr(row) for row in table.to_pylist()]
 

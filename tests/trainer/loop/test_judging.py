@@ -34,13 +34,13 @@ class Judge(Trainer):
 
     def __init__(self):
         super().__init__()
-        self.stage, self.asked = None, []
+        self.stage, self.requested = None, []
 
     def _submit_batch_to_rollout(self, batch):
         from rejuice.trainer.loop.trajectories import fail, prompt_batch, put
 
         found = prompt_batch(batch)
-        self.asked.append(found)
+        self.requested.append(found)
         tags = [{"is_prompt": True, "status": "pending", "global_steps": found.step}]
         self.stage.queue.kv_batch_put(
             [slot.uid for slot in found.slots], "train", tags=tags * len(found.slots)
@@ -54,8 +54,8 @@ class Judge(Trainer):
 
     def judge(self, response):
         """Two judgements that are right, and one that cannot be read."""
-        said = YES if response == "1" else NO
-        return [said, said, "hm"]
+        message = YES if response == "1" else NO
+        return [message, message, "hm"]
 
 
 @pytest.fixture
@@ -85,18 +85,23 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     assert len(set(groups[:8])) == 2
     assert len(set(groups[8:])) == 4
     assert set(groups[:8]).isdisjoint(groups[8:])
-    asked = trainer.asked[0]
-    assert (asked.n, asked.max_tokens, asked.partition, asked.step) == (3, 16, "train", 1)
+    requested = trainer.requested[0]
+    assert (requested.n, requested.max_tokens, requested.partition, requested.step) == (
+        3,
+        16,
+        "train",
+        1,
+    )
     assert figures["rejuice/rows_trained"] == 20
     assert (figures["rejuice/reward"], figures["rejuice/verify/reward"]) == (0.5, 2 / 3)
     # 5 x 4 rows: one update, as without judgements.
     assert trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == 5
-    told = {name.removeprefix("rejuice/verify/"): v for name, v in figures.items()}
-    assert told["prompts"] == 4
-    assert told["accuracy"] == pytest.approx(2 / 3)
-    assert told["malformed"] == pytest.approx(1 / 3)
-    assert (told["age"], told["rows_sampled"]) == (0.0, 12)
-    assert told["note/label_balance_selector/positive_kept"] == 2
+    reported = {name.removeprefix("rejuice/verify/"): v for name, v in figures.items()}
+    assert reported["prompts"] == 4
+    assert reported["accuracy"] == pytest.approx(2 / 3)
+    assert reported["malformed"] == pytest.approx(1 / 3)
+    assert (reported["age"], reported["rows_sampled"]) == (0.0, 12)
+    assert reported["note/label_balance_selector/positive_kept"] == 2
     tokens = sum(len(ids) for part in ("", "verify") for ids in here.tokens(part))
     assert figures["rejuice/tokens_sampled"] == tokens
 
@@ -118,7 +123,7 @@ def test_answers_are_queued_until_judgements_are_due(trained):
     here.answer(MIXED, step=1)
     batch, figures = here.sample(step=1, groups=2)
     assert len(batch.keys) == 8
-    assert not trainer.asked
+    assert not trainer.requested
     assert not any(name.startswith("rejuice/verify") for name in figures)
     here.answer({2: ["1", "0", "0", "0"], 3: ["0", "0", "0", "0"]}, step=2)
     batch, figures = here.sample(step=2, groups=2)
@@ -152,7 +157,7 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
     here.answer({0: ["1"] * 4, 1: ["0"] * 4})
     batch, figures = here.sample(step=1, groups=2)
     assert len(batch.keys) == 8
-    assert not trainer.asked
+    assert not trainer.requested
     assert figures["rejuice/verify/prompts"] == 0
     assert figures["rejuice/verify/flushed_answers"] == 8
 
@@ -179,7 +184,7 @@ def test_a_verification_prompt_may_be_too_long(trained):
     _, figures = here.sample(step=1, groups=2)
     assert figures["rejuice/verify/dropped/prompt_too_long"] == 1
     # Balanced after that: with one No too long, one Yes goes too.
-    assert len(trainer.asked[0].slots) == figures["rejuice/verify/prompts"] == 2
+    assert len(trainer.requested[0].slots) == figures["rejuice/verify/prompts"] == 2
     assert figures["rejuice/verify/note/label_balance_selector/positive_kept"] == 1
     gone = here.book("verify/not_asked")["reason"].to_pylist()
     assert sorted(gone) == ["over_ratio", "prompt_too_long"]
@@ -199,7 +204,7 @@ def test_the_step_can_be_run_again_offline(trained):
 
 
 @pytest.mark.parametrize(
-    ("process", "said"),
+    ("process", "message"),
     [
         (RECIPE[:6], "no step after policy_rollout_mapper writes the column reward"),
         (
@@ -241,8 +246,8 @@ def test_the_step_can_be_run_again_offline(trained):
         ),
     ],
 )
-def test_what_cannot_be_trained_is_refused(trained, process, said):
-    with pytest.raises(RecipeError, match=said):
+def test_what_cannot_be_trained_is_refused(trained, process, message):
+    with pytest.raises(RecipeError, match=message):
         trained("mixed", process)
 
 

@@ -33,7 +33,7 @@ def graded(*rows):
     )
 
 
-def told(waiting):
+def reported(waiting):
     ids, steps = (waiting.table[name].to_pylist() for name in ("response_id", SAMPLED_AT))
     return [f"{name}@{step}" for name, step in zip(ids, steps, strict=True)]
 
@@ -42,15 +42,15 @@ def test_all_of_a_window_newest_first_and_prompts_together(answers):
     kept = answers()
     kept.keep(1, graded(("p", "a"), ("p", "b"), ("q", "c")))
     kept.keep(2, graded(("r", "d"), ("p", "e")))
-    assert told(kept.take(1, 2)) == ["r/d@2", "p/e@2", "p/a@1", "p/b@1", "q/c@1"]
-    assert told(kept.take(2, 2)) == ["r/d@2", "p/e@2"]
+    assert reported(kept.take(1, 2)) == ["r/d@2", "p/e@2", "p/a@1", "p/b@1", "q/c@1"]
+    assert reported(kept.take(2, 2)) == ["r/d@2", "p/e@2"]
     assert "response_token_ids" not in kept.take(1, 2).table.column_names
 
 
 def test_a_step_alone_is_as_it_was(answers):
     kept = answers()
     kept.keep(4, graded(("z", "a"), ("z", "b"), ("a", "c")))
-    assert told(kept.take(4, 4)) == ["z/a@4", "z/b@4", "a/c@4"]
+    assert reported(kept.take(4, 4)) == ["z/a@4", "z/b@4", "a/c@4"]
 
 
 def test_what_is_too_old_is_flushed_and_counted(answers):
@@ -58,7 +58,7 @@ def test_what_is_too_old_is_flushed_and_counted(answers):
     for step in (1, 2, 3):
         kept.keep(step, graded(("p", str(step)), ("q", str(step))))
     waiting = kept.take(1, 3)
-    assert sorted(told(waiting)) == ["p/2@2", "p/3@3", "q/2@2", "q/3@3"]
+    assert sorted(reported(waiting)) == ["p/2@2", "p/3@3", "q/2@2", "q/3@3"]
     assert (waiting.stale, waiting.over) == (2, 0)
 
 
@@ -69,7 +69,7 @@ def test_the_oldest_go_where_there_are_too_many(answers):
     kept.keep(3, graded(("q", "c"), ("q", "d")))
     waiting = kept.take(1, 3)
     # Not half of p, and nothing older than p instead.
-    assert told(waiting) == ["q/c@3", "q/d@3"]
+    assert reported(waiting) == ["q/c@3", "q/d@3"]
     assert (waiting.stale, waiting.over) == (0, 3)
 
 
@@ -111,7 +111,7 @@ def test_the_lot_is_the_same_at_a_later_step_and_in_another_process(answers):
     kept = answers(capacity=20)
     kept.keep(1, groups_of(1, 20))
     first = kept.take(1, 1)
-    assert len(told(first)) == 20
+    assert len(reported(first)) == 20
     kept.keep(2, graded())
     assert answers(capacity=20).take(1, 2).table.equals(first.table)
     kept.keep(3, groups_of(3, 2))
@@ -153,7 +153,7 @@ def test_the_same_answer_at_two_steps_is_there_once_of_the_later(answers):
     kept.keep(1, graded(("p", "a"), ("p", "b")))
     kept.keep(2, graded(("p", "a")))
     waiting = kept.take(1, 2)
-    assert told(waiting) == ["p/a@2", "p/b@1"]
+    assert reported(waiting) == ["p/a@2", "p/b@1"]
     assert waiting.repeated == 1
 
 
@@ -171,7 +171,7 @@ def test_a_step_that_kept_none_is_counted(answers):
     kept = answers()
     kept.keep(3, graded(("p", "a")))
     waiting = kept.take(1, 3)
-    assert told(waiting) == ["p/a@3"]
+    assert reported(waiting) == ["p/a@3"]
     assert waiting.lacking == 2
 
 
@@ -179,5 +179,5 @@ def test_a_step_without_answers(answers):
     kept = answers()
     kept.keep(1, graded())
     kept.keep(2, graded(("p", "a")))
-    assert told(kept.take(1, 2)) == ["p/a@2"]
+    assert reported(kept.take(1, 2)) == ["p/a@2"]
     assert kept.take(1, 1).table.num_rows == 0

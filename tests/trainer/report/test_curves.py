@@ -121,11 +121,11 @@ def test_names_of_runs_of_one_project_are_those_of_their_folders(tmp_path, folde
 def test_errors(tmp_path):
     empty = write_run(tmp_path / "empty", [line(0, validation=0.1)])
     run = write_run(tmp_path / "run", steps(0.1))
-    for folders, path, said in (
+    for folders, path, message in (
         ([tmp_path / "none"], "x.png", f"{tmp_path}/none holds no training run; give the --output of one"),
         ([empty], "x.png", f"{empty} has trained no step; wait for the first one"),
         ([run], "x.txt", f"{tmp_path}/x.txt: Format 'txt' is not supported"),
     ):  # fmt: skip
         with pytest.raises(RejuiceError) as error:
             draw(folders, tmp_path / path)
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(message)

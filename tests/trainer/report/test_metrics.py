@@ -84,7 +84,7 @@ def test_steps_before_a_resume_are_kept(tmp_path):
     run = write_run(tmp_path / "run", [line(0, validation=0.1)] + [line(s, 0.1) for s in (1, 2, 3)])
     metrics.keep(run, until=2)
     assert [p.step for p in metrics.read(run)] == [0, 1, 2], "step 3 will be done again"
-    # verl begins its file anew, with a validation of what it has loaded.
+    # verl starts its file again, with a validation of what it has loaded.
     (run / "metrics.jsonl").write_text(line(2, validation=0.7) + line(3, 0.9))
     found = metrics.read(run)
     assert [p.step for p in found] == [0, 1, 2, 3]

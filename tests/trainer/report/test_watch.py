@@ -11,12 +11,12 @@ from rejuice.trainer.report.watch import Watch, spell, trend
 
 @pytest.fixture
 def watch(tmp_path):
-    """A factory of watches of a run of four steps; `said` is what was written so far."""
+    """A factory of watches of a run of four steps; `message` is what was written so far."""
 
     def make(terminal=False, quiet=False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
         made = Watch(tmp_path, "[try]", 4, console, quiet=quiet)
-        made.said = console.file.getvalue
+        made.message = console.file.getvalue
         return made
 
     return make
@@ -42,7 +42,7 @@ def test_a_log_gets_a_line_per_step(watch, log, tmp_path):
         seen.poll()
         seen.poll()
         log(line(2, 0.5, validation=0.5, **{"timing_s/testing": 1.0}))
-    assert seen.said() == (
+    assert seen.message() == (
         f"starting verl, about a minute; its own output is in {tmp_path}/verl.log\n"
         "step 0/4: validation accuracy 0.250\n"
         "step 1/4: reward 0.400, accuracy 0.300, format 0.100, pass rate 0.300, "
@@ -58,7 +58,7 @@ def test_the_first_step_does_not_count_for_the_time_left(watch, log):
     with watch() as seen:
         slow = line(1, 0.1).replace('"timing_s/step": 2.0', '"timing_s/step": 50.0')
         log(slow, line(2, 0.1))
-    assert [text.rsplit(", ", 1)[1] for text in seen.said().splitlines()[1:]] == [
+    assert [text.rsplit(", ", 1)[1] for text in seen.message().splitlines()[1:]] == [
         "2 min 30 s left",
         "4 s left",
     ]
@@ -67,7 +67,7 @@ def test_the_first_step_does_not_count_for_the_time_left(watch, log):
 def test_a_component_that_is_missing_in_a_step_is_not_shown(watch, log):
     with watch() as seen:
         log(line(1, 0.1).replace('"rejuice/reward_format": 0.1, ', ""), line(2, 0.1))
-    first, second = seen.said().splitlines()[1:]
+    first, second = seen.message().splitlines()[1:]
     assert "format" not in first
     assert "format 0.100" in second
 
@@ -76,7 +76,7 @@ def test_rare_figures_are_shown_if_there_are_any(watch, log):
     with watch() as seen:
         log(line(1, 0.1, **{"rejuice/failed_prompts": 0.0}))
         log(line(2, 0.1, **{"rejuice/failed_prompts": 3.0, "rejuice/verify/accuracy": 0.5}))
-    first, second = seen.said().splitlines()[1:]
+    first, second = seen.message().splitlines()[1:]
     assert "failed" not in first
     assert "judgement" not in first
     assert "pass rate 0.100, judgement accuracy 0.500, response tokens" in second
@@ -87,7 +87,7 @@ def test_quiet_prints_nothing(watch, log):
     for terminal in (False, True):
         with watch(terminal, quiet=True) as seen:
             log(line(1, 0.1))
-        assert seen.said() == ""
+        assert seen.message() == ""
 
 
 def test_a_panel_in_a_terminal(watch, log):
@@ -113,7 +113,7 @@ def test_a_panel_in_a_terminal(watch, log):
 
 
 @pytest.mark.parametrize(
-    ("said", "stage"),
+    ("message", "stage"),
     [
         ("", "starting verl, about a minute"),
         ("INFO worker.py -- Started a local Ray instance.", "starting the trainer"),
@@ -121,11 +121,11 @@ def test_a_panel_in_a_terminal(watch, log):
         ("all initialize finished, ready to fit", "validating, before the first step"),
     ],
 )
-def test_what_happens_before_the_first_step(watch, tmp_path, said, stage):
+def test_what_happens_before_the_first_step(watch, tmp_path, message, stage):
     (tmp_path / "verl.log").write_text("all initialize finished, ready to fit, of an earlier run\n")
     with watch(terminal=True) as seen:
         with (tmp_path / "verl.log").open("a") as file:
-            file.write(said)
+            file.write(message)
         seen.poll()
         console = Console(file=io.StringIO(), width=100)
         console.print(seen._panel())

@@ -99,13 +99,13 @@ def test_weights_that_were_trained_since_are_another_policy(built, tmp_path):
 
 @pytest.mark.parametrize("name", ["letter.txt", RECORD])
 def test_what_is_no_policy_is_never_replaced(built, tmp_path, name):
-    (tmp_path / name).write_text("dear")
+    (tmp_path / name).write_text("mine")
     with pytest.raises(RejuiceError) as error:
         build(tmp_path, overwrite=True)
     assert (
         str(error.value) == f"{tmp_path} holds something else; name a folder that is new or empty"
     )
-    assert content(tmp_path) == {name: b"dear"}
+    assert content(tmp_path) == {name: b"mine"}
     with pytest.raises(RejuiceError, match="holds something else"):
         build(tmp_path / name, overwrite=True)
     assert built == []

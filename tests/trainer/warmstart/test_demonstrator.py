@@ -50,8 +50,8 @@ def test_without_care_form_and_answers_are_as_reliable_as_declared():
 
 def test_it_is_asked_about_right_answers_half_of_the_time():
     rng = seeded("halves")
-    asked = [(posed := problem(3, "train", i, LEVELS), judge(posed, rng, 1, care=False).prompt) for i in range(400)]  # fmt: skip
-    right = [f"answers {posed.reference}. Is" in prompt for posed, prompt in asked]
+    requested = [(posed := problem(3, "train", i, LEVELS), judge(posed, rng, 1, care=False).prompt) for i in range(400)]  # fmt: skip
+    right = [f"answers {posed.reference}. Is" in prompt for posed, prompt in requested]
     assert mean(right) == pytest.approx(0.5, abs=0.08)
 
 

@@ -20,7 +20,7 @@ def tokenizer():
 
 
 def texts(n=150):
-    """What is asked and answered, of all splits and levels."""
+    """Questions and solutions of all splits and levels."""
     rng = seeded("test")
     for i in range(n):
         posed = problem(0, SPLITS[i % 3], i, LEVELS)
