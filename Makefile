@@ -10,11 +10,11 @@ demo: $(STAMP)
 	$(BIN)/dj-process --config recipes/quickstart.yaml
 	$(BIN)/rejuice report outputs/quickstart/curated.parquet
 
-# Everything but the two targets below it, which CI runs too. Tests of one group (xdist_group) share
-# what is slow to start, so they run in one process. `make fast` leaves slow tests out.
+# Everything but the two targets below it, which CI runs too. Tests that share what is slow to start
+# run in one process (tests/support/scheduling.py). `make fast` leaves slow tests out.
 ELSEWHERE := not vllm and not rebuild
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not alone and $(ELSEWHERE)" --durations 20
+	$(BIN)/python -m pytest -n 2 -m "not alone and $(ELSEWHERE)" --durations 20
 	$(BIN)/python -m pytest -m "alone and $(ELSEWHERE)" --durations 20
 
 test-vllm: export REJUICE_NEED_VLLM = 1

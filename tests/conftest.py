@@ -13,6 +13,21 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+
+class Scheduling:
+    """A hook of pytest-xdist, which is not always loaded."""
+
+    def pytest_xdist_make_scheduler(self, config, log):
+        from scheduling import Together
+
+        return Together(config, log) if config.option.dist == "load" else None
+
+
+def pytest_configure(config):
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.register(Scheduling())
+
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

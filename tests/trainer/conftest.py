@@ -5,14 +5,6 @@ import sys
 import pytest
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook, too.
-def pytest_collection_modifyitems(items):
-    """Tests that import verl run in one process: each import takes some ten seconds."""
-    for item in items:
-        if "verl" in item.fixturenames and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("verl"))
-
-
 @pytest.fixture(scope="session")
 def verl():
     """verl, imported as a process of a run on a CPU imports it."""

@@ -22,7 +22,7 @@ from rejuice.operators.groups import Groups
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.trainer.report import metrics
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("main_ppo")]
+pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, N = 3, 16, 6
 LONGEST_S = 600

@@ -18,7 +18,7 @@ from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.report import metrics
 from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("self_verify")]
+pytestmark = pytest.mark.slow
 
 STEPS, LONGEST_S = 4, 600
 PROCESS = [

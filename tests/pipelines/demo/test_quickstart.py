@@ -20,8 +20,6 @@ from rejuice.pipelines.recipe.read import load
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "quickstart.yaml"
 PROMPTS = 40
 
-pytestmark = pytest.mark.xdist_group("quickstart")  # They share a run.
-
 
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,0 +1,27 @@
+"""Which tests share a worker of pytest-xdist, because they share something that is slow to start."""
+
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = {
+    "tests/pipelines/demo/test_quickstart.py": "a run of the quickstart",
+    "tests/trainer/test_main_ppo.py": "a training",
+    "tests/trainer/test_self_verify.py": "a training that judges itself",
+    "tests/trainer/cpu/test_engine.py": "verl, imported",
+    "tests/trainer/cpu/test_rollout.py": "verl, imported",
+    "tests/trainer/cpu/test_seams.py": "verl, imported",
+    "tests/trainer/launch/test_dry_run.py": "verl, imported",
+    "tests/trainer/loop/": "verl, imported",
+}
+
+
+class Together(LoadScopeScheduling):
+    """Sends tests one by one to whichever worker is free, but those of `TOGETHER` to the same one.
+
+    `--dist loadgroup` would read it from marks; xdist 3.8 loses them under pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        for start, scope in TOGETHER.items():
+            if nodeid.startswith(start):
+                return scope
+        return nodeid
