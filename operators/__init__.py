@@ -9,7 +9,7 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 """
 
 from functools import cache
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -28,7 +28,7 @@ from .operator import (
     Scope,
     drop,
 )
-from .registry import get, installed
+from .registry import GROUP, get, installed
 from .verifier import Verdict, extract_answer, verify, verify_batch
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ __all__ = [
 @cache
 def _by_class() -> dict[str, EntryPoint]:
     """Built-in operators by the names of their classes."""
-    ours = (p for p in installed().values() if p.module.startswith(f"{__name__}."))
-    return {point.attr: point for point in ours}
+    # Also those whose names another distribution has registered, too.
+    points = entry_points(group=GROUP)
+    return {p.attr: p for p in points if p.module.startswith(f"{__name__}.")}
 
 
 if not TYPE_CHECKING:  # So that mypy knows the names above, and no others.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from uuid import uuid4
 
-from .code_digest import code_digest
-from .operator import Operator
+from .code_digest import code_digest, modules_of
+from .operator import Operator, source_state, source_states
 
 
 def cache_key_json(operator: Operator) -> str:
@@ -31,17 +32,30 @@ def code_version(operator_class: type[Operator]) -> str:
     another operator costs nothing. The version of rejuice is not part of it, because the code
     itself is: a release recomputes the steps whose code it changed, and no others.
 
-    An operator may state its version itself (`code`), which then counts instead. A class whose
-    source is in no file, as in a notebook, gets a new version in every process.
+    A class may state its version itself (`code`), which then counts instead; its subclasses state
+    their own. A class whose source is in no file, as in a notebook, or in a file that was edited
+    since, gets a new version in every process.
     """
-    if operator_class.code is not None:
-        return operator_class.code
-    bases = [base for base in operator_class.__mro__ if issubclass(base, Operator)]
-    code = code_digest(base.__module__ for base in bases)
-    if code is None:
+    own = vars(operator_class).get("code")
+    if own is not None:
+        return str(own)
+    modules = {base.__module__ for base in operator_class.__mro__ if issubclass(base, Operator)}
+    code = code_digest(modules)
+    if code is None or source_states[operator_class] != source_state(operator_class):
         return uuid4().hex
     digest = hashlib.sha256(code.encode())
-    for name in operator_class.depends_on:
+    for name in _dependencies(operator_class, modules):
         with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
             digest.update(f"{name}=={version(name)}".encode())
     return digest.hexdigest()
+
+
+def _dependencies(operator_class: type[Operator], modules: set[str]) -> list[str]:
+    """What the operator depends on, and the operators of the modules that it uses."""
+    found = set(operator_class.depends_on)
+    for name in modules_of(modules) - set(modules):
+        for each in list(vars(sys.modules.get(name, object)).values()):
+            is_operator = isinstance(each, type) and issubclass(each, Operator)
+            if is_operator and each.__module__ == name:
+                found.update(each.depends_on)
+    return sorted(found)

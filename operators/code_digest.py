@@ -7,7 +7,9 @@ checkers only. The digest depends neither on where the files are nor on the vers
 Imports are followed wherever they stand, in functions too, within the top-level packages of the
 modules asked for. A name that a package only re-exports leads to the module that defines it, so
 that a package's `__init__` does not stand for everything that it imports: of an `__init__` that is
-merely run on the way to a module, its own statements count, and the imports that these use. A file
+merely run on the way to a module, its own statements count, the imports that these use, and the
+submodules that it imports as modules, perhaps for what they register. A package with a module-level
+`__getattr__` re-exports what it imports for type checkers. A file
 that is part of no package (an operator of a recipe's `custom_operator_paths`, a script) may import
 modules from its own folder; those count as well.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.machinery import PathFinder
@@ -76,8 +79,19 @@ def code_digest(modules: Iterable[str]) -> str | None:
     Returns:
         Hexadecimal digits, or None where a module has no file, as in a notebook.
     """
-    walk = _Walk(frozenset(modules))
+    walk = _Walk(frozenset(map(_importable_name, modules)))
     return walk.digest() if walk.is_complete else None
+
+
+def modules_of(modules: Iterable[str]) -> frozenset[str]:
+    """The modules whose code counts in `code_digest`, but for those run on the way only."""
+    return frozenset(_Walk(frozenset(map(_importable_name, modules))).whole)
+
+
+def _importable_name(name: str) -> str:
+    """The name of a module; that of `python -m package.module` is not `__main__`."""
+    spec = getattr(sys.modules.get(name), "__spec__", None) if name == "__main__" else None
+    return spec.name if spec is not None and "." in spec.name else name
 
 
 class _Walk:
@@ -88,18 +102,18 @@ class _Walk:
         self._lone = {name for name in roots if _is_lone(name)}
         self._folders = [folder for name in self._lone if (folder := _own_folder(name))]
         self._found: dict[str, _Module | None] = {}
-        self._whole: dict[str, str] = {}
+        self.whole: dict[str, str] = {}
         self._passed: dict[str, str] = {}
         self._seen: set[_Import] = set()
         self._todo: list[_Import] = [_Import(name, None) for name in roots]
         while self._todo:
             self._follow(self._todo.pop())
-        self.is_complete = roots <= self._whole.keys()
+        self.is_complete = roots <= self.whole.keys()
 
     def digest(self) -> str:
         # The name of a lone file says where it is; whatever it is called, it does the same.
-        named = [("" if name in self._lone else name, code) for name, code in self._whole.items()]
-        passed = [item for item in self._passed.items() if item[0] not in self._whole and item[1]]
+        named = [("" if name in self._lone else name, code) for name, code in self.whole.items()]
+        passed = [item for item in self._passed.items() if item[0] not in self.whole and item[1]]
         lines = [f"{name}={code}" for name, code in sorted(named)]
         lines += [f"{name}:{code}" for name, code in sorted(passed)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -107,12 +121,12 @@ class _Walk:
     def _add(self, name: str) -> None:
         """Count a module whole."""
         module = self._find(name)
-        if module is None or module.name in self._whole:
+        if module is None or module.name in self.whole:
             return
         self._pass_parents(name)
         if module.file is not None:
             code = _read(module)
-            self._whole[name] = code.digest
+            self.whole[name] = code.digest
             self._todo += code.imports
 
     def _pass(self, name: str) -> None:
@@ -142,13 +156,15 @@ class _Walk:
             return
         code = _read(package) if package.file else _Code("")
         source = code.bindings.get(member)
+        if source == _Import(name, member):  # `from . import member`, in the package itself.
+            source = None
         submodule = f"{name}.{member}"
         if not package.folders or member == "*":
             self._add(name)
         elif source is not None:
             self._pass_parents(submodule)
             self._todo.append(source)
-        elif member not in code.bindings and self._find(submodule):
+        elif (member not in code.bindings or code.bindings[member]) and self._find(submodule):
             self._add(submodule)
         else:
             self._add(name)
@@ -208,24 +224,30 @@ def _own_folder(name: str) -> str | None:
 
 
 def _read(module: _Module) -> _Code:
-    return _read_file(module.name, str(module.file), bool(module.folders))
+    file = str(module.file)
+    state = Path(file).stat()  # A module that was edited and reloaded is other code.
+    return _read_file(module.name, file, bool(module.folders), state.st_mtime_ns, state.st_size)
 
 
-@cache  # What a process has loaded stays as it is, whatever is done to the file.
-def _read_file(name: str, file: str, is_package: bool) -> _Code:
+@cache
+def _read_file(name: str, file: str, is_package: bool, mtime_ns: int, size: int) -> _Code:
     content = Path(file).read_bytes()
     try:
-        tree = ast.parse(content) if file.endswith(".py") else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Those of the source were given when it was loaded.
+            tree = ast.parse(content, file) if file.endswith(".py") else None
     except (SyntaxError, ValueError):
         tree = None
     if tree is None:  # A compiled module, such as one of Cython.
         return _Code(hashlib.sha256(content).hexdigest())
     if not is_package:
-        return _Code(_hash(tree), tuple(_imports(tree, name.rpartition(".")[0])))
+        imports = [*_imports(tree, name.rpartition(".")[0]), *_attributes(tree)]
+        return _Code(_hash(tree), tuple(imports))
     own = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
     own = list(_running(own, top=True))
     used = {node.id for each in own for node in _walk(each) if isinstance(node, ast.Name)}
-    bindings = list(_bindings(tree.body, name))
+    lazy = any(isinstance(n, ast.FunctionDef) and n.name == "__getattr__" for n in ast.walk(tree))
+    bindings = list(_bindings(tree.body, name, lazy=lazy))
     sources: dict[str, _Import | None] = {}
     for bound, source in bindings:
         # `import a.b` binds a, though it loads a.b.
@@ -233,11 +255,13 @@ def _read_file(name: str, file: str, is_package: bool) -> _Code:
         is_one = not is_parent and sources.get(bound, source) == source
         sources[bound] = source if is_one else None
     needed = [
-        source for bound, source in bindings if source and own and (bound in used or bound == "*")
+        source
+        for bound, source in bindings
+        if source and (source.module == name or (own and (bound in used or bound == "*")))
     ]
     return _Code(
         _hash(tree),
-        tuple(_imports(tree, name)),
+        (*_imports(tree, name), *_attributes(tree)),
         _hash(ast.Module(own, [])) if own else "",
         (*needed, *(found for node in own for found in _imports(node, name))),
         sources,
@@ -291,8 +315,29 @@ def _imports(node: ast.AST, package: str) -> Iterator[_Import]:
             stack.extend(_running(getattr(node, block, None) or ()))
 
 
-def _bindings(body: Iterable[Any], package: str) -> Iterator[tuple[str, _Import | None]]:
-    """The names that a module's statements bind, in any order; of a star import, `*`."""
+def _attributes(tree: ast.Module) -> Iterator[_Import]:
+    """What is used of packages that `import a.b` binds: `a.c.d` is `c` of a, and `d` of a.c."""
+    imported = [node for node in _walk(tree) if isinstance(node, ast.Import)]
+    names = [alias.name for node in imported for alias in node.names if alias.asname is None]
+    packages = {name.partition(".")[0] for name in names if "." in name}
+    for node in _walk(tree) if packages else ():
+        path = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        parts = path.split(".")
+        if parts[0] in packages and all(part.isidentifier() for part in parts):
+            yield _Import(".".join(parts[:-1]), parts[-1])
+
+
+def _bindings(
+    body: Iterable[Any], package: str, *, lazy: bool = False
+) -> Iterator[tuple[str, _Import | None]]:
+    """The names that a module's statements bind, in any order; of a star import, `*`.
+
+    If `lazy`, those that are imported for type checkers count: `__getattr__` gives them.
+    """
+    body = list(body)
+    for node in body if lazy else ():
+        if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
+            yield from _bindings(node.body, package)
     for node in _running(body):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from _bound_by(node, package)

@@ -9,7 +9,9 @@ why. The runner carries it out, counts it and keeps it.
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -76,6 +78,9 @@ class Operator(BaseModel, ABC):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        source_states[cls] = source_state(cls)
+        if callable(vars(cls).get("identity")):
+            raise TypeError(f"{cls.__name__}.identity() is called cache_key_fields() now")
         if not inspect.isabstract(cls):
             for call in on_definition:
                 call(cls)
@@ -123,6 +128,20 @@ class Operator(BaseModel, ABC):
     @abstractmethod
     def apply(self, table: pa.Table) -> Change:
         """Compute the change for `table` (for dataset scope: for all digests, concatenated)."""
+
+
+source_states: dict[type[Operator], tuple[int, int] | None] = {}
+"""The file of each operator class as it was when the class was defined, see `source_state`."""
+
+
+def source_state(operator_class: type[Operator]) -> tuple[int, int] | None:
+    """When the file of a class was last changed, in ns, and its bytes; None where it has none."""
+    file = getattr(sys.modules.get(operator_class.__module__), "__file__", None)
+    try:
+        found = os.stat(file) if file else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size)
 
 
 on_definition: list[Callable[[type[Operator]], object]] = []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..operators import RejuiceError
+from ..operators import RecipeError, RejuiceError
 from .apply.audit_log import DECISIONS
 from .apply.report import Report
 from .dataset.arrow_files import read_arrow, write_arrow
@@ -18,6 +18,7 @@ from .dataset.write import run_folder
 from .engine.local import run as run_to_export
 from .engine.progress import Progress
 from .recipe.recipe import Recipe
+from .recipe.yaml_text import dump
 
 _TABLE = "the table"
 
@@ -26,7 +27,7 @@ class Result(NamedTuple):
     """What a run made.
 
     Attributes:
-        table: the rows that are left.
+        table: the rows that are left; as they are read back, if the export is JSON lines.
         decisions: row_id, step and reason (all strings) of each row that was dropped.
         report: the funnel: rows, reasons, seconds and figures of each step.
     """
@@ -51,7 +52,7 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        chunk_rows: rows per chunk, about; None: as `rejuice run` chooses.
+        chunk_rows: rows per chunk, about, 1 or more; None: as `rejuice run` chooses.
         cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
             beside the export; without an `export_path` nothing is kept after the run.
         progress: show a progress bar.
@@ -59,16 +60,20 @@ def run(
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
     """
+    if chunk_rows is not None and chunk_rows < 1:
+        raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
     with ExitStack() as stack:
         head = {}
         if recipe.table is not None or not recipe.has_export:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="rejuice-")))
             if recipe.table is not None:
                 head["dataset_path"] = folder / "table.arrow"
-                write_arrow(head["dataset_path"], recipe.table)
+                # One dictionary for all chunks, as an Arrow file needs it.
+                write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
             if not recipe.has_export:
                 head["export_path"] = folder / "export.arrow"
-        located = recipe.replace(head=recipe.head.model_copy(update=head))
+        # Without the table, which workers would be sent with each chunk.
+        located = recipe.replace(head=recipe.head.model_copy(update=head), table=None)
         try:
             report = run_to_export(
                 located,
@@ -92,10 +97,15 @@ def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
     named = {} if recipe.table is None else {"dataset_path": _TABLE}
     if not recipe.has_export:
         named["export_path"] = ""
+    report = report.model_copy(update=named)
+    if recipe.table is not None and recipe.has_export:
+        report.write(folder)
+        resolved = located.resolved() | named
+        (folder / "recipe.yaml").write_text(dump(resolved), "utf-8")
     return Result(
         table=_exported(export, report.rows_out),
         decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
-        report=report.model_copy(update=named),
+        report=report,
     )
 
 

@@ -96,7 +96,7 @@ class Frame:
         home = {name: at for name, at in self._home.items() if name not in change.without}
         if change.columns:
             columns = {name: _chunked(column) for name, column in change.columns.items()}
-            kept = rows if change.parents is None and change.reasons is not None else None
+            kept = rows if change.parents is None else None
             home.update(dict.fromkeys(columns, len(layers)))
             layers = (*layers, _Layer(columns, kept))
         return Frame(layers, home, self.num_rows if rows is None else len(rows))

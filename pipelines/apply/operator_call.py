@@ -19,7 +19,7 @@ from ...operators.check import checked
 from .frame import Frame
 
 
-def view(operator: Operator, frame: Frame) -> pa.Table:
+def read_columns(operator: Operator, frame: Frame) -> pa.Table:
     """The columns an operator reads.
 
     Raises:
@@ -40,9 +40,9 @@ def digest(operator: Operator, frame: Frame) -> pa.Table:
     """What an operator of dataset scope keeps of some rows.
 
     Raises:
-        RejuiceError: as `decide` does; also where the digest has not one row for each row.
+        RejuiceError: as `apply_operator` does; also where the digest has not one row for each row.
     """
-    table = view(operator, frame)
+    table = read_columns(operator, frame)
     with attribute_operator_errors(operator):
         kept = operator.digest(table)
         if kept.num_rows != frame.num_rows:
@@ -53,7 +53,7 @@ def digest(operator: Operator, frame: Frame) -> pa.Table:
     return kept
 
 
-def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
+def apply_operator(operator: Operator, table: pa.Table, num_rows: int) -> Change:
     """Run `operator.apply` on a view (or, for dataset scope, on all digests) of `num_rows` rows.
 
     Raises:
@@ -64,21 +64,21 @@ def decide(operator: Operator, table: pa.Table, num_rows: int) -> Change:
     return without_dictionaries(change)
 
 
-def decide_from_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:
+def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:
     """The change to each part of a dataset, decided from the digests of all parts together.
 
     Raises:
-        RejuiceError: as `decide` does.
+        RejuiceError: as `apply_operator` does.
     """
     starts = [0, *accumulate(table.num_rows for table in digests)]
     table = pa.concat_tables(digests, promote_options="permissive")
-    return list(split(decide(operator, table, starts[-1]), starts))
+    return list(split(apply_operator(operator, table, starts[-1]), starts))
 
 
-def change_of(operator: Operator, frame: Frame) -> Change:
+def compute_change(operator: Operator, frame: Frame) -> Change:
     """The change an operator makes to a whole frame, whatever its scope."""
-    reduce = digest if operator.scope is Scope.DATASET else view
-    return decide(operator, reduce(operator, frame), frame.num_rows)
+    reduce = digest if operator.scope is Scope.DATASET else read_columns
+    return apply_operator(operator, reduce(operator, frame), frame.num_rows)
 
 
 def without_dictionaries(change: Change) -> Change:

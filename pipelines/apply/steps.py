@@ -20,7 +20,7 @@ from ...operators import Change, Operator, RejuiceError, ResumableOperator
 from ..recipe.steps import Step, number_steps
 from .audit_log import AuditLog
 from .frame import Frame
-from .operator_call import change_of
+from .operator_call import compute_change
 from .summary import Summary, summarise
 
 
@@ -58,17 +58,30 @@ RunStep = Callable[[Step, Frame], StepResult]
 
 
 def run_step(
-    step: Step, frame: Frame, *, clock: Callable[[], float] = time.perf_counter
+    step: Step,
+    frame: Frame,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    summary: bool = True,
 ) -> StepResult:
     """Compute what a step does to a whole frame, whatever its scope.
+
+    Args:
+        step: the step.
+        frame: rows before it.
+        clock: in seconds.
+        summary: whether anybody will read the summary of the columns.
 
     Raises:
         RejuiceError: what the operator raised, with the step in front.
     """
     start = clock()
-    with naming(step):
-        change = change_of(step.operator, frame)
-    return StepResult.of(change, frame.num_rows, clock() - start)
+    with prefix_errors_with_step(step):
+        change = compute_change(step.operator, frame)
+    seconds = clock() - start
+    if not summary:
+        return StepResult(change, frame.num_rows, seconds, {})
+    return StepResult.of(change, frame.num_rows, seconds)
 
 
 def iterate_steps(
@@ -121,12 +134,15 @@ def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
     Raises:
         RejuiceError: what an operator raised, with its step in front.
     """
-    try:
-        return apply_steps(number_steps(operators), Frame.of(table)).table()
-    finally:
-        for operator in operators:
-            if isinstance(operator, ResumableOperator):
-                operator.close()
+
+    def run_and_close(step: Step, frame: Frame) -> StepResult:
+        try:
+            return run_step(step, frame)
+        finally:
+            if isinstance(step.operator, ResumableOperator):
+                step.operator.close()
+
+    return apply_steps(number_steps(operators), Frame.of(table), run=run_and_close).table()
 
 
 def known_change(change: Change) -> RunStep:
@@ -135,7 +151,7 @@ def known_change(change: Change) -> RunStep:
 
 
 @contextmanager
-def naming(step: Step) -> Iterator[None]:
+def prefix_errors_with_step(step: Step) -> Iterator[None]:
     """Put the step in front of an error."""
     try:
         yield

@@ -18,7 +18,7 @@ in another way."""
 def write_arrow(path: Path, table: pa.Table) -> None:
     """Write an Arrow file under a temporary name, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(path)
+    temporary = temporary_path(path)
     try:
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
@@ -27,7 +27,7 @@ def write_arrow(path: Path, table: pa.Table) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def temporary_of(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """A name beside `path` that no other process and no other thread uses."""
     return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...operators import DataError
-from .arrow_files import temporary_of
+from .arrow_files import temporary_path
 
 
 def download(name: str, path: Path, *, config: str | None, split: str) -> int:
@@ -34,7 +34,7 @@ def download(name: str, path: Path, *, config: str | None, split: str) -> int:
         message = " ".join(str(error).split())
         raise DataError(f"cannot load '{name}'", message) from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(path)
+    temporary = temporary_path(path)
     write = dataset.to_parquet if path.suffix == ".parquet" else dataset.to_json
     try:
         write(str(temporary))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators import RecipeError
-from .arrow_files import temporary_of
+from .arrow_files import temporary_path
 
 Write = Callable[[pa.Table], None]
 
@@ -21,7 +20,7 @@ def run_folder(export_path: Path) -> Path:
     return export_path.with_suffix(".run")
 
 
-def half_done(export_path: Path) -> Path:
+def unfinished_run_folder(export_path: Path) -> Path:
     """The run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
@@ -45,33 +44,11 @@ def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> No
         )
 
 
-def check_export_is_ours(recipe: Path, export_path: Path) -> None:
-    """Refuse to replace a file that this recipe did not make.
-
-    Raises:
-        RecipeError: there is such a file.
-    """
-    # A run that was killed at its very end may have left a complete folder under the first name.
-    folders = (run_folder(export_path), half_done(export_path))
-    if export_path.exists() and not any(_made_by(recipe, folder) for folder in folders):
-        raise RecipeError(
-            f"export_path {export_path} exists", "give another --export_path, or --overwrite"
-        )
-
-
-def _made_by(recipe: Path, folder: Path) -> bool:
-    report = folder / "report.json"
-    if not report.exists():
-        return False
-    made_by = json.loads(report.read_text("utf-8"))["recipe"]
-    return Path(made_by).resolve() == recipe.resolve()
-
-
 @contextmanager
 def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends tables to `path`; the file appears when all are written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(path)
+    temporary = temporary_path(path)
     try:
         with _WRITERS[path.suffix](temporary, schema) as write:
             yield write

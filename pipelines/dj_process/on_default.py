@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators import Change, Groups, Operator, ResumableOperator, Scope
+from ...operators import Change, Groups, Operator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.groups import Array
 from ..apply.audit_log import AuditLog
+from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import GroupStarts, check_contiguous
-from ..apply.operator_call import decide_from_digests, digest
-from ..apply.steps import RunStep, apply_steps, known_change, naming, run_step
+from ..apply.operator_call import apply_to_digests, digest
+from ..apply.steps import RunStep, apply_steps, known_change, prefix_errors_with_step, run_step
 from ..data_juicer.datasets import plain, rows_of
 from ..recipe.steps import Step
-
-PIECE_ROWS = 65_536
-STREAM_ROWS = 2_048  # each of which becomes many, with all their tokens
 
 
 class Piece(NamedTuple):
@@ -46,11 +44,9 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
     Raises:
         RejuiceError: what the operator raised.
     """
-    made = pieces(
-        dataset, STREAM_ROWS if isinstance(step.operator, ResumableOperator) else PIECE_ROWS
-    )
+    made = pieces(dataset, default_chunk_rows([step.operator]))
     if new_groups:
-        with naming(step):
+        with prefix_errors_with_step(step):
             check_contiguous([GroupStarts.of(piece.frame, piece.first_row) for piece in made])
     log = AuditLog()
     tables = [
@@ -79,9 +75,9 @@ def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
     """How the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return repeat(run_step, len(made))
-    with naming(step):
+    with prefix_errors_with_step(step):
         digests = [digest(step.operator, piece.frame) for piece in made]
-        changes = decide_from_digests(step.operator, digests)
+        changes = apply_to_digests(step.operator, digests)
     return (known_change(change) for change in changes)
 
 

@@ -17,8 +17,8 @@ from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
 from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.group_starts import GroupStarts, check_contiguous
-from ..apply.operator_call import decide, decide_from_digests, digest
-from ..apply.steps import apply_steps, known_change, naming, run_step
+from ..apply.operator_call import apply_operator, apply_to_digests, digest
+from ..apply.steps import apply_steps, known_change, prefix_errors_with_step, run_step
 from ..data_juicer.datasets import plain
 from ..recipe.steps import Step
 
@@ -77,7 +77,7 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
     if new_groups:
         begin = ray.remote(_group_starts)
         found = [begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]
-        with naming(step):
+        with prefix_errors_with_step(step):
             check_contiguous(_get(found))
     return _apply(step, blocks, starts)
 
@@ -124,14 +124,15 @@ def _apply(step: Step, blocks: list[Any], starts: list[int]) -> tuple[Any, Audit
     operator = step.operator
     changes: list[Any] = [None] * len(blocks)
     if operator.scope is Scope.DATASET:
-        with naming(step):
-            changes = list(decide_from_digests(operator, _digests(step, blocks)))
+        digests = _digests(step, blocks)
+        with prefix_errors_with_step(step):
+            changes = list(apply_to_digests(operator, digests))
     elif isinstance(operator, ResumableOperator):
         # Here, block by block: it has workers of its own, and a task would open another engine.
         for at, block in enumerate(blocks):
             (view,) = _digests(step, [block])
-            with naming(step):
-                changes[at] = ray.put(decide(operator, view, view.num_rows))
+            with prefix_errors_with_step(step):
+                changes[at] = ray.put(apply_operator(operator, view, view.num_rows))
     task = ray.remote(num_returns=2)(_apply_to_block)
     pairs = [
         task.remote(step, block, start, change)
@@ -177,7 +178,7 @@ def _group_starts(block: pa.Table, first_row: int) -> GroupStarts:
 # A task returns its error: raised in a worker, Ray would print a trace per block.
 def _digest(step: Step, block: pa.Table) -> pa.Table | RejuiceError:
     try:
-        with naming(step):
+        with prefix_errors_with_step(step):
             return digest(step.operator, Frame.of(plain(block)))
     except RejuiceError as error:
         return error

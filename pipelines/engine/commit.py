@@ -41,7 +41,7 @@ def save(path: Path, commit: StepResult) -> None:
         b"dropped_rows": rows.astype("<i4").tobytes(),
         b"dropped_slugs": codes.astype("<i4").tobytes(),
     }
-    table = pa.table(packed(change)).replace_schema_metadata(schema_meta)
+    table = pa.table(pack(change)).replace_schema_metadata(schema_meta)
     write_arrow(path, table)
 
 
@@ -56,12 +56,12 @@ def load(path: Path, *, mapped: bool = True) -> StepResult:
         at_N = np.full(meta["rows_in"], -1, np.int32)
         at_N[rows] = codes
         reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
-    columns, parents = unpacked(table)
+    columns, parents = unpack(table)
     change = Change(columns, reasons, parents, tuple(meta["without"]), meta["notes"])
     return StepResult(change, meta["rows_in"], meta["seconds"], meta["summary"])
 
 
-def packed(change: Change) -> dict[str, pa.Array]:
+def pack(change: Change) -> dict[str, pa.Array]:
     """What a change writes, and its parents as a column beside it."""
     columns = {name: flat(column) for name, column in change.columns.items()}
     if change.parents is not None:
@@ -69,8 +69,8 @@ def packed(change: Change) -> dict[str, pa.Array]:
     return columns
 
 
-def unpacked(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
-    """The columns and the parents that `packed` put together."""
+def unpack(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
+    """The columns and the parents that `pack` put together."""
     columns = dict(zip(table.schema.names, table.columns, strict=True))
     parents = columns.pop(_PARENT, None)
     return columns, None if parents is None else np.asarray(parents).astype(np.int64)

@@ -8,6 +8,7 @@ curated.run/03_pass_rate_filter/decisions.arrow    row_id, step, reason of each 
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -19,13 +20,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators import OperatorError
+from ...operators import OperatorError, RecipeError
 from ..apply.audit_log import DECISIONS, AuditLog
 from ..apply.report import Report
 from ..apply.steps import apply_steps
 from ..dataset.read import conform
-from ..dataset.write import half_done, run_folder, writer
-from ..recipe.yaml_text import dump
+from ..dataset.write import run_folder, unfinished_run_folder, writer
+from ..recipe.recipe import Recipe
+from ..recipe.yaml_text import dump, parse
 from .plan import Plan
 from .progress import Progress
 
@@ -36,7 +38,7 @@ def write_export(
     """Apply the commits of every chunk, and write the export, the decisions and the report."""
     recipe = plan.recipe
     final = run_folder(recipe.head.export_path)
-    folder = half_done(recipe.head.export_path)
+    folder = unfinished_run_folder(recipe.head.export_path)
     shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.
     try:
         export = folder / f"export{recipe.head.export_path.suffix}"
@@ -44,7 +46,7 @@ def write_export(
         report = Report.of(
             [log.step(step.name).report(cached=cached[step.name]) for step in plan.steps],
             project_name=recipe.head.project_name,
-            recipe=str(recipe.path),
+            recipe=str(recipe.path.resolve() if recipe.from_file else recipe.path),
             dataset_path=str(recipe.head.dataset_path),
             export_path=str(recipe.head.export_path),
             key=plan.keys[-1],
@@ -59,6 +61,32 @@ def write_export(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return report
+
+
+def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
+    """Refuse to replace a file that this recipe did not make.
+
+    Raises:
+        RecipeError: there is such a file.
+    """
+    # A run that was killed at its very end may have left a complete folder under the first name.
+    folders = (run_folder(export_path), unfinished_run_folder(export_path))
+    if export_path.exists() and not any(_made_by(recipe, folder) for folder in folders):
+        raise RecipeError(
+            f"export_path {export_path} exists", "give another --export_path, or --overwrite"
+        )
+
+
+def _made_by(recipe: Recipe, folder: Path) -> bool:
+    if not (folder / "report.json").exists():
+        return False
+    if not recipe.from_file:  # A name is no identity: two notebooks may use the same one.
+        found = parse((folder / "recipe.yaml").read_text("utf-8"))
+        # A dataset that is a table has another temporary file in each run.
+        same = {**recipe.resolved(), "dataset_path": found["dataset_path"]}
+        return bool(found == parse(dump(same)))
+    made_by = json.loads((folder / "report.json").read_text("utf-8"))["recipe"]
+    return Path(made_by).resolve() == recipe.path.resolve()
 
 
 class _Finished(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...operators import Change
-from .commit import packed, unpacked
+from .commit import pack, unpack
 
 _META = b"rejuice"
 _BUFFER = 1 << 16
@@ -48,7 +48,7 @@ class Journal:
         Raises:
             OSError: it could not be written.
         """
-        batch = pa.record_batch(packed(entry.change))
+        batch = pa.record_batch(pack(entry.change))
         if batch.schema != self._schema:
             self.close()
             number = len(journals(self._path))
@@ -100,7 +100,7 @@ def entries(path: Path) -> Iterator[Entry]:
 
 def _entry(batch: pa.RecordBatch, metadata: Any) -> Entry:
     meta = json.loads(metadata[_META])
-    columns, parents = unpacked(batch)
+    columns, parents = unpack(batch)
     change = Change(
         columns,
         pa.array([meta["reason"]], pa.string()),

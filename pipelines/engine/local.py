@@ -19,25 +19,23 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
+from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
-from ..apply.operator_call import decide_from_digests, digest
+from ..apply.operator_call import apply_to_digests, digest
 from ..apply.report import Report
-from ..apply.steps import StepResult, apply_steps, naming, run_step
+from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..dataset.arrow_files import read_arrow, write_arrow
-from ..dataset.write import check_export_is_ours
+from ..dataset.write import check_export_path
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .finish import write_export
+from .finish import check_may_replace_export, write_export
 from .plan import Plan, Stage, kept_folder
 from .progress import Progress
 from .resumable import reopen, run_resumable
 from .workers import Workers
 
-CHUNK_ROWS = 65_536
-SAMPLING_CHUNK_ROWS = 2_048
-"""For recipes that sample: one row becomes many, with all their tokens."""
 _SECONDS = b"seconds"
 
 
@@ -56,8 +54,8 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: `CHUNK_ROWS`, or
-            `SAMPLING_CHUNK_ROWS` if a step samples.
+        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
+            `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
 
@@ -67,20 +65,17 @@ def run(
     head = recipe.head
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
-    if chunk_rows is None:
-        samples = any(isinstance(step.operator, ResumableOperator) for step in recipe.steps)
-        chunk_rows = SAMPLING_CHUNK_ROWS if samples else CHUNK_ROWS
+    chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
+    check_export_path(recipe.path, head.export_path, head.dataset_path)
     if not overwrite:
-        check_export_is_ours(recipe.path, head.export_path)
+        check_may_replace_export(recipe, head.export_path)
     try:
         with progress.task("read", None):
             plan = Plan.open(recipe, cache, chunk_rows)
-        for step in recipe.steps if retry_dropped else ():
-            if isinstance(step.operator, ResumableOperator):
-                reopen(kept_folder(cache, step.operator), plan.paths(step))
-                plan = Plan.of(recipe, plan.source, cache)  # Later steps have other keys now.
-        cached = {step.name: plan.is_done(step) for step in plan.steps}
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
+            if retry_dropped:
+                plan = _retry_dropped(plan)
+            cached = {step.name: plan.is_done(step) for step in plan.steps}
             for stage in plan.stages():
                 if stage.resumable:
                     done = _run_resumable(plan, stage.steps[0], stage.resumable, progress)
@@ -90,6 +85,15 @@ def run(
             return write_export(plan, cached, chunk_rows, progress)
     except OSError as error:
         raise _disk_error(error, cache) from error
+
+
+def _retry_dropped(plan: Plan) -> Plan:
+    """Turn finished chunks of resumable steps back into journals without their dropped rows."""
+    for step in plan.steps:
+        if isinstance(step.operator, ResumableOperator):
+            reopen(kept_folder(plan.cache, step.operator), plan.paths(step))
+            plan = Plan.of(plan.recipe, plan.source, plan.cache)  # Later steps have other keys now.
+    return plan
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
@@ -134,7 +138,7 @@ def _run_resumable(plan: Plan, step: Step, operator: ResumableOperator, progress
             if path.exists():
                 advance(frame.num_rows)
                 continue
-            with _naming_file(plan.recipe, step), naming(step):
+            with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
                 computed += run_resumable(operator, frame, kept, path, advance)
     return computed
 
@@ -150,8 +154,8 @@ def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> GroupStarts:
     frame = plan.frame_before(chunk, first)
     offset = sum(plan.source.rows[:chunk])
     run = partial(_load_or_run, plan, chunk)
-    makes_groups = ["prompt_id" in step.operator.writes() for step in stage.steps]
-    until = len(makes_groups) - makes_groups[::-1].index(True) if any(makes_groups) else 0
+    makers = (at for at, s in enumerate(stage.steps, 1) if "prompt_id" in s.operator.writes())
+    until = max(makers, default=0)
     groups = NO_GROUP_STARTS
     frame = apply_steps(stage.steps[:until], frame, run=run)
     # Groups that an earlier stage has made were checked there, before any row was dropped.
@@ -159,7 +163,7 @@ def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> GroupStarts:
         groups = GroupStarts.of(frame, offset)
     frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and not plan.path(stage.barrier, chunk).exists():
-        _digest(plan, stage.barrier, frame, chunk)
+        _write_digest(plan, stage.barrier, frame, chunk)
     return groups
 
 
@@ -168,18 +172,18 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     path = plan.path(step, chunk)
     if path.exists():
         return load(path)
-    with _naming_file(plan.recipe, step):
+    with _prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame)
     save(path, result)
     return result
 
 
-def _digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
+def _write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     path = plan.digest_path(step, chunk)
     if path.exists():
         return
     start = time.perf_counter()
-    with _naming_file(plan.recipe, step), naming(step):
+    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
         table = digest(step.operator, frame)
     seconds = f"{time.perf_counter() - start}".encode()
     write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds}))
@@ -195,8 +199,8 @@ def _run_dataset_step(plan: Plan, step: Step) -> None:
         if plan.is_done(step):
             return  # Another run on this cache was faster, and has cleared its digests away.
         raise
-    with _naming_file(plan.recipe, step), naming(step):
-        changes = decide_from_digests(step.operator, digests)
+    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
+        changes = apply_to_digests(step.operator, digests)
     seconds = time.perf_counter() - start
     seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
     for chunk, table, change in zip(chunks, digests, changes, strict=True):
@@ -220,7 +224,7 @@ def sole_writer(export_path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _naming_file(recipe: Recipe, step: Step) -> Iterator[None]:
+def _prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
     """Put a file in front of an error: the dataset for a fault of the data, else the recipe."""
     try:
         yield

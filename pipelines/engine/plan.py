@@ -24,7 +24,7 @@ from ..recipe.columns import checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load
-from .resumable import generation
+from .resumable import retry_count
 
 
 class Stage(NamedTuple):
@@ -77,10 +77,10 @@ class Plan(NamedTuple):
         """The plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
-            key = _digest(key, step.operator)
+            key = _hash(key, step.operator)
             keys.append(f"{step.operator.name()}-{key}")
             if isinstance(step.operator, ResumableOperator):
-                key += f"-{generation(kept_folder(cache, step.operator))}"
+                key += f"-{retry_count(kept_folder(cache, step.operator))}"
         return cls(recipe, source, cache, tuple(keys))
 
     def stages(self) -> Iterator[Stage]:
@@ -132,9 +132,9 @@ class Plan(NamedTuple):
 
 def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return cache / f"kept-{operator.name()}-{_digest('', operator)}"
+    return cache / f"kept-{operator.name()}-{_hash('', operator)}"
 
 
-def _digest(key: str, operator: Operator) -> str:
+def _hash(key: str, operator: Operator) -> str:
     parts = [key, cache_key_json(operator), code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -31,14 +31,19 @@ from ...operators import Change, OperatorError, ResumableOperator
 from ...operators.change import concatenate, split
 from ...operators.check import checked
 from ..apply.frame import Frame
-from ..apply.operator_call import attribute_operator_errors, decide, view, without_dictionaries
+from ..apply.operator_call import (
+    apply_operator,
+    attribute_operator_errors,
+    read_columns,
+    without_dictionaries,
+)
 from ..apply.steps import StepResult
-from ..dataset.arrow_files import temporary_of
+from ..dataset.arrow_files import temporary_path
 from .commit import load, save
 from .journal import Entry, Journal, entries, journals
 
 _log = logging.getLogger(__name__)
-_GENERATION = "generation"
+_RETRIES_FILE = "generation"
 _CHECKED_ROWS = 16
 
 
@@ -64,7 +69,7 @@ def run_resumable(
     Raises:
         RejuiceError: what the operator raised; rows that were finished before it are kept.
     """
-    table, computed = view(operator, frame), 0
+    table, computed = read_columns(operator, frame), 0
     keys = _row_keys(table)
     whole = kept / f"{xxhash.xxh3_128_hexdigest(' '.join(keys).encode())}.arrow"
     kept.mkdir(parents=True, exist_ok=True)
@@ -97,6 +102,10 @@ def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
         if row not in finished:
             rows_by_key[key].append(row)
     for file in path.parent.glob("*.keys"):
+        if not rows_by_key:
+            break
+        if file.stem == path.stem:
+            continue  # This chunk, whose journals were read above.
         other_keys = file.read_text().split()
         wanted = {
             place: rows_by_key.pop(key)
@@ -124,15 +133,15 @@ def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, C
 def _link(path: Path, whole: Path) -> None:
     """Put a link in place by one rename, as commits are."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(path)
+    temporary = temporary_path(path)
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(whole, path.parent))
     temporary.replace(path)
 
 
-def generation(kept: Path) -> int:
+def retry_count(kept: Path) -> int:
     """How often dropped rows of a step were retried; the keys of later steps depend on it."""
-    path = kept / _GENERATION
+    path = kept / _RETRIES_FILE
     return int(path.read_text()) if path.exists() else 0
 
 
@@ -148,7 +157,7 @@ def reopen(kept: Path, paths: Sequence[Path]) -> None:
     with_drops = {w: c for w, c in commits.items() if c.change.reasons is not None}
     if with_drops:
         # First: no result of the old rows may ever be found under a key of the new rows.
-        (kept / _GENERATION).write_text(str(generation(kept) + 1))
+        (kept / _RETRIES_FILE).write_text(str(retry_count(kept) + 1))
     for whole, commit in with_drops.items():
         seconds = commit.seconds / commit.rows_in
         with Journal(whole) as journal:
@@ -167,7 +176,7 @@ def _finish(
 ) -> StepResult:
     """Compute the rows that are not finished, and put all rows together."""
     if table.num_rows == 0:
-        return StepResult(decide(operator, table, 0), 0, 0.0, {})
+        return StepResult(apply_operator(operator, table, 0), 0, 0.0, {})
     left = set(range(table.num_rows)) - set(finished)
     since = time.perf_counter()
     with Journal(path) as journal:

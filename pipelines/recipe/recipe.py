@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -70,6 +71,15 @@ class Recipe:
         """
         path = Path(name)
         table = dataset if isinstance(dataset, pa.Table) else None
+        if not isinstance(dataset, pa.Table | Path | str):
+            found, right = (
+                f"dataset is a {type(dataset).__name__}",
+                "give a pyarrow.Table or a path",
+            )
+            raise RecipeError(found, right, where=name)
+        for key in settings.keys() & {"dataset_path", "process"}:
+            right = "give it as `dataset`" if key == "dataset_path" else "give it once"
+            raise RecipeError(f"unknown key '{key}'", right, where=name)
         document = {
             "dataset_path": _NOWHERE if table is not None else dataset,
             "export_path": _NOWHERE if export_path is None else export_path,
@@ -78,11 +88,7 @@ class Recipe:
         head = checked_head(path, document, {}, ())
         steps = _steps(path, head, process)
         for_data_juicer = {key: document[key] for key in document if key in DATA_JUICER_ONLY}
-        self._set(path, head, steps, for_data_juicer, (), table, export_path is not None)
-
-    def _set(self, *values: Any) -> None:
-        for field, value in zip(fields(self), values, strict=True):
-            object.__setattr__(self, field.name, value)
+        _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
 
     @classmethod
     def of(
@@ -95,14 +101,19 @@ class Recipe:
     ) -> Self:
         """A recipe that was read from a file."""
         recipe = cls.__new__(cls)
-        recipe._set(path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
+        _fill(recipe, path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
         return recipe
 
     def replace(self, **changes: Any) -> Self:
         """This recipe with other attributes."""
         recipe = type(self).__new__(type(self))
-        recipe._set(*(changes.get(field.name, getattr(self, field.name)) for field in fields(self)))
+        _fill(recipe, *(changes.get(f.name, getattr(self, f.name)) for f in fields(self)))
         return recipe
+
+    @property
+    def from_file(self) -> bool:
+        """Whether it was read from a file, which `path` is."""
+        return bool(self.step_lines)
 
     def line_of(self, step: Step) -> str:
         """`recipe.yaml, line 12`: where a step begins."""
@@ -148,13 +159,30 @@ class Recipe:
         custom = load_files(self.head.custom_operator_paths)
         for step in self.steps:
             kind = type(step.operator)
-            if not issubclass(kind, ForeignOperator) and find(kind.name(), custom) is None:
+            is_foreign = issubclass(kind, ForeignOperator)
+            if not is_foreign and not _is_same(find(kind.name(), custom), kind):
                 raise RecipeError(
                     f"{kind.__name__} is only defined in this Python process",
                     "put it into a file and name that in custom_operator_paths",
                     where=self.where(step),
                 )
         return dump(self.resolved())
+
+
+def _fill(recipe: Recipe, *values: Any) -> None:
+    """Set all attributes, in their order."""
+    for field, value in zip(fields(recipe), values, strict=True):
+        object.__setattr__(recipe, field.name, value)
+
+
+def _is_same(found: type[Operator] | None, kind: type[Operator]) -> bool:
+    """Whether a class that was found by its name is this one, perhaps loaded once more."""
+    return found is kind or (found is not None and _file(found) == _file(kind) is not None)
+
+
+def _file(kind: type[Operator]) -> str | None:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return str(Path(file).resolve()) if file else None
 
 
 def _steps(

@@ -1,17 +1,20 @@
 """Results are found again if and only if the operator's fields and code are what they were."""
 
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from rejuice.operators import Filter, build, get, installed
+from rejuice.operators import Filter, Mapper, PolicyRolloutMapper, build, cache_key, get, installed
 from rejuice.operators.cache_key import cache_key_json, code_version
+from rejuice.operators.code_digest import modules_of
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.engine.plan import kept_folder
 
@@ -127,12 +130,13 @@ def test_an_operator_on_disk_and_what_it_imports_from_its_folder(tmp_path):
 
 
 # In a copy of the checkout, where sources can be edited. Every state is looked at in a fork, which
-# has the modules loaded but has read no source.
+# has the modules loaded but has read no source, and counts its classes as defined after the edit.
 IN_A_COPY = """
 import json, os, sys
 from pathlib import Path
 from rejuice.operators import get, installed
 from rejuice.operators.cache_key import code_version
+from rejuice.operators.operator import source_state, source_states
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -140,6 +144,7 @@ def state():
     ours, theirs = os.pipe()
     if os.fork() == 0:
         try:
+            source_states.update({each: source_state(each) for each in source_states})
             report = engine.run(load(Path("recipe.yaml")), overwrite=True)
             cached = [step.cached for step in report.steps]
             versions = {name: code_version(get(name)) for name in installed()}
@@ -214,3 +219,84 @@ def test_an_edit_of_the_package_recomputes_what_uses_it(tmp_path, rollouts):
     assert "column_range_filter" not in changed[-2]
     assert length[0] == [False] * 3
     assert changed[-1] == {"length_filter"}
+
+
+LOADED = """
+from rejuice.operators import Mapper
+import pyarrow as pa
+
+class PlusMapper(Mapper):
+    def writes(self):
+        return ("x",)
+
+    def map(self, table):
+        return {"x": pa.array([1] * table.num_rows)}
+"""
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    """A function that imports or reloads `edited_ops` with some source, and returns its version."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file, module = tmp_path / "edited_ops.py", None
+
+    def load(source):
+        nonlocal module
+        file.write_text(source)
+        importlib.invalidate_caches()
+        module = importlib.reload(module) if module else importlib.import_module("edited_ops")
+        return module.PlusMapper
+
+    yield load
+    sys.modules.pop("edited_ops", None)
+
+
+def test_a_module_that_is_edited_and_reloaded_is_other_code(loaded):
+    first = code_version(loaded(LOADED))
+    second = code_version(loaded(LOADED.replace("[1]", "[100]")))
+    assert first != second
+    assert code_version(loaded(LOADED)) == first
+
+
+def test_results_of_loaded_code_are_not_kept_as_those_of_the_edited_file(loaded, tmp_path):
+    kind = loaded(LOADED)
+    (tmp_path / "edited_ops.py").write_text(LOADED.replace("[1]", "[100]"))
+    stale = code_version(kind)
+    assert stale not in {
+        code_version(loaded(LOADED)), code_version(loaded(LOADED.replace("[1]", "[100]")))
+    }  # fmt: skip
+
+
+def test_a_built_in_operator_that_is_used_by_another_counts(tmp_path):
+    source = """
+        from rejuice.operators import Mapper, MathVerifyMapper
+
+        class GradingMapper(Mapper):
+            def map(self, table):
+                return MathVerifyMapper().map(table)
+    """
+    file = tmp_path / "grading.py"
+    file.write_text(textwrap.dedent(source))
+    (kind,) = load_file(file).values()
+    modules = {kind.__module__, Mapper.__module__}
+    reached = modules_of(modules)
+    assert "rejuice.operators.mapper.math_verify_mapper" in reached
+    assert "rejuice.operators.mapper.diversity_reward_mapper" not in reached
+    assert "math-verify" in cache_key._dependencies(kind, modules)
+
+
+def test_a_subclass_does_not_inherit_a_stated_version():
+    class MyRolloutMapper(PolicyRolloutMapper):
+        pass
+
+    assert code_version(PolicyRolloutMapper) == "1"
+    assert code_version(MyRolloutMapper) != "1"
+
+
+def test_the_old_name_of_cache_key_fields_is_refused():
+    with pytest.raises(TypeError, match=r"OldMapper.identity\(\) is called cache_key_fields"):
+
+        class OldMapper(Mapper):
+            def identity(self):
+                return {}

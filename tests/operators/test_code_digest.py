@@ -298,3 +298,25 @@ def test_what_python_versions_write_in_different_ways_is_left_out():
     assert digests._hash(other) == digests._hash(plain)
     other.body[0].type_params.append(ast.Name("T"))
     assert digests._hash(other) != digests._hash(plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "used"),
+    [
+        # `import acme.plain` binds acme, so that acme.other may be used.
+        ("ops.py", "def other(): return acme.other.Other\n", "other.py"),
+        # It may register something; names that a package only re-exports do not count.
+        ("near/__init__.py", "from . import alone\n", "near/alone.py"),
+    ],
+)
+def test_what_counts_once_it_is_used(acme, tmp_path, name, more, used):
+    def changed(folder, with_more):
+        shutil.copytree(acme / "acme", folder / "acme")
+        path = folder / "acme" / name
+        path.write_text(path.read_text() + (more if with_more else ""))
+        before = digest_of(folder)
+        (folder / "acme" / used).write_text("Y = 7\nclass Other: name = 1\n")
+        return digest_of(folder) != before
+
+    assert changed(tmp_path / "with", True)
+    assert not changed(tmp_path / "without", False)

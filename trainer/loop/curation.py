@@ -122,7 +122,7 @@ class _Part(NamedTuple):
 
         def run(step: Step, frame: Frame) -> StepResult:
             # Processor time: a thread that waits for a judge costs the training step nothing.
-            result = run_step(step, frame, clock=time.thread_time)
+            result = run_step(step, frame, clock=time.thread_time, summary=False)
             if "verdict" in result.change.columns:
                 verdicts.update(result.change.columns["verdict"].to_pylist())
             return result

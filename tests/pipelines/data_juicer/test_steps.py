@@ -14,7 +14,7 @@ import pytest
 from rejuice.operators import OperatorError, RecipeError, Scope, build
 from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import change_of
+from rejuice.pipelines.apply.operator_call import compute_change
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.data_juicer import catalogue, steps
 
@@ -39,7 +39,7 @@ def table(**more):
 def change(name, rows=None, **fields):
     rows = table() if rows is None else rows
     operator = steps.step(name, fields)
-    return change_of(operator, Frame.of(rows))
+    return compute_change(operator, Frame.of(rows))
 
 
 def reasons(change):

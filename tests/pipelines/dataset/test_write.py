@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import prepare
 from rejuice.pipelines.dataset.write import (
-    check_export_is_ours,
     check_export_path,
-    half_done,
-    run_folder,
     writer,
 )
 
@@ -94,24 +91,6 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
         for stem in "xy":
             write(tmp_path / f"{stem}{suffix}", rows)
         assert (tmp_path / f"x{suffix}").read_bytes() == (tmp_path / f"y{suffix}").read_bytes()
-
-
-def made_by(tmp_path, recipe, folder):
-    path = tmp_path / "x.parquet"
-    path.write_text("rows")
-    folder(path).mkdir()
-    (folder(path) / "report.json").write_text(json.dumps({"recipe": str(recipe)}))
-    return path
-
-
-@pytest.mark.parametrize("folder", [run_folder, half_done])
-def test_only_the_recipe_that_made_an_export_may_replace_it(tmp_path, folder):
-    mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
-    path = made_by(tmp_path, mine, folder)
-    check_export_is_ours(mine, path)
-    check_export_is_ours(other, tmp_path / "new.parquet")
-    with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
-        check_export_is_ours(other, path)
 
 
 def test_an_export_never_goes_over_the_dataset(tmp_path):

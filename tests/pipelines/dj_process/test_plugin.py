@@ -231,7 +231,7 @@ def test_rows_that_were_filtered_before_stay_away():
 @pytest.mark.parametrize("rows_of_a_piece", [1, 7, 50])
 @pytest.mark.parametrize("name", [next(iter(step)) for step in OURS])
 def test_pieces_do_not_show(monkeypatch, name, rows_of_a_piece):
-    monkeypatch.setattr(on_default, "PIECE_ROWS", rows_of_a_piece)
+    monkeypatch.setattr(on_default, "default_chunk_rows", lambda _: rows_of_a_piece)
     table = rollouts()
     before = dataset(table).filter(lambda row: row["response"] != "three")
     kept = table.filter(pa.compute.not_equal(table["response"], "three"))

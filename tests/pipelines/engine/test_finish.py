@@ -1,6 +1,7 @@
 """The books: every dropped row is named once, and the report adds up."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -8,11 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from rejuice.operators import Change, DataError
+from rejuice.operators import Change, DataError, RecipeError
 from rejuice.pipelines.apply.audit_log import DECISIONS, decisions
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.report import Report
+from rejuice.pipelines.dataset.write import run_folder, unfinished_run_folder
 from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.finish import check_may_replace_export
 from rejuice.pipelines.recipe.read import load
 
 REASONS = pa.array(["too_long", None, "no_text"])
@@ -112,3 +115,21 @@ def test_a_run_that_fails_keeps_the_books_of_the_one_before(finished, monkeypatc
     with pytest.raises(ZeroDivisionError):
         engine.run(recipe, chunk_rows=10)
     assert {p: p.read_bytes() for p in export.parent.rglob("*") if p.is_file()} == before
+
+
+def made_by(tmp_path, recipe, folder):
+    path = tmp_path / "x.parquet"
+    path.write_text("rows")
+    folder(path).mkdir()
+    (folder(path) / "report.json").write_text(json.dumps({"recipe": str(recipe)}))
+    return path
+
+
+@pytest.mark.parametrize("folder", [run_folder, unfinished_run_folder])
+def test_only_the_recipe_that_made_an_export_may_replace_it(tmp_path, folder):
+    mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
+    path = made_by(tmp_path, mine, folder)
+    check_may_replace_export(SimpleNamespace(path=mine, from_file=True), path)
+    check_may_replace_export(SimpleNamespace(path=other, from_file=True), tmp_path / "new.parquet")
+    with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
+        check_may_replace_export(SimpleNamespace(path=other, from_file=True), path)
