@@ -29,7 +29,7 @@ STREAM_ROWS = 2_048  # each of which becomes many, with all their tokens
 
 
 class Piece(NamedTuple):
-    """Some rows of a dataset, and how many rows the table behind it has before them."""
+    """Some rows of a dataset, and how many rows its table has before them."""
 
     frame: Frame
     first_row: int

@@ -17,7 +17,7 @@ PROMPTS = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}
 
 
 def message(path, *, run=False):
-    """The line that `rejuice check` (or `run`) says about a recipe."""
+    """The line that `rejuice check` (or `run`) prints about a recipe."""
     with pytest.raises(RejuiceError) as caught:
         recipe = load(path)
         if run:
@@ -257,7 +257,7 @@ def test_an_override_of_a_step_that_is_not_there(recipe_file):
     )
 
 
-def test_the_command_says_one_line_and_exits_with_2(recipe_file):
+def test_the_command_prints_one_line_and_exits_with_2(recipe_file):
     path = recipe_file([{"pas_rate_filter": {}}], ROWS)
     done = subprocess.run(
         [sys.executable, "-m", "rejuice.trainer", "check", str(path)],

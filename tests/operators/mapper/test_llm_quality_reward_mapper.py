@@ -1,4 +1,4 @@
-"""The quality reward of an LLM: what is asked, what becomes of it, and what a failure is."""
+"""The quality reward of an LLM: what is requested, what becomes of it, and what a failure is."""
 
 import json
 import os
@@ -252,7 +252,7 @@ def test_a_malformed_verdict_is_missing_and_not_retried_at_temperature_0(
         assert change.columns["quality"][1].as_py() is None
         assert change.columns["quality_score"][1].as_py() is None
         assert change.notes["fault_malformed"] == 1
-        # It is not kept: the next run asks again.
+        # It is not kept: the next run requests it again.
         operator.apply(numbered(1, 2, 3))
         assert judge.attempts == {1: 1, 2: 2, 3: 1}
 
@@ -283,8 +283,8 @@ def test_text_may_stand_around_the_verdict(make):
 
 def test_a_server_without_log_probabilities_gives_no_expected_score(make):
     class Mute(FakeJudge):
-        def answer(self, *asked):
-            answer = super().answer(*asked)
+        def answer(self, *request):
+            answer = super().answer(*request)
             del answer["choices"][0]["logprobs"]
             return answer
 
@@ -294,8 +294,8 @@ def test_a_server_without_log_probabilities_gives_no_expected_score(make):
 
 def test_an_answer_that_is_cut_is_malformed(make):
     class Terse(FakeJudge):
-        def answer(self, *asked):
-            answer = super().answer(*asked)
+        def answer(self, *request):
+            answer = super().answer(*request)
             answer["choices"][0]["finish_reason"] = "length"
             return answer
 
@@ -323,7 +323,7 @@ def test_rows_without_response_or_prompt_are_not_sent(make):
         operator = make(judge, template="{question}{reference}<response>{response}")
         assert missing(operator.apply(table)) == table["reason"].to_pylist()
         assert judge.attempts == {1: 1}
-    # Nor is a server needed where nothing is asked.
+    # Nor is a server needed where nothing is requested.
     unused = make("http://127.0.0.1:9/v1")
     assert missing(unused.apply(table_of("", None))) == ["empty_response"] * 2
     assert missing(unused.apply(table_of())) == []
@@ -371,9 +371,9 @@ def test_each_failure_is_retried_or_missing_with_its_reason(make, trouble):
         assert missing(change)[2] == REASON.get(trouble, "scorer_busy")
         assert rewards(change)[2] is None
         assert rewards(change)[3] == reward_of(3)
-        faults = {name: n for name, n in change.notes.items() if name.startswith("fault_")}
-        assert len(faults) == 1
-        assert sum(faults.values()) == judge.attempts[1] + judge.attempts[2] - recovered
+        failures = {name: n for name, n in change.notes.items() if name.startswith("fault_")}
+        assert len(failures) == 1
+        assert sum(failures.values()) == judge.attempts[1] + judge.attempts[2] - recovered
 
 
 scripts = st.lists(st.lists(st.sampled_from([*REASON, *BUSY]), max_size=3), min_size=1, max_size=6)
@@ -382,12 +382,12 @@ scripts = st.lists(st.lists(st.sampled_from([*REASON, *BUSY]), max_size=3), min_
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(scripts, st.randoms(use_true_random=False))
-def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(faults, random):
-    numbers = list(range(len(faults)))
+def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(scripts, random):
+    numbers = list(range(len(scripts)))
     shuffled = random.sample(numbers, len(numbers))
     found = []
     for order in (numbers, shuffled):
-        with FakeJudge(dict(enumerate(faults)), retry_after="0") as judge:
+        with FakeJudge(dict(enumerate(scripts)), retry_after="0") as judge:
             operator = LlmQualityRewardMapper(
                 model="m",
                 server={**QUICK, "base_url": judge.url, "attempts": 60},
@@ -404,7 +404,7 @@ def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(faults, ra
     assert found[0] == found[1]
     for number, (reward, reason) in found[0].items():
         refused = REASON.get
-        if any(refused(trouble) == "scorer_refused" for trouble in faults[number]):
+        if any(refused(trouble) == "scorer_refused" for trouble in scripts[number]):
             assert (reward, reason) == (None, "scorer_refused")
         elif reason is None:
             assert reward == reward_of(number)
@@ -489,7 +489,7 @@ def test_a_server_that_answers_no_request_is_down(make, trouble):
         judge.attempts.clear()
         change = make(judge, on_server_down="missing").apply(numbered(*range(50)))
         assert missing(change) == ["scorer_unreachable"] * 50
-        # The first of them find it out, the others are not asked about.
+        # The first of them find it out, the others are not requested.
         assert len(judge.attempts) <= 2 * QUICK["concurrency"] + 1
 
 

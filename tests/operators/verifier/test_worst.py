@@ -194,7 +194,7 @@ def in_a_child(method: str) -> list[str]:
     deadline = time.monotonic() + 5
     while psutil.pid_exists(fork_server) and psutil.Process(fork_server).status() != "zombie":
         if time.monotonic() > deadline:
-            return [*found, "the child left its processes behind"]
+            return [*found, "the child left its processes running"]
         time.sleep(0.05)
     return found + damage()
 

@@ -153,7 +153,7 @@ def test_a_recipe_that_was_not_run(recipe_file):
         story(load(path), "row 1")
 
 
-def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_were_made(
+def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origin(
     recipe_file, tmp_path
 ):
     (tmp_path / "mine.py").write_text(
@@ -177,8 +177,8 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
     process = ["grade_mapper", "add_mapper", "grade_mapper"]
     path = recipe_file(process, rows, custom_operator_paths=[str(tmp_path / "mine.py")])
     engine.run(load(path), chunk_rows=10)
-    told = {name: explain_row(load(path), name) for name in ("a", "new")}
-    assert told["a"].splitlines()[1:] == [
+    explained = {name: explain_row(load(path), name) for name in ("a", "new")}
+    assert explained["a"].splitlines()[1:] == [
         f"{tmp_path}/data.jsonl, row 1",
         "   x = 1",
         "01_grade_mapper: kept",
@@ -187,7 +187,7 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
         "03_grade_mapper_2: kept",
         f"kept: it is in {tmp_path}/out/curated.parquet",
     ]
-    assert told["new"].splitlines() == [
+    assert explained["new"].splitlines() == [
         "response_id new",
         "02_add_mapper: added",
         "03_grade_mapper_2: kept",
@@ -201,8 +201,8 @@ def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
     engine.run(load(path), chunk_rows=5)
     lines = explain_row(load(path), "a").splitlines()
     export = load(path).head.export_path
-    told = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
-    assert lines == [*told, "... and more rows with such an id."]
+    explained = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
+    assert lines == [*explained, "... and more rows with such an id."]
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):
@@ -225,9 +225,9 @@ import pyarrow as pa
 from rejuice.operators import Mapper
 
 class TellingMapper(Mapper):
-    def writes(self): return ("told",)
-    def map(self, table): return {"told": pa.array([f"row {i}" for i in range(table.num_rows)])}
-    def explain(self, row=None): return {"in words": f"line\\n{row and row['told']}"}
+    def writes(self): return ("described",)
+    def map(self, table): return {"described": pa.array([f"row {i}" for i in range(table.num_rows)])}
+    def explain(self, row=None): return {"in words": f"line\\n{row and row['described']}"}
 """
 
 
