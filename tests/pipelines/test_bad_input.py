@@ -35,7 +35,7 @@ def test_unknown_operator(recipe_file):
     )
 
 
-def test_unknown_operator_like_no_other(recipe_file):
+def test_an_unknown_operator_without_a_similar_name(recipe_file):
     assert message(recipe_file(["qqqqqqqq"], ROWS)) == (
         "recipe.yaml, line 4, step 1 qqqqqqqq: unknown operator; `rejuice ops` lists them"
     )

@@ -261,7 +261,7 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
     assert heavy_after(*commands) == []
 
 
-def test_ctrl_c_tells_how_to_continue(recipe_file, rollouts, tmp_path):
+def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time, pathlib\n"
         "from rejuice.operators import Filter, drop\n"

@@ -420,7 +420,7 @@ def nowhere():
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
-def test_a_server_that_never_was_ends_the_run_with_one_line(make, nowhere):
+def test_an_unreachable_server_ends_the_run_with_one_line(make, nowhere):
     with pytest.raises(EngineError) as error:
         make(nowhere, server={"patience_s": 0.1}).apply(numbered(*range(9)))
     output = str(error.value)
@@ -430,7 +430,7 @@ def test_a_server_that_never_was_ends_the_run_with_one_line(make, nowhere):
 
 
 @pytest.mark.alone
-def test_a_server_that_never_was_is_waited_for_once(make, nowhere):
+def test_an_unreachable_server_is_waited_for_once(make, nowhere):
     operator = make(nowhere, server={"patience_s": 1.0}, on_server_down="missing")
     start = time.monotonic()
     change = operator.apply(numbered(*range(200), None))
@@ -518,7 +518,7 @@ def test_a_key_that_is_named_must_be_there(make, monkeypatch):
         operator.apply(numbered(1))
 
 
-def test_the_key_is_sent_and_in_no_cache(make, monkeypatch, tmp_path):
+def test_the_api_key_is_sent_and_never_cached(make, monkeypatch, tmp_path):
     monkeypatch.setenv("MY_KEY", "top-secret")
     with FakeJudge() as judge:
         operator = make(judge, server={"api_key_env": "MY_KEY"})
@@ -548,7 +548,7 @@ def test_a_failure_is_shared_too(make):
 
 
 @pytest.mark.parametrize("cache", [True, False])
-def test_threads_at_once_ask_once_and_share_one_bound(make, cache):
+def test_concurrent_threads_send_each_request_once_and_share_one_limit(make, cache):
     with FakeJudge(think_s=0.01) as judge:
         operator = make(judge, **({} if cache else {"cache": None}))
         tables = [numbered(*range(first, first + 12)) for first in (0, 4, 8, 0, 4, 8)]
@@ -612,7 +612,7 @@ def test_closing_in_the_middle(make):
         assert missing(operator.apply(numbered(1))) == [None]
 
 
-def test_what_decides_the_score_decides_whether_it_is_found_again(make):
+def test_what_decides_the_score_is_in_the_cache_key(make):
     with FakeJudge() as judge:
         one = numbered(1)
         make(judge).apply(one)
@@ -639,7 +639,7 @@ def test_what_decides_the_score_decides_whether_it_is_found_again(make):
         assert judge.attempts[1] == 1 + len(other) + 1
 
 
-def test_an_answer_that_is_kept_is_read_in_another_way_without_asking(make, tmp_path):
+def test_a_cached_answer_is_read_in_another_way_without_a_request(make, tmp_path):
     """What is kept is the answer, not what was made of it."""
     with FakeJudge(says={1: [verdict([3, 1, 5, 2])]}) as judge:
         expected = make(judge, expected_score=True).apply(numbered(1))
@@ -691,7 +691,7 @@ def test_processes_share_the_cache(make, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_has_kept_what_was_answered(make, tmp_path):
+def test_a_killed_process_has_stored_the_answers_it_received(make, tmp_path):
     cache = tmp_path / "scores.sqlite"
     with FakeJudge(think_s=0.01) as judge:
         process = scoring_process(judge, cache, 0, 2000)
@@ -818,7 +818,7 @@ def test_wrong_fields_are_errors_when_the_recipe_is_read(fields, output):
     assert "\n" not in str(error.value)
 
 
-def test_the_sampling_server_is_no_judge(make):
+def test_a_server_that_gives_no_verdicts_is_reported_as_malformed(make):
     """It answers, but gives no verdicts."""
 
     class Seeded(FakeServer):

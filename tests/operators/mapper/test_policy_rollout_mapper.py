@@ -307,7 +307,7 @@ def test_the_content_of_files_decides(tmp_path):
     assert state(**record) != before
 
 
-def test_an_edit_of_the_source_does_not_cost_the_samples():
+def test_an_edit_of_the_source_keeps_the_samples():
     assert code_version(PolicyRolloutMapper) == PolicyRolloutMapper.code
 
 
@@ -318,7 +318,7 @@ def test_closing_closes_the_engine(parrot):
     assert parrot.closed == 1
 
 
-def test_without_a_task_the_identity_is_what_it_was():
+def test_without_a_task_the_cache_key_is_unchanged():
     """Samples are expensive: those of versions without tasks are found again."""
     assert PolicyRolloutMapper(engine="openai", model="m").cache_key_fields() == {
         "engine": "openai",

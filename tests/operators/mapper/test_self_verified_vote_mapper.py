@@ -59,7 +59,7 @@ def test_a_vote_without_a_judgement_counts_half(prior):
 
 
 @pytest.mark.parametrize(("prior", "winner"), [(0, "8"), (0.1, "8"), (1, "7"), (100, "7")])
-def test_few_judgements_do_not_silence_an_answer_of_many_votes(prior, winner):
+def test_few_judgements_do_not_outweigh_many_votes(prior, winner):
     # With one more judgement either way, 7 counts six times 1/4, and 8 once 3/4.
     columns, _ = voted(judged_rows("7:NN 7 7 7 7 7 8:YY"), prior=prior)
     assert columns["majority"] == [*[True] * 6, False]

@@ -376,7 +376,7 @@ def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
 
 
 @pytest.mark.alone
-def test_patience_is_for_one_absence_not_for_all_of_them(make):
+def test_patience_applies_to_each_outage_separately(make):
     with FakeServer() as server:
         sampling = make(server, patience_s=0.6, concurrency=1).sample(prompts(500), FOUR)
         for _ in range(3):
@@ -390,7 +390,7 @@ def test_patience_is_for_one_absence_not_for_all_of_them(make):
         assert len(list(sampling)) == 497
 
 
-def test_server_that_never_was(make):
+def test_an_unreachable_server(make):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -472,7 +472,7 @@ def test_a_wrong_model_lists_the_models_there_are(make):
             list(engine.sample(prompts(5), FOUR))
 
 
-def test_server_without_a_good_certificate_is_not_waited_for(make):
+def test_a_server_without_a_valid_certificate_is_not_waited_for(make):
     with FakeServer() as server:
         url = server.url.replace("http:", "https:")
         message = (

@@ -143,7 +143,7 @@ TEXTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_sentence_embedding_does_not_depend_on_its_company(minilm, dtype):
+def test_a_sentence_embedding_does_not_depend_on_its_batch(minilm, dtype):
     together = SentenceEmbedder(minilm, dtype, "cpu")(TEXTS)
     assert together.dtype == np.float32
     assert np.allclose((together**2).sum(axis=1), 1, atol=1e-6)

@@ -268,7 +268,7 @@ def test_a_row_it_cannot_take_stops_the_run():
         change("whitespace_normalization_mapper", rows)
 
 
-def test_what_is_not_installed_is_not_installed_now(monkeypatch):
+def test_loading_an_operator_installs_nothing(monkeypatch):
     environments = []
 
     def load(self):

@@ -83,7 +83,7 @@ def seeds_of(path):
 
 
 @pytest.mark.parametrize("draw", range(3))
-def test_faults_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
+def test_failures_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
     rng = random.Random(draw)
     with FakeServer(retry_after=rng.choice(["0.02", "0", "soon"])) as server:
         # Time enough for a good answer on a busy machine: one that is given up is requested again.

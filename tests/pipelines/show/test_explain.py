@@ -63,7 +63,7 @@ def ids(recipe):
     return {row["response"][:9]: row["response_id"] for row in rows}
 
 
-def test_the_story_of_a_row_that_was_kept(ran):
+def test_the_explanation_of_a_row_that_was_kept(ran):
     exported = {row["response"]: row for row in pq.read_table(ran.head.export_path).to_pylist()}
     row = exported["It is 7."]
     # Left are right, wrong and no answer: mean 1/3, standard deviation (of a sample) sqrt(1/3).
@@ -94,7 +94,7 @@ def test_the_story_of_a_row_that_was_kept(ran):
     )
 
 
-def test_the_story_of_a_row_that_was_dropped_ends_there(ran):
+def test_the_explanation_of_a_dropped_row_ends_where_it_was_dropped(ran):
     text = story(ran, ids(ran)["7 7 7 7 7"])
     assert text.endswith(
         "04_pass_rate_filter: kept\n05_length_filter: dropped, too_long (the text is longer than `max`)\n"
@@ -102,7 +102,7 @@ def test_the_story_of_a_row_that_was_dropped_ends_there(ran):
     assert "   response = " + "7 " * 79 + "7 … (399 characters)\n" in text
 
 
-def test_the_stories_of_a_prompt_are_one_after_the_other(ran):
+def test_the_explanations_of_a_prompt_come_one_after_the_other(ran):
     whole = story(ran, ids(ran)["It is 7."])
     prompt_id = whole.splitlines()[1].split()[1]
     stories = story(ran, prompt_id).split("\n\n")
@@ -196,7 +196,7 @@ def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origi
     ]
 
 
-def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
+def test_the_explanations_of_many_rows_are_limited(recipe_file):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
     engine.run(load(path), chunk_rows=5)
     lines = explain_row(load(path), "a").splitlines()
