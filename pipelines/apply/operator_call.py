@@ -1,4 +1,4 @@
-"""One operator on one table: what it reads, what it does, and whose fault an exception is."""
+"""One operator on one table: what it reads, what it does, and who caused an exception."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from ..recipe.steps import Step
 
 
 class Piece(NamedTuple):
-    """Some rows of a dataset, and how many rows the table behind it has before them."""
+    """Some rows of a dataset, and how many rows its table has before them."""
 
     frame: Frame
     first_row: int

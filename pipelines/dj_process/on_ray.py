@@ -1,6 +1,6 @@
 """Our operators on Ray Data, as `dj-process` runs them with `executor_type: ray`.
 
-Blocks are cut anew so that each holds whole groups; then every block is one task. No row is
+Blocks are cut again so that each holds whole groups; then every block is one task. No row is
 shuffled and none leaves its order; the driver sees how blocks begin and end, and digests.
 """
 

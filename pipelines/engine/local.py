@@ -225,7 +225,7 @@ def sole_writer(export_path: Path) -> Iterator[None]:
 
 @contextmanager
 def _prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for a fault of the data, else the recipe."""
+    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
     try:
         yield
     except RejuiceError as error:

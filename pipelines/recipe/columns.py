@@ -70,7 +70,7 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
     """Columns of the dataset whose consecutive equal values make a group.
 
     They are what the step that writes `prompt_id` reads. Where a step uses the dataset's own
-    `prompt_id` before it is written anew, or where no step writes it, it is that column.
+    `prompt_id` before it is overwritten, or where no step writes it, it is that column.
     """
     own = ("prompt_id",) if "prompt_id" in schema.names else ()
     for step in recipe.steps:

@@ -29,7 +29,7 @@ _ROOT = Path(__file__).parents[2]
 _RUNS = _ROOT / "outputs" / "bench_grpo"
 _REJUICE = Path(sys.executable).parent / "rejuice"
 _RECIPES = ("grpo_arithmetic", "grpo_diversity", "grpo_quality")
-_LAST = 5  # steps whose mean is told
+_LAST = 5  # steps whose mean is reported
 
 
 class Run(NamedTuple):

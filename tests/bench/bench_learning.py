@@ -97,16 +97,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     evaluate(model, tokenizer, 0, 0)
     for step in range(1, given.steps + 1):
-        asked = [
+        chosen = [
             problem(1000 + given.seed, "train", step * _PROMPTS + i, LEVELS)
             for i in range(_PROMPTS)
         ]
-        prompts = [each.question for each in asked]
+        prompts = [each.question for each in chosen]
         groups = sample(model, tokenizer, prompts, _RESPONSES, generator)
         rows = [
             (prompt, one.ids, advantage)
             for each, prompt, group in zip(
-                asked, prompt_ids(tokenizer, prompts), groups, strict=True
+                chosen, prompt_ids(tokenizer, prompts), groups, strict=True
             )
             for one, advantage in zip(
                 group, advantages(group, str(each.reference), given.spread).tolist(), strict=True

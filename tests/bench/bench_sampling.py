@@ -52,20 +52,20 @@ class Generate:
         )
         ids.sort(key=len)
         for start in range(0, len(ids), self._batch):
-            asked = self._tokenizer.pad(
+            inputs = self._tokenizer.pad(
                 {"input_ids": ids[start : start + self._batch]}, return_tensors="pt"
             )
             with torch.inference_mode():
                 out = self._model.generate(
-                    **asked,
+                    **inputs,
                     do_sample=True,
                     top_k=0,
                     num_return_sequences=settings.n,
                     max_new_tokens=settings.max_tokens,
                     **self._options,
                 )
-            said = out[:, asked["input_ids"].shape[1] :]
-            yield 0, int((said != self._tokenizer.pad_token_id).sum())
+            sampled = out[:, inputs["input_ids"].shape[1] :]
+            yield 0, int((sampled != self._tokenizer.pad_token_id).sum())
 
     def close(self) -> None:
         del self._model

@@ -1,4 +1,4 @@
-"""What a run adds to the sampling itself: reading, commits, joining, the export, the books.
+"""What a run adds to the sampling itself: reading, commits, joining, the export, the audit log.
 
 python tests/bench/bench_sampling_run.py [prompts]: 8 responses to each prompt from the embedded
 policy, first by the engine alone, then by a recipe, with the same open engine.
@@ -31,17 +31,17 @@ def main(prompts: int) -> None:
     """Run both and print the shares."""
     with tempfile.TemporaryDirectory() as made:
         recipe = recipe_in(Path(made), prompts)
-        asked: Any = recipe.steps[1].operator
-        opened = Timed(open_engine(asked._engine_spec()))
+        operator: Any = recipe.steps[1].operator
+        opened = Timed(open_engine(operator._engine_spec()))
         policy_rollout_mapper.open_engine = lambda _: opened
         policy_rollout_mapper.release = lambda _: None
         texts = (Path(made) / "prompts.jsonl").read_text().splitlines()
         chats = [(("user", json.loads(text)["question"]),) for text in texts]
-        asks = [Prompt(chat, seed) for seed, chat in enumerate(chats)]
+        requests = [Prompt(chat, seed) for seed, chat in enumerate(chats)]
         settings = Settings(8, max_tokens=64)
-        list(opened.sample(asks[:64], settings))
+        list(opened.sample(requests[:64], settings))
         pids = opened.inner.pids
-        alone = measured(lambda: list(opened.sample(asks, settings)), pids)
+        alone = measured(lambda: list(opened.sample(requests, settings)), pids)
         opened.seconds = 0.0
         whole = measured(lambda: engine.run(recipe), pids)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {prompts} prompts x 8")

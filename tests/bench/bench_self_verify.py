@@ -175,10 +175,10 @@ def to_judge() -> None:
     before.mkdir(parents=True, exist_ok=True)
     _vote(before / "voted.parquet", "embedded", 0)
     rows = pl.read_parquet(before / "voted.parquet").filter(pl.col("task") == "verify")
-    asked = pl.read_parquet(before / "voted.parquet").select(
+    verify_rows = pl.read_parquet(before / "voted.parquet").select(
         judged_response_id="response_id", problem="prompt_id"
     )
-    first = rows.join(asked, on="judged_response_id", maintain_order="left").unique(
+    first = rows.join(verify_rows, on="judged_response_id", maintain_order="left").unique(
         ["problem", "label"], keep="first", maintain_order=True
     )
     both = first.filter(pl.len().over("problem") == 2)
@@ -196,10 +196,10 @@ def table(schedules: Sequence[str], chosen: Sequence[int]) -> None:
         file = _figures(schedule, seed)
         points = [p.figures for p in metrics.read(file.parent) if p.trained]
         tokens = sum(point["rejuice/tokens_sampled"] for point in points)
-        told = json.loads(file.read_text())
-        rise = told["verification accuracy"] - first["verification accuracy"]
-        told |= {"verification accuracy less before": rise, "tokens": tokens}
-        found.setdefault(schedule, {})[seed] = told
+        figures = json.loads(file.read_text())
+        rise = figures["verification accuracy"] - first["verification accuracy"]
+        figures |= {"verification accuracy less before": rise, "tokens": tokens}
+        found.setdefault(schedule, {})[seed] = figures
     names = [*first, "verification accuracy less before", "tokens"]
     print("\n| | seeds | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 2) + "|")
     print(f"| {_FIRST} | | " + " | ".join(f"{first[name]:.3f}" for name in first) + " | | |")

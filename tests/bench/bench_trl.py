@@ -75,7 +75,7 @@ def main(steps: int) -> None:
     """Try TRL's settings, run both in turns and print the tables."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        # More than needed: a prompt that comes up twice is asked once.
+        # More than needed: a prompt that comes up twice is sampled once.
         write_prompts(folder / "prompts.jsonl", prompts=PROMPTS * (steps + 4), levels=(1, 2))
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
         tried = [(_median(trl(folder, setting, TRIED_STEPS)), setting) for setting in SETTINGS]
@@ -150,13 +150,17 @@ def _of_verl(line: dict[str, Any]) -> tuple[float, float]:
 def trl(folder: Path, setting: Setting, steps: int) -> list[Step]:
     """TRL's trainer in processes of its own; no steps where it fails with a setting."""
     run = Path(tempfile.mkdtemp(dir=folder))
-    asked = {"dataset": str(folder / "prompts.jsonl"), "run": str(run), "steps": steps}
-    asked |= {"rows": setting.rows, "processes": setting.processes, "config": dict(setting.config)}
+    settings = {"dataset": str(folder / "prompts.jsonl"), "run": str(run), "steps": steps}
+    settings |= {
+        "rows": setting.rows,
+        "processes": setting.processes,
+        "config": dict(setting.config),
+    }
     launcher: list[str | Path] = [sys.executable]
     if setting.processes > 1:
         launcher = [BIN / "torchrun", "--standalone", "--nproc_per_node", str(setting.processes)]
     environment = {**setting.memory, "OMP_NUM_THREADS": str(setting.threads)}
-    command = [*launcher, __file__, "--trl", json.dumps(asked)]
+    command = [*launcher, __file__, "--trl", json.dumps(settings)]
     print(setting, end=" ", flush=True)
     found = _watched(command, run / "log.jsonl", _of_trl, OMP_WAIT_POLICY="PASSIVE", **environment)
     print(f"{_median(found):.2f}", flush=True)
@@ -170,7 +174,7 @@ def _of_trl(line: dict[str, Any]) -> tuple[float, float]:
 def _watched(
     command: list[str | Path],
     log: Path,
-    told: Callable[[dict[str, Any]], tuple[float, float]],
+    figures_of: Callable[[dict[str, Any]], tuple[float, float]],
     **environment: str,
 ) -> list[Step]:
     """Run a command and note when each line of its log appears."""
@@ -187,11 +191,11 @@ def _watched(
         return []
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for end, line in zip(ends, lines, strict=False):
-        found.append(Step(end, *told(line)))
+        found.append(Step(end, *figures_of(line)))
     return found
 
 
-def train_trl(asked: dict[str, Any]) -> None:
+def train_trl(job: dict[str, Any]) -> None:
     """Be one of TRL's processes."""
     import torch
     from transformers import TrainerCallback
@@ -201,7 +205,7 @@ def train_trl(asked: dict[str, Any]) -> None:
     from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    log = Path(asked["run"]) / "log.jsonl"
+    log = Path(job["run"]) / "log.jsonl"
 
     class Log(TrainerCallback):  # type: ignore[misc]
         def on_log(self, args: Any, state: Any, control: Any, logs: Any, **_: Any) -> None:
@@ -212,9 +216,9 @@ def train_trl(asked: dict[str, Any]) -> None:
     settings = {
         **grpo_settings(RECIPE),
         "num_generations": N,
-        "per_device_train_batch_size": asked["rows"],
-        "gradient_accumulation_steps": PROMPTS * N // asked["rows"] // asked["processes"],
-        "max_steps": asked["steps"],
+        "per_device_train_batch_size": job["rows"],
+        "gradient_accumulation_steps": PROMPTS * N // job["rows"] // job["processes"],
+        "max_steps": job["steps"],
         "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant",
         "beta": 0.0,
@@ -228,13 +232,13 @@ def train_trl(asked: dict[str, Any]) -> None:
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,
-        "output_dir": asked["run"],
-        **asked["config"],
+        "output_dir": job["run"],
+        **job["config"],
     }
     GRPOTrainer(
         model=str(EMBEDDED),
         args=GRPOConfig(**settings),
-        train_dataset=train_dataset(RECIPE, asked["dataset"]),
+        train_dataset=train_dataset(RECIPE, job["dataset"]),
         reward_funcs=reward_funcs(RECIPE),
         callbacks=[Log()],
     ).train()

@@ -506,7 +506,7 @@ class Repeats(RowByRow):
 
 
 class DoesAll(RowByRow):
-    """Whatever it is asked for."""
+    """Does not check which rows are requested."""
 
     def process_rows(self, table, rows):
         yield from super().process_rows(table, range(table.num_rows))
@@ -519,7 +519,7 @@ class OtherValues(RowByRowMapper):
 
 
 class OtherRows(RowByRowMapper):
-    """Does right by all rows, but by their place among those it is asked for."""
+    """Does right by all rows, but by their place among those requested."""
 
     def process_rows(self, table, rows):
         for place, row in enumerate(rows):
@@ -560,7 +560,7 @@ class ReadsMore(RowByRowMapper):
         yield from ((row, Change({"double": table["text"].slice(row, 1)})) for row in rows)
 
 
-def test_rows_that_it_was_not_asked_for():
+def test_rows_that_were_not_requested():
     breaks(LeavesOut(), "leaves out row 2 of the 6 that it was asked for")
     breaks(Repeats(), "finishes row 0, a second time: see process_rows()")
     breaks(DoesAll(), "finishes row 4, which it was not asked for: see process_rows()")

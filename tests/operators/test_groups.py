@@ -123,7 +123,7 @@ def test_it_agrees_with_polars(rows, ddof):
 
 @given(rows, st.integers(0, 40))
 @settings(max_examples=50)
-def test_a_group_does_not_feel_its_neighbours(rows, at):
+def test_a_group_does_not_depend_on_its_neighbours(rows, at):
     # Bit for bit: what one chunk computes must be what another would.
     groups = of([str(key) for key, _, _ in rows])
     starts = [*groups.starts_G.tolist(), len(rows)]

@@ -11,7 +11,7 @@ from rejuice.operators import judgements
 
 
 def judged_right(table, mode="answer"):
-    """Of each response, `nan` as None."""
+    """The share of judgements of each response that are right, `nan` as None."""
     right = judgements.judged(judgements.digest(table, mode)).right_N
     return generated(table, pa.array(right, from_pandas=True))
 

@@ -96,7 +96,7 @@ def test_a_recipe_with_such_a_name_is_refused(install, recipe_file):
     assert load(recipe_file(["exact_deduplicator"])).steps
 
 
-def test_one_distribution_may_say_the_same_twice_but_not_two_things(install):
+def test_one_distribution_may_register_a_class_twice_but_not_two_classes(install):
     twice = [("odd_filter", "OddFilter")] * 2
     install("brief", "1.2", "brief", [*twice, ("a_scorer", "BrevityScorer"), ("a_scorer", "Other")])
     assert get("odd_filter").name() == "odd_filter"
@@ -106,7 +106,7 @@ def test_one_distribution_may_say_the_same_twice_but_not_two_things(install):
     }
 
 
-def test_what_cannot_be_used_is_said_with_its_owner(install):
+def test_what_cannot_be_used_is_reported_with_its_owner(install):
     points = [("wrong_filter", "OddFilter"), ("no_filter", "Filter"), ("absent_filter", "Absent")]
     install("brief", "1.2", "brief", [*points, ("odd_filter", "OddFilter")])
     install("broken", "3", "broken", [("broken_filter", "X")], code="import not_there_at_all")

@@ -140,13 +140,13 @@ def test_operators_of_data_juicer(table):
         (PROCESS, {"name": "mine", "np": 0}, "mine: 'np' is 0; input should be greater than or equal to 1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_as_of_a_recipe_in_yaml(table, process, settings, message):
+def test_errors_are_reported_as_for_a_recipe_in_yaml(table, process, settings, message):
     with pytest.raises(RecipeError) as caught:
         Recipe(process, table, **settings)
     assert str(caught.value) == message
 
 
-def test_a_missing_column_is_said_before_anything_runs(table):
+def test_a_missing_column_is_reported_before_anything_runs(table):
     with pytest.raises(RecipeError) as caught:
         run(Recipe(PROCESS, table.drop_columns(["verdict"])))
     assert str(caught.value).startswith(
@@ -154,14 +154,14 @@ def test_a_missing_column_is_said_before_anything_runs(table):
     )
 
 
-def test_a_fault_of_the_table_is_said_of_the_table(table):
+def test_an_error_in_the_table_is_reported_for_the_table(table):
     mixed = table.take(pa.array([0, table.num_rows - 1, 0]))
     with pytest.raises(DataError) as caught:
         run(Recipe([GroupSizeFilter(min=1)], mixed))
     assert str(caught.value).startswith("the table: rows 1 and 3 have the same prompt")
 
 
-def test_chunks_are_kept_where_asked(table, tmp_path):
+def test_chunks_are_kept_on_request(table, tmp_path):
     recipe = Recipe(PROCESS, table)
     first = run(recipe, cache=tmp_path / "cache")
     again = run(recipe, cache=tmp_path / "cache")

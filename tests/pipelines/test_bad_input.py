@@ -17,7 +17,7 @@ PROMPTS = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}
 
 
 def message(path, *, run=False):
-    """The line that `rejuice check` (or `run`) says about a recipe."""
+    """The line that `rejuice check` (or `run`) prints about a recipe."""
     with pytest.raises(RejuiceError) as caught:
         recipe = load(path)
         if run:
@@ -35,7 +35,7 @@ def test_unknown_operator(recipe_file):
     )
 
 
-def test_unknown_operator_like_no_other(recipe_file):
+def test_an_unknown_operator_without_a_similar_name(recipe_file):
     assert message(recipe_file(["qqqqqqqq"], ROWS)) == (
         "recipe.yaml, line 4, step 1 qqqqqqqq: unknown operator; `rejuice ops` lists them"
     )
@@ -257,7 +257,7 @@ def test_an_override_of_a_step_that_is_not_there(recipe_file):
     )
 
 
-def test_the_command_says_one_line_and_exits_with_2(recipe_file):
+def test_the_command_prints_one_line_and_exits_with_2(recipe_file):
     path = recipe_file([{"pas_rate_filter": {}}], ROWS)
     done = subprocess.run(
         [sys.executable, "-m", "rejuice.trainer", "check", str(path)],

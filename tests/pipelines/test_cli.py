@@ -170,7 +170,7 @@ def test_wrong_fields_of_steps(rejuice, recipe, command, words, line):
     assert rejuice(command, recipe, *words) == (2, "", f"rejuice: {line}\n")
 
 
-def test_explain_takes_fields_before_and_behind_the_row(rejuice, recipe):
+def test_explain_takes_fields_before_and_after_the_row(rejuice, recipe):
     rejuice("run", recipe, "-q", "--length_filter.min", "4")
     for words in (["--length_filter.min", "4", recipe, "row 1"], [recipe, "row 1", "--length_filter.min=4"]):  # fmt: skip
         code, out, err = rejuice("explain", *words)
@@ -186,7 +186,7 @@ def test_explain_takes_fields_before_and_behind_the_row(rejuice, recipe):
 def test_check(rejuice, recipe, tmp_path):
     right = "recipe.yaml: 2 steps, all fields and columns right.\n"
     assert rejuice("check", recipe) == (0, right, "")
-    assert not (tmp_path / "out").exists(), "a check leaves nothing behind"
+    assert not (tmp_path / "out").exists(), "a check leaves no file"
     code, out, _ = rejuice("check", recipe, "--dataset_path", tmp_path / "later.jsonl")
     assert code == 0
     assert out == (
@@ -261,7 +261,7 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
     assert heavy_after(*commands) == []
 
 
-def test_ctrl_c_tells_how_to_continue(recipe_file, rollouts, tmp_path):
+def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time, pathlib\n"
         "from rejuice.operators import Filter, drop\n"

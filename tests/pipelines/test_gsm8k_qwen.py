@@ -61,13 +61,13 @@ def test_from_prompts_to_a_curated_set(server, tmp_path):
     assert judged.count("Yes") == judged.count("No") > 0
 
 
-def test_another_door_finds_the_same_samples(server, tmp_path):
+def test_another_endpoint_gives_the_same_samples(server, tmp_path):
     """The server applies the chat template: to the same tokens, and so to the same samples."""
     tables = []
-    for door in ("completions", "chat"):
-        folder = tmp_path / door
+    for endpoint in ("completions", "chat"):
+        folder = tmp_path / endpoint
         folder.mkdir()
-        engine.run(load(RECIPE, overrides(server, folder, **{"openai.api": door})))
+        engine.run(load(RECIPE, overrides(server, folder, **{"openai.api": endpoint})))
         tables.append(pq.read_table(folder / "curated.parquet"))
     one, other = (table.drop_columns(["response_logprobs"]) for table in tables)
     assert one.to_pylist() == other.to_pylist()

@@ -1,4 +1,4 @@
-"""A scorer that gives what a response asks for, or has the faults of a script."""
+"""A scorer that gives what a response asks for, or fails as a script tells it to."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PROBE = -1
 
 
 class FakeJudge(FakeServer):
-    """Knows a response by the first number in it; what it says of number k is `says[k]`.
+    """Knows a response by the first number in it; its answer about number k is `says[k]`.
 
     It scores a response by the dimensions of the schema it was sent, or by the four default ones.
 
     Args:
         script: number of a response -> what its requests meet, one after the other.
-        says: number of a response -> what is said of it, by attempt; else `scores_of`.
+        says: number of a response -> the answers about it, by attempt; else `scores_of`.
         **rest: see FakeServer.
     """
 
@@ -33,8 +33,8 @@ class FakeJudge(FakeServer):
         return (int(number[1]) if number else PROBE), 1
 
     def answer(self, path, body, seed, attempt, n) -> dict[str, Any]:
-        said = self.says.get(seed, [])
-        text = said[min(attempt, len(said) - 1)] if said else verdict(scores_of(seed))
+        answers = self.says.get(seed, [])
+        text = answers[min(attempt, len(answers) - 1)] if answers else verdict(scores_of(seed))
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": {"content": text}}
         if body.get("logprobs") and len(text) < 1000:
             choice["logprobs"] = {"content": logprobs_of(text)}

@@ -53,16 +53,16 @@ class FakeQueue:
             raise ValueError("`keys` do not match the `fields`")
         if tags is not None and len(tags) != len(keys):
             raise ValueError("keys do not match length of tags")
-        held = self.partitions[partition_id]
+        entries = self.partitions[partition_id]
         for row, key in enumerate(keys):
-            entry = held.setdefault(key, Entry({}, {}))
+            entry = entries.setdefault(key, Entry({}, {}))
             if tags is not None:
                 entry.tag.update(tags[row])
         if fields is not None:
             for name in list(fields.keys()):
                 for key, value in zip(keys, _apart(fields.get(name), len(keys)), strict=True):
-                    held[key].fields[name] = value
-        return KVBatchMeta(list(keys), [dict(held[k].tag) for k in keys], partition_id)
+                    entries[key].fields[name] = value
+        return KVBatchMeta(list(keys), [dict(entries[k].tag) for k in keys], partition_id)
 
     def kv_batch_get(
         self, keys: Sequence[str], partition_id: str, select_fields: Iterable[str] | None = None
@@ -72,7 +72,7 @@ class FakeQueue:
         ]
         if not entries:
             raise ValueError("keys or partition were not found!")
-        # As there: what one of the keys lacks is not given, and nobody says so.
+        # As there: what one of the keys lacks is not given, without an error.
         common = set.intersection(*(set(entry.fields) for entry in entries))
         names = common if select_fields is None else [n for n in select_fields if n in common]
         pack = AsyncSimpleStorageManager._pack_field_values

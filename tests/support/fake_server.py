@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that answers at once, or with the faults of a script."""
+"""An OpenAI-compatible server that answers at once, or fails as a script tells it to."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FakeServer:
         retry_after: value of that header.
         think_s: time that an answer takes.
         token_ids: whether it gives token ids and log-probabilities.
-        version: label of its weights, told by `/inference/v1/generate`.
+        version: label of its weights, reported by `/inference/v1/generate`.
 
     Attributes:
         attempts: requests by seed.

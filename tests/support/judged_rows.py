@@ -1,10 +1,10 @@
-"""Made-up responses with judgements of them, in the columns that both samplings leave behind."""
+"""Made-up responses with judgements of them, in the columns that both samplings write."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-SAID = {"Y": "Yes", "N": "No", "-": None}
+JUDGEMENTS = {"Y": "Yes", "N": "No", "-": None}
 COLUMNS = (
     "prompt_id", "response_id", "task", "answer", "response", "judged_response_id", "judgement",
 )  # fmt: skip
@@ -13,7 +13,7 @@ COLUMNS = (
 def judged_rows(*groups: str) -> pa.Table:
     """Groups of words such as `7:YN-`: an answer, and what was judged of it, `-` is malformed.
 
-    Responses of group 0 have the ids 0.0, 0.1 ...; judgements stand behind the group that they are
+    Responses of group 0 have the ids 0.0, 0.1 ...; judgements stand after the group that they are
     about, those of one response as a group of their own.
     """
     rows = [row for at, group in enumerate(groups) for row in _group(at, group)]
@@ -22,20 +22,20 @@ def judged_rows(*groups: str) -> pa.Table:
 
 
 def _group(at: int, group: str) -> list[dict[str, str | None]]:
-    asked, judging = [], []
+    answering, judging = [], []
     for k, word in enumerate(group.split()):
-        answer, _, said = word.partition(":")
+        answer, _, letters = word.partition(":")
         own = f"{at}.{k}"
-        asked.append(
+        answering.append(
             {"prompt_id": f"p{at}", "response_id": own, "task": "generate",
              "answer": answer or None, "response": f"I say {answer}"}
         )  # fmt: skip
         judging += [
             {"prompt_id": f"v{own}", "response_id": f"{own}-{i}", "task": "verify",
-             "response": "a judgement", "judged_response_id": own, "judgement": SAID[letter]}
-            for i, letter in enumerate(said)
+             "response": "a judgement", "judged_response_id": own, "judgement": JUDGEMENTS[letter]}
+            for i, letter in enumerate(letters)
         ]  # fmt: skip
-    return [*asked, *judging]
+    return [*answering, *judging]
 
 
 def generated(table: pa.Table, column: pa.Array) -> list:

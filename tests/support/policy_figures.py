@@ -18,17 +18,17 @@ from rejuice.trainer.warmstart.demonstrator import STYLES, judge
 
 def solving(model: Any, tokenizer: Any, n: int, split: Split = "validation") -> dict[str, Any]:
     """Format rate, pass@1, pass@8, tokens per response, accuracy by level and style."""
-    asked = list(problems(100, split, n, LEVELS))
+    chosen = list(problems(100, split, n, LEVELS))
     generator = torch.Generator().manual_seed(1)
     start = time.perf_counter()
-    groups = sample(model, tokenizer, [each.question for each in asked], 8, generator)
+    groups = sample(model, tokenizer, [each.question for each in chosen], 8, generator)
     seconds = time.perf_counter() - start
     right_G = [
         [one.answer == str(each.reference) for one in group]
-        for each, group in zip(asked, groups, strict=True)
+        for each, group in zip(chosen, groups, strict=True)
     ]
     levels, styles = defaultdict[int, list[bool]](list), defaultdict[str, list[bool]](list)
-    for each, group, right in zip(asked, groups, right_G, strict=True):
+    for each, group, right in zip(chosen, groups, right_G, strict=True):
         levels[each.level] += right
         for one, good in zip(group, right, strict=True):
             styles[one.style].append(good)
@@ -53,22 +53,22 @@ def solving(model: Any, tokenizer: Any, n: int, split: Split = "validation") -> 
 def judging(model: Any, tokenizer: Any, n: int) -> dict[str, float]:
     """How often its verdicts are right, on right and on wrong answers."""
     rng = seeded("judging")
-    asked = [(each, judge(each, rng, 1, care=False).prompt)
+    chosen = [(each, judge(each, rng, 1, care=False).prompt)
              for each in problems(100, "validation", n, LEVELS)]  # fmt: skip
     generator = torch.Generator().manual_seed(2)
-    groups = sample(model, tokenizer, [prompt for _, prompt in asked], 4, generator)
+    groups = sample(model, tokenizer, [prompt for _, prompt in chosen], 4, generator)
     verdicts = defaultdict[str, list[str | None]](list)
     works = list[bool]()
-    for (each, prompt), group in zip(asked, groups, strict=True):
+    for (each, prompt), group in zip(chosen, groups, strict=True):
         label = "Yes" if prompt.endswith(f"answers {each.reference}. Is that right?") else "No"
         verdicts[label] += [one.answer for one in group]
         works += ["=" in one.text for one in group]
-    yes, no = (mean(said == label for said in verdicts[label]) for label in ("Yes", "No"))
-    said = [one for some in verdicts.values() for one in some]
+    yes, no = (mean(given == label for given in verdicts[label]) for label in ("Yes", "No"))
+    given = [one for some in verdicts.values() for one in some]
     return {
         "right answers called right": yes,
         "wrong answers called wrong": no,
         "balanced accuracy": (yes + no) / 2,
-        "a verdict at all": mean(one is not None for one in said),
+        "a verdict at all": mean(one is not None for one in given),
         "with work": mean(works),
     }

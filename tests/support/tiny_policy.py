@@ -12,7 +12,7 @@ PAD, END = "<|endoftext|>", "<|im_end|>"
 
 
 def save_policy(folder: Path, *, seed: int = 0, **config: float | bool | None) -> None:
-    """Save a Qwen2 of 0.9 million parameters; `config` changes what is said here."""
+    """Save a Qwen2 of 0.9 million parameters; `config` changes what is set here."""
     import torch
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer

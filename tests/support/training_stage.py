@@ -4,7 +4,7 @@
     stage.answer({0: ["1", "0"], 1: ["timeout", "1"]})       # responses to prompts 0 and 1
     batch, figures = stage.sample(step=1, groups=2)
 
-A response tells its own reward (see `TOLD`): a number, or why there is none.
+A response names its own reward (see `TOLD`): a number, or why there is none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rejuice.pipelines.recipe.recipe import Recipe
 from rejuice.trainer.launch.training import prepare
 
 TOLD = '''
-"""Operators of tests: a response says what becomes of it."""
+"""Operators of tests: a response determines what becomes of it."""
 
 import numpy as np
 import pyarrow as pa
@@ -44,10 +44,10 @@ class ToldMapper(Mapper):
         return ("reward_accuracy", "reward_accuracy_missing", "verdict")
 
     def map(self, table):
-        told = [text.split(" ")[0] for text in table["response"].to_pylist()]
-        numbers = [number(each) for each in told]
+        first_words = [text.split(" ")[0] for text in table["response"].to_pylist()]
+        numbers = [number(each) for each in first_words]
         values = np.array([n if n is not None else 0.0 for n in numbers])
-        why = [None if n is not None else each for n, each in zip(numbers, told)]
+        why = [None if n is not None else each for n, each in zip(numbers, first_words)]
         slugs = [w or ("correct" if n else "wrong_answer") for n, w in zip(numbers, why)]
         found = component("accuracy", values, pa.array(why, pa.string()))
         return {**found, "verdict": pa.array(slugs, pa.string())}
@@ -63,8 +63,8 @@ class BareRewardMapper(Mapper):
         return ("reward",)
 
     def map(self, table):
-        told = [number(text.split(" ")[0]) for text in table["response"].to_pylist()]
-        return {"reward": pa.array(told, pa.float64())}
+        rewards = [number(text.split(" ")[0]) for text in table["response"].to_pylist()]
+        return {"reward": pa.array(rewards, pa.float64())}
 
 
 def number(text):
@@ -76,7 +76,7 @@ def number(text):
 
 SUM = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}}
 PLAIN = [{"told_mapper": None}, SUM, {"grpo_advantage_mapper": None}]
-"""Steps behind sampling: reward and advantage."""
+"""Steps after sampling: reward and advantage."""
 
 
 def summed(on_missing: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Stage:
     Args:
         folder: of the run.
         queue: the fake TransferQueue.
-        after: steps behind sampling.
+        after: steps after sampling.
         prompts: how many there are.
         n: responses to each.
         head: keys of the recipe's top.
@@ -141,7 +141,7 @@ class Stage:
         return slots
 
     def uid_of(self, index: int, made: int) -> str:
-        """The key of a prompt that is asked for the `made`-th time; verl's are random."""
+        """The key of a prompt that is requested for the `made`-th time; verl's are random."""
         return f"{index:04d}-{made}-uid"
 
     def answer(
@@ -151,7 +151,7 @@ class Stage:
         step: int = 1,
         slots: Sequence[Any] | None = None,
     ) -> None:
-        """Put groups of responses to prompts, given by their number; asks for them if need be."""
+        """Put groups of responses to prompts, given by their number; puts the prompts first if need be."""
         from rejuice.trainer.loop.trajectories import put
 
         slots = self.ask(list(responses), partition, step) if slots is None else slots
@@ -175,7 +175,7 @@ class Stage:
         return Group("embedded", version, 0, (5, 6, 7), tuple(samples))
 
     def sample(self, step: int, groups: int, partition: str = "train") -> tuple[Any, Any]:
-        """What verl asks of its replay buffer."""
+        """What verl gets from its replay buffer."""
         return self.buffer.sample(step, partition, groups)
 
     def rewards(self, batch: Any) -> list[float]:
@@ -202,7 +202,7 @@ class Stage:
 
 
 class Trainer:
-    """verl's trainer, as far as the replay buffer asks it.
+    """verl's trainer, as far as the replay buffer uses it.
 
     Args:
         more: called with the number of further prompts that the buffer asks for.

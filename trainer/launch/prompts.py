@@ -168,15 +168,15 @@ def make_replay(
             f"set n to {largest}",
         )
     _check_enough(dataset, len(groups.starts_G), least)
-    heads = table.take(groups.starts_G).drop_columns(
+    first_rows = table.take(groups.starts_G).drop_columns(
         [name for name in table.column_names if name.startswith(("response", "reward"))]
     )
     folder.mkdir(parents=True, exist_ok=True)
     feather.write_feather(table, folder / "replay.arrow", compression="uncompressed")
-    feather.write_feather(heads, folder / "train.arrow", compression="uncompressed")
+    feather.write_feather(first_rows, folder / "train.arrow", compression="uncompressed")
     pq.write_table(curated.decisions, folder / "train-decisions.parquet")
-    pq.write_table(_for_verl(heads, source, "train"), folder / "train.parquet")
-    return PromptCounts(heads.num_rows, curated.decisions.num_rows)
+    pq.write_table(_for_verl(first_rows, source, "train"), folder / "train.parquet")
+    return PromptCounts(first_rows.num_rows, curated.decisions.num_rows)
 
 
 _REPLAYED = (

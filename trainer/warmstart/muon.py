@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic, as published: https://kellerjordan.github.io/posts/muon"""
+"""Coefficients of the quintic, as published: https://kellerjordan.github.io/posts/muon"""
 _ITERATIONS = 5
 _EPSILON = 1e-7
 

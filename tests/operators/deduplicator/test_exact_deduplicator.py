@@ -21,7 +21,7 @@ def table(*groups, column="response"):
     )
 
 
-def asked(*prompts, n=2):
+def rows_of(*prompts, n=2):
     """n responses to each prompt, given as its messages' contents."""
     messages = [None if p is None else [{"role": "user", "content": c} for c in p] for p in prompts]
     return pa.table(
@@ -63,20 +63,22 @@ def test_normalisation_is_optional():
 
 
 def test_a_repeated_prompt_loses_its_whole_group_and_the_first_group_loses_nothing():
-    rows = asked(["sys", "1+1?"], ["sys", "2+2?"], ["sys", "1+1?"], n=3)
+    rows = rows_of(["sys", "1+1?"], ["sys", "2+2?"], ["sys", "1+1?"], n=3)
     assert dropped(ExactDeduplicator(unit="prompt"), rows) == [None] * 6 + ["duplicate_prompt"] * 3
 
 
 def test_where_one_message_ends_counts():
-    assert dropped(ExactDeduplicator(unit="prompt"), asked(["ab", "c"], ["a", "bc"])) == [None] * 4
+    assert (
+        dropped(ExactDeduplicator(unit="prompt"), rows_of(["ab", "c"], ["a", "bc"])) == [None] * 4
+    )
 
 
 def test_prompts_without_messages_are_kept():
-    assert dropped(ExactDeduplicator(unit="prompt"), asked(None, None)) == [None] * 4
+    assert dropped(ExactDeduplicator(unit="prompt"), rows_of(None, None)) == [None] * 4
 
 
 def test_messages_without_content_are_compared_too():
-    rows = asked(["a", None], ["a", None], ["b", None])
+    rows = rows_of(["a", None], ["a", None], ["b", None])
     assert dropped(ExactDeduplicator(unit="prompt"), rows)[2:4] == ["duplicate_prompt"] * 2
 
 

@@ -1,4 +1,4 @@
-"""The quality reward of an LLM: what is asked, what becomes of it, and what a failure is."""
+"""The quality reward of an LLM: what is requested, what becomes of it, and what a failure is."""
 
 import json
 import os
@@ -252,7 +252,7 @@ def test_a_malformed_verdict_is_missing_and_not_retried_at_temperature_0(
         assert change.columns["quality"][1].as_py() is None
         assert change.columns["quality_score"][1].as_py() is None
         assert change.notes["fault_malformed"] == 1
-        # It is not kept: the next run asks again.
+        # It is not kept: the next run requests it again.
         operator.apply(numbered(1, 2, 3))
         assert judge.attempts == {1: 1, 2: 2, 3: 1}
 
@@ -283,8 +283,8 @@ def test_text_may_stand_around_the_verdict(make):
 
 def test_a_server_without_log_probabilities_gives_no_expected_score(make):
     class Mute(FakeJudge):
-        def answer(self, *asked):
-            answer = super().answer(*asked)
+        def answer(self, *request):
+            answer = super().answer(*request)
             del answer["choices"][0]["logprobs"]
             return answer
 
@@ -294,8 +294,8 @@ def test_a_server_without_log_probabilities_gives_no_expected_score(make):
 
 def test_an_answer_that_is_cut_is_malformed(make):
     class Terse(FakeJudge):
-        def answer(self, *asked):
-            answer = super().answer(*asked)
+        def answer(self, *request):
+            answer = super().answer(*request)
             answer["choices"][0]["finish_reason"] = "length"
             return answer
 
@@ -323,7 +323,7 @@ def test_rows_without_response_or_prompt_are_not_sent(make):
         operator = make(judge, template="{question}{reference}<response>{response}")
         assert missing(operator.apply(table)) == table["reason"].to_pylist()
         assert judge.attempts == {1: 1}
-    # Nor is a server needed where nothing is asked.
+    # Nor is a server needed where nothing is requested.
     unused = make("http://127.0.0.1:9/v1")
     assert missing(unused.apply(table_of("", None))) == ["empty_response"] * 2
     assert missing(unused.apply(table_of())) == []
@@ -371,9 +371,9 @@ def test_each_failure_is_retried_or_missing_with_its_reason(make, trouble):
         assert missing(change)[2] == REASON.get(trouble, "scorer_busy")
         assert rewards(change)[2] is None
         assert rewards(change)[3] == reward_of(3)
-        faults = {name: n for name, n in change.notes.items() if name.startswith("fault_")}
-        assert len(faults) == 1
-        assert sum(faults.values()) == judge.attempts[1] + judge.attempts[2] - recovered
+        failures = {name: n for name, n in change.notes.items() if name.startswith("fault_")}
+        assert len(failures) == 1
+        assert sum(failures.values()) == judge.attempts[1] + judge.attempts[2] - recovered
 
 
 scripts = st.lists(st.lists(st.sampled_from([*REASON, *BUSY]), max_size=3), min_size=1, max_size=6)
@@ -382,12 +382,12 @@ scripts = st.lists(st.lists(st.sampled_from([*REASON, *BUSY]), max_size=3), min_
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(scripts, st.randoms(use_true_random=False))
-def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(faults, random):
-    numbers = list(range(len(faults)))
+def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(scripts, random):
+    numbers = list(range(len(scripts)))
     shuffled = random.sample(numbers, len(numbers))
     found = []
     for order in (numbers, shuffled):
-        with FakeJudge(dict(enumerate(faults)), retry_after="0") as judge:
+        with FakeJudge(dict(enumerate(scripts)), retry_after="0") as judge:
             operator = LlmQualityRewardMapper(
                 model="m",
                 server={**QUICK, "base_url": judge.url, "attempts": 60},
@@ -404,7 +404,7 @@ def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(faults, ra
     assert found[0] == found[1]
     for number, (reward, reason) in found[0].items():
         refused = REASON.get
-        if any(refused(trouble) == "scorer_refused" for trouble in faults[number]):
+        if any(refused(trouble) == "scorer_refused" for trouble in scripts[number]):
             assert (reward, reason) == (None, "scorer_refused")
         elif reason is None:
             assert reward == reward_of(number)
@@ -420,7 +420,7 @@ def nowhere():
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
-def test_a_server_that_never_was_ends_the_run_with_one_line(make, nowhere):
+def test_an_unreachable_server_ends_the_run_with_one_line(make, nowhere):
     with pytest.raises(EngineError) as error:
         make(nowhere, server={"patience_s": 0.1}).apply(numbered(*range(9)))
     output = str(error.value)
@@ -430,7 +430,7 @@ def test_a_server_that_never_was_ends_the_run_with_one_line(make, nowhere):
 
 
 @pytest.mark.alone
-def test_a_server_that_never_was_is_waited_for_once(make, nowhere):
+def test_an_unreachable_server_is_waited_for_once(make, nowhere):
     operator = make(nowhere, server={"patience_s": 1.0}, on_server_down="missing")
     start = time.monotonic()
     change = operator.apply(numbered(*range(200), None))
@@ -489,7 +489,7 @@ def test_a_server_that_answers_no_request_is_down(make, trouble):
         judge.attempts.clear()
         change = make(judge, on_server_down="missing").apply(numbered(*range(50)))
         assert missing(change) == ["scorer_unreachable"] * 50
-        # The first of them find it out, the others are not asked about.
+        # The first of them find it out, the others are not requested.
         assert len(judge.attempts) <= 2 * QUICK["concurrency"] + 1
 
 
@@ -518,7 +518,7 @@ def test_a_key_that_is_named_must_be_there(make, monkeypatch):
         operator.apply(numbered(1))
 
 
-def test_the_key_is_sent_and_in_no_cache(make, monkeypatch, tmp_path):
+def test_the_api_key_is_sent_and_never_cached(make, monkeypatch, tmp_path):
     monkeypatch.setenv("MY_KEY", "top-secret")
     with FakeJudge() as judge:
         operator = make(judge, server={"api_key_env": "MY_KEY"})
@@ -548,7 +548,7 @@ def test_a_failure_is_shared_too(make):
 
 
 @pytest.mark.parametrize("cache", [True, False])
-def test_threads_at_once_ask_once_and_share_one_bound(make, cache):
+def test_concurrent_threads_send_each_request_once_and_share_one_limit(make, cache):
     with FakeJudge(think_s=0.01) as judge:
         operator = make(judge, **({} if cache else {"cache": None}))
         tables = [numbered(*range(first, first + 12)) for first in (0, 4, 8, 0, 4, 8)]
@@ -612,7 +612,7 @@ def test_closing_in_the_middle(make):
         assert missing(operator.apply(numbered(1))) == [None]
 
 
-def test_what_decides_the_score_decides_whether_it_is_found_again(make):
+def test_what_decides_the_score_is_in_the_cache_key(make):
     with FakeJudge() as judge:
         one = numbered(1)
         make(judge).apply(one)
@@ -639,7 +639,7 @@ def test_what_decides_the_score_decides_whether_it_is_found_again(make):
         assert judge.attempts[1] == 1 + len(other) + 1
 
 
-def test_an_answer_that_is_kept_is_read_in_another_way_without_asking(make, tmp_path):
+def test_a_cached_answer_is_read_in_another_way_without_a_request(make, tmp_path):
     """What is kept is the answer, not what was made of it."""
     with FakeJudge(says={1: [verdict([3, 1, 5, 2])]}) as judge:
         expected = make(judge, expected_score=True).apply(numbered(1))
@@ -691,7 +691,7 @@ def test_processes_share_the_cache(make, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_has_kept_what_was_answered(make, tmp_path):
+def test_a_killed_process_has_stored_the_answers_it_received(make, tmp_path):
     cache = tmp_path / "scores.sqlite"
     with FakeJudge(think_s=0.01) as judge:
         process = scoring_process(judge, cache, 0, 2000)
@@ -818,7 +818,7 @@ def test_wrong_fields_are_errors_when_the_recipe_is_read(fields, output):
     assert "\n" not in str(error.value)
 
 
-def test_the_sampling_server_is_no_judge(make):
+def test_a_server_that_gives_no_verdicts_is_reported_as_malformed(make):
     """It answers, but gives no verdicts."""
 
     class Seeded(FakeServer):

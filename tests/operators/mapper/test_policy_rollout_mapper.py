@@ -1,4 +1,4 @@
-"""Sampling as an operator: what is asked of an engine, and what becomes of what it gives."""
+"""Sampling as an operator: what is requested of an engine, and what becomes of what it gives."""
 
 import logging
 import os
@@ -41,13 +41,13 @@ class Parrot:
     policy, version, exact = "parrot", 3, True
 
     def __init__(self):
-        self.asked = []
+        self.requested = []
         self.closed = 0
 
     def sample(self, prompts, settings):
         for index in reversed(range(len(prompts))):
             prompt = prompts[index]
-            self.asked.append(prompt)
+            self.requested.append(prompt)
             text = prompt.messages[-1][1]
             if text.startswith("fail "):
                 yield index, Failure(text.removeprefix("fail "), f"details of {text}")
@@ -67,8 +67,8 @@ class Parrot:
 @pytest.fixture
 def parrot(monkeypatch):
     parrot = Parrot()
-    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda asked: parrot)
-    monkeypatch.setattr(policy_rollout_mapper, "release", lambda asked: parrot.close())
+    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda spec: parrot)
+    monkeypatch.setattr(policy_rollout_mapper, "release", lambda spec: parrot.close())
     PolicyRolloutMapper().close()  # Forget the failures that earlier tests logged.
     parrot.closed = 0
     return parrot
@@ -78,7 +78,7 @@ def test_one_row_becomes_n_rows(parrot):
     change = PolicyRolloutMapper(n=2, max_tokens=9).apply(table_of("ab", "cd"))
     assert change.parents.tolist() == [0, 0, 1, 1]
     columns = {name: column.to_pylist() for name, column in change.columns.items()}
-    seeds = [prompt.seed for prompt in reversed(parrot.asked)]
+    seeds = [prompt.seed for prompt in reversed(parrot.requested)]
     assert columns["response"] == ["ba 0", "ba 1", "dc 0", "dc 1"]
     assert columns["prompt_token_ids"] == [[1, 2]] * 4
     assert columns["response_token_ids"] == [[s % 1000, 7, k] for s in seeds for k in (0, 1)]
@@ -117,10 +117,10 @@ def test_the_stream_gives_what_apply_gives(parrot):
     table = table_of("one", "fail timeout", "two", "three", "three")
     operator = PolicyRolloutMapper(n=2)
     whole = operator.apply(table)
-    parrot.asked.clear()
+    parrot.requested.clear()
     stream = dict(operator.process_rows(table, [0, 1, 3, 4]))
     assert sorted(stream) == [0, 1, 3, 4]
-    assert len(parrot.asked) == 3
+    assert len(parrot.requested) == 3
     for row, change in stream.items():
         assert change.reasons.to_pylist() == [whole.reasons[row].as_py()]
         children = pa.array((whole.parents == row).nonzero()[0], pa.int64())
@@ -142,14 +142,14 @@ def test_rows_without_a_prompt_are_dropped_and_not_sampled(parrot):
     change = PolicyRolloutMapper(n=1).apply(table)
     assert change.reasons.to_pylist() == [None, "repeated_prompt", None, "no_prompt", "no_prompt"]
     assert change.parents.tolist() == [0, 2]
-    assert len(parrot.asked) == 2
+    assert len(parrot.requested) == 2
 
 
 def test_the_seed_of_a_prompt_is_its_own(parrot):
     def seeds(*questions, **fields):
-        parrot.asked.clear()
+        parrot.requested.clear()
         PolicyRolloutMapper(**fields).apply(table_of(*questions))
-        return {prompt.messages[-1][1]: prompt.seed for prompt in parrot.asked}
+        return {prompt.messages[-1][1]: prompt.seed for prompt in parrot.requested}
 
     whole = seeds("a", "b", "c")
     assert len(set(whole.values())) == 3
@@ -211,7 +211,7 @@ def test_prompts_that_would_lose_something_are_refused(parrot, case):
         PolicyRolloutMapper().apply(table)
     assert str(caught.value).startswith(expected_text)
     assert str(caught.value).endswith("lists of messages with role and content")
-    assert parrot.asked == []
+    assert parrot.requested == []
 
 
 def test_fields_of_messages_that_are_always_null_do_no_harm(parrot):
@@ -274,7 +274,7 @@ def test_what_decides_the_samples_and_what_does_not():
     server = {"engine": "openai", "model": "m"}
     assert same(server, {**server, "openai": {"base_url": "http://other:1/v1", "concurrency": 3}})
     assert same({}, {"transformers": {"workers": 5, "rows": 7, "device": "cuda:1"}})
-    assert same({}, {"vllm": {"dtype": "float32"}})  # Not the engine that is asked.
+    assert same({}, {"vllm": {"dtype": "float32"}})  # Not the engine that is used.
     assert not same({}, {"transformers": {"dtype": "bfloat16"}})
     assert not same(server, {**server, "openai": {"tokenizer": "t"}})
     assert not same(server, {**server, "policy_version": 1})
@@ -307,7 +307,7 @@ def test_the_content_of_files_decides(tmp_path):
     assert state(**record) != before
 
 
-def test_an_edit_of_the_source_does_not_cost_the_samples():
+def test_an_edit_of_the_source_keeps_the_samples():
     assert code_version(PolicyRolloutMapper) == PolicyRolloutMapper.code
 
 
@@ -318,7 +318,7 @@ def test_closing_closes_the_engine(parrot):
     assert parrot.closed == 1
 
 
-def test_without_a_task_the_identity_is_what_it_was():
+def test_without_a_task_the_cache_key_is_unchanged():
     """Samples are expensive: those of versions without tasks are found again."""
     assert PolicyRolloutMapper(engine="openai", model="m").cache_key_fields() == {
         "engine": "openai",
@@ -387,7 +387,7 @@ def test_with_a_task_only_its_rows_are_sampled(parrot):
     for name in WRITTEN:
         kept = change.columns[name].take(passing).to_pylist()
         assert kept == table[name].take(before).to_pylist(), name
-    assert {prompt.messages[-1][1] for prompt in parrot.asked} == {"one", "two", "three"}
+    assert {prompt.messages[-1][1] for prompt in parrot.requested} == {"one", "two", "three"}
 
 
 def test_the_samples_of_a_task_are_those_of_its_rows_alone(parrot):
@@ -401,9 +401,9 @@ def test_the_samples_of_a_task_are_those_of_its_rows_alone(parrot):
 def test_rows_of_another_task_pass_before_anything_is_sampled(parrot):
     stream = VERIFY.process_rows(rows_of("vone", "g1", "vtwo", "g2"), range(4))
     assert [next(stream)[0], next(stream)[0]] == [1, 3]
-    assert parrot.asked == []
+    assert parrot.requested == []
     assert [row for row, _ in stream] == [2, 0]
-    assert len(parrot.asked) == 2
+    assert len(parrot.requested) == 2
 
 
 def test_where_no_row_is_of_the_task_no_engine_is_opened(monkeypatch):
@@ -454,14 +454,14 @@ def test_columns_of_something_else_are_an_error(parrot, name, values, found):
     with pytest.raises(DataError) as caught:
         VERIFY.apply(table)
     assert str(caught.value) == f"{found}; it must be {ROW_CONTRACT[name]}"
-    assert parrot.asked == []
+    assert parrot.requested == []
 
 
 @given(st.lists(st.sampled_from(["g", "v", "-"]), max_size=9), st.integers(0, 9))
 @settings(max_examples=30)
 def test_rows_of_other_tasks_stay_as_they_are(tasks, cut):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_rollout_mapper, "open_engine", lambda asked: StubEngine())
+        patch.setattr(policy_rollout_mapper, "open_engine", lambda spec: StubEngine())
         operator = PolicyRolloutMapper(task="verify", n=3)
         table = rows_of(
             *(f"{task}{at // 2 if task == 'g' else at}" for at, task in enumerate(tasks))
@@ -485,14 +485,14 @@ class Pupil:
     """Answers k times right in n tries, and judges: Yes, No, Yes ..., and one word too many."""
 
     def __init__(self, patience=None):
-        self.asked, self.patience = Counter(), patience
+        self.requested, self.patience = Counter(), patience
 
     def sample(self, prompts, settings):
         for index, prompt in enumerate(prompts):
-            if self.asked.total() == self.patience:
+            if self.requested.total() == self.patience:
                 raise EngineError("the pupil is tired")
             text = prompt.messages[-1][1]
-            self.asked[text] += 1
+            self.requested[text] += 1
             yield index, Group("pupil", 0, prompt.seed, (1,), tuple(self._samples(text, settings)))
 
     def _samples(self, text, settings):
@@ -554,22 +554,22 @@ def test_a_recipe_with_both_samplings(recipe_file, monkeypatch):
     rows = [{"question": f"{k}0 + 1 is?", "answer": f"#### {k}1"} for k in range(1, 8)]
     path = recipe_file(both_samplings(3), rows)
     pupil = Pupil(patience=12)
-    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda asked: pupil)
+    monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda spec: pupil)
     with pytest.raises(EngineError, match=r"step 8 policy_rollout_mapper_2: the pupil is tired$"):
         engine.run(load(path), chunk_rows=3)
     pupil.patience = None
     table = check_both(load(path), engine.run(load(path), chunk_rows=3), 3)
-    assert set(pupil.asked.values()) == {1}
-    assert pupil.asked.total() == 7 + 7 * 2
-    pupil.patience = pupil.asked.total()  # One more would be one too many.
+    assert set(pupil.requested.values()) == {1}
+    assert pupil.requested.total() == 7 + 7 * 2
+    pupil.patience = pupil.requested.total()  # One more would be one too many.
     for overrides, chunk_rows in ({}, 3), ({}, 5), ({"math_verify_mapper.timeout": "9"}, 4):
         report = engine.run(load(path, overrides), chunk_rows=chunk_rows)
         assert check_both(load(path), report, 3).equals(table)
-    # A verification prompt that another choice lets in is asked; the others are not asked again.
+    # A verification prompt that another choice lets in is sampled; the others are not.
     pupil.patience = None
     engine.run(load(path, {"label_balance_selector.ratio": "[1, 2]"}), chunk_rows=4)
-    assert set(pupil.asked.values()) == {1}
-    assert pupil.asked.total() == 7 + 7 * 3
+    assert set(pupil.requested.values()) == {1}
+    assert pupil.requested.total() == 7 + 7 * 3
 
 
 @pytest.mark.slow

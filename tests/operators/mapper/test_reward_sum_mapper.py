@@ -409,13 +409,13 @@ def rolled_out(graded, accuracy):
         "answer": [f"{verdict}{answer}" for _, verdict, answer in graded],
     }
     columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
-    asked = [[{"role": "user", "content": f"question {prompt}"}] for prompt, *_ in graded]
+    chats = [[{"role": "user", "content": f"question {prompt}"}] for prompt, *_ in graded]
     sampled = {
         name: pa.nulls(len(graded), ROW_CONTRACT[name]) for name in PolicyRolloutMapper().writes()
     }
     sampled["response_id"] = pa.array([f"r{row}" for row in range(len(graded))], pa.string())
     values = np.array([accuracy * (verdict == "c") for _, verdict, _ in graded], np.float64)
-    both = {"prompt": pa.array(asked, MESSAGES), **component("accuracy", values)}
+    both = {"prompt": pa.array(chats, MESSAGES), **component("accuracy", values)}
     return pa.table({**columns, **sampled, **both})
 
 
@@ -430,7 +430,7 @@ def after_both(graded, *, accuracy=1.0, judgement=1.0):
         GrpoAdvantageMapper(normalise="none"),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_rollout_mapper, "open_engine", lambda asked: Judge())
+        patch.setattr(policy_rollout_mapper, "open_engine", lambda spec: Judge())
         rows = run_in_memory(operators, rolled_out(graded, accuracy)).to_pylist()
     own = {"generate": [], "verify": []}
     for row in rows:

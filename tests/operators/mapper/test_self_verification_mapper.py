@@ -293,8 +293,8 @@ def test_answers_without_a_verdict_may_be_judged_too():
     operator = SelfVerificationMapper(candidates="all", ungraded="ask")
     rows, change = after(operator, source)
     assert judged(rows)[:3] == [("r1", "Yes"), ("r5", "No"), ("r3", None)]
-    asked = [row["prompt"][-1]["content"] for row in verification(rows)[3:]]
-    assert sorted("answer:\n1\n" in text for text in asked) == [False, True]
+    questions = [row["prompt"][-1]["content"] for row in verification(rows)[3:]]
+    assert sorted("answer:\n1\n" in text for text in questions) == [False, True]
     assert [(r["label"], r["reference"]) for r in verification(rows)[3:]] == [(None, None)] * 2
     counts = {
         name: change.notes[name] for name in ("yes", "no", "unlabelled", "distinct_candidates")

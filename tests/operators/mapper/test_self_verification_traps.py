@@ -72,8 +72,8 @@ class Outcome:
 
     def __init__(self, rows, notes, decisions):
         self.rows, self.notes, self.decisions = rows, notes, decisions
-        self.asked = [row for row in rows if row["task"] == "verify"]
-        self.labels = collections.Counter(row["label"] for row in self.asked)
+        self.verify_rows = [row for row in rows if row["task"] == "verify"]
+        self.labels = collections.Counter(row["label"] for row in self.verify_rows)
         self.generated = [row["response_id"] for row in rows if row["task"] == "generate"]
 
     def note(self, name, step=BALANCE):
@@ -130,7 +130,7 @@ def test_trap_nothing_is_truncated_before_it_is_shuffled(through):
     process = [ASK, balance(target=60)]
     found = through(process, graded(*groups), chunk_rows=100)
     assert found.labels == {"Yes": 30, "No": 30}
-    places = [int(row["judged_response_id"][1:5]) for row in found.asked]
+    places = [int(row["judged_response_id"][1:5]) for row in found.verify_rows]
     # Uniform places: mean 149.5, standard error 300 / sqrt(12 * 60) = 11.
     assert abs(np.mean(places) - 149.5) < 4 * 11
     assert max(places) > 250
@@ -138,7 +138,9 @@ def test_trap_nothing_is_truncated_before_it_is_shuffled(through):
     rows = graded(*groups)
     backwards = [row for at in range(len(rows) - 2, -1, -2) for row in rows[at : at + 2]]
     again = in_training(process, backwards)
-    assert {row["prompt_id"] for row in again.asked} == {row["prompt_id"] for row in found.asked}
+    assert {row["prompt_id"] for row in again.verify_rows} == {
+        row["prompt_id"] for row in found.verify_rows
+    }
 
 
 def test_trap_no_randomness_is_without_a_seed(through):
@@ -152,7 +154,7 @@ def test_trap_no_randomness_is_without_a_seed(through):
             {"self_verification_mapper": {"seed": seed}},
             balance(target=12, seed=seed),
         ]
-        return [row["judged_response_id"] for row in through(process, rows, chunk_rows).asked]
+        return [row["judged_response_id"] for row in through(process, rows, chunk_rows).verify_rows]
 
     one = chosen(1, 10, 6)
     assert one == chosen(1, 20, 1000)
@@ -165,8 +167,8 @@ def test_trap_nothing_is_oversampled_in_silence(through):
     found = through([ASK, balance(target=100)], rows)
     assert found.labels == {"Yes": 3, "No": 3}
     assert (found.note("asked"), found.note("short_of_target")) == (100, 94)
-    assert len({row["prompt_id"] for row in found.asked}) == 6
-    assert len({row["judged_response_id"] for row in found.asked}) == 6
+    assert len({row["prompt_id"] for row in found.verify_rows}) == 6
+    assert len({row["judged_response_id"] for row in found.verify_rows}) == 6
     assert found.generated == [row["response_id"] for row in rows]
 
 
@@ -175,7 +177,7 @@ def test_trap_the_same_question_and_answer_is_judged_once(through):
     rows = graded("c18 c18 c18 c_18 w7 w7_ c18 w7", "c18 w7")
     found = through([ASK, balance()], rows)
     assert found.labels == {"Yes": 2, "No": 2}
-    messages = [row["prompt"][0]["content"] for row in found.asked]
+    messages = [row["prompt"][0]["content"] for row in found.verify_rows]
     assert len(set(messages)) == 4
     assert found.note("distinct_candidates", "self_verification_mapper") == 4
 
@@ -184,11 +186,11 @@ def test_trap_the_same_question_under_two_ids_is_judged_once_after_a_deduplicato
     rows = graded("c18 w7", "c18 w7", "c18 w7", questions=["again", "other", "again"])
     deduplicated = {"exact_deduplicator": {"unit": "prompt"}}
     found = through([deduplicated, ASK, balance()], rows)
-    messages = [row["prompt"][0]["content"] for row in found.asked]
+    messages = [row["prompt"][0]["content"] for row in found.verify_rows]
     assert len(messages) == len(set(messages)) == 4
     # Without it they are there twice, as the documentation of the operator says.
     found = through([ASK, balance()], rows)
-    messages = [row["prompt"][0]["content"] for row in found.asked]
+    messages = [row["prompt"][0]["content"] for row in found.verify_rows]
     assert (len(messages), len(set(messages))) == (6, 4)
 
 
@@ -211,12 +213,12 @@ def test_trap_the_pass_rate_is_that_of_the_rows_that_are_valid(through):
     assert [found.note(f"{kind}_prompts", step) for kind in kinds] == [2, 1, 1, 1]
 
 
-def judgements_of(asked, *letters_of_rows):
+def judgements_of(verify_rows, *letters_of_rows):
     """The rows of a second sampling: of each verification prompt, so many responses."""
     texts = {"y": r"I agree. \boxed{Yes}", "n": r"I do not. \boxed{No}", "-": "I cannot tell."}
     return [
         {**row, "response_id": f"{row['prompt_id']}.{k}", "response": texts[letter]}
-        for row, letters in zip(asked, letters_of_rows, strict=True)
+        for row, letters in zip(verify_rows, letters_of_rows, strict=True)
         for k, letter in enumerate(letters)
     ]
 
@@ -231,7 +233,7 @@ REWARD_JUDGEMENTS = [
 def judged_table(found, rows, letters_of_rows, accuracy=None):
     """What comes into the steps after the second sampling: answers and judgements."""
     reward = dict(zip((row["response_id"] for row in rows), accuracy or [], strict=False))
-    judged = iter(judgements_of(found.asked, *letters_of_rows))
+    judged = iter(judgements_of(found.verify_rows, *letters_of_rows))
     groups = collections.defaultdict(list)
     for row in judged:
         groups[row["prompt_id"]].append(row)
@@ -313,7 +315,7 @@ def test_trap_one_sum_over_both_tasks_is_an_error(through):
 def test_judgements_that_are_true_find_the_right_answer_whatever_the_majority(through):
     rows = graded("w7 w7 w7 c18 c_18", "c18 w7 w8 n", "w7 w8", "c1 c1")
     found = through([ASK], rows)
-    letters_of_rows = ["yyy" if row["label"] == "Yes" else "n-" for row in found.asked]
+    letters_of_rows = ["yyy" if row["label"] == "Yes" else "n-" for row in found.verify_rows]
     table = judged_table(found, rows, letters_of_rows)
     process = [REWARD_JUDGEMENTS[0], {"self_verified_vote_mapper": {}}, {"verification_filter": {}}]
     voted = curate(steps_of(process[:2]), table)
@@ -329,7 +331,7 @@ def test_judgements_that_are_true_find_the_right_answer_whatever_the_majority(th
     assert kept == right
 
 
-# --- adversarial mixes: exactly as asked, or the shortfall is stated
+# --- adversarial mixes: exactly as configured, or the shortfall is stated
 
 MIXES = {
     "all right": ["c1 c2 c3"] * 8,
@@ -371,7 +373,7 @@ def test_targets_are_balanced_exactly_or_the_shortfall_is_reported(through, mix,
     assert found.note("positive_kept") == found.labels["Yes"]
     assert found.note("negative_kept") == found.labels["No"]
     # What is not kept is booked, and no answer goes with it.
-    assert len(found.decisions) == yes + no - len(found.asked)
+    assert len(found.decisions) == yes + no - len(found.verify_rows)
     assert found.generated == [row["response_id"] for row in rows]
 
 
@@ -385,7 +387,7 @@ def test_balanced_within_each_prompt_no_prompt_dominates(mix):
     assert found.decisions == []
     prompt_of = {row["response_id"]: row["prompt_id"] for row in rows}
     counts = collections.Counter(
-        (prompt_of[row["judged_response_id"]], row["label"]) for row in found.asked
+        (prompt_of[row["judged_response_id"]], row["label"]) for row in found.verify_rows
     )
     assert max(counts.values(), default=0) <= 2
 
@@ -401,15 +403,15 @@ def test_balanced_over_the_dataset_no_prompt_dominates_a_limit(through, mix, mos
     assert found.labels["Yes"] == found.labels["No"]
     prompt_of = {row["response_id"]: row["prompt_id"] for row in rows}
     counts = collections.Counter(
-        (prompt_of[row["judged_response_id"]], row["label"]) for row in found.asked
+        (prompt_of[row["judged_response_id"]], row["label"]) for row in found.verify_rows
     )
     assert max(counts.values(), default=0) <= most
     # The notes report what the limit dropped, and what is missing.
     step = "self_verification_mapper"
     yes, no = DISTINCT[mix]
-    asked = found.note("yes", step) + found.note("no", step)
-    assert found.note("over_max_per_label", step) == yes + no - asked
-    assert found.note("short_of_target") == 60 - len(found.asked)
+    chosen = found.note("yes", step) + found.note("no", step)
+    assert found.note("over_max_per_label", step) == yes + no - chosen
+    assert found.note("short_of_target") == 60 - len(found.verify_rows)
 
 
 def test_without_a_limit_one_prompt_may_make_up_most_of_what_is_judged(through):
@@ -418,8 +420,10 @@ def test_without_a_limit_one_prompt_may_make_up_most_of_what_is_judged(through):
     shares = []
     for first in (ASK, limited):
         found = through([first, balance()], rows)
-        dominant = [row for row in found.asked if row["judged_response_id"].startswith("r0000")]
-        shares.append((len(dominant), len(found.asked)))
+        dominant = [
+            row for row in found.verify_rows if row["judged_response_id"].startswith("r0000")
+        ]
+        shares.append((len(dominant), len(found.verify_rows)))
     assert shares == [(80, 88), (4, 12)]
     assert found.note("over_max_per_label", "self_verification_mapper") == 76
 
@@ -449,10 +453,12 @@ def test_targets_are_in_the_ratio_and_the_notes_count_them(groups, ratio, target
     times = min(there["Yes"] // first, there["No"] // second)
     if target is not None:
         times = min(times, target // (first + second))
-        assert found.note("short_of_target") == target - len(found.asked)
+        assert found.note("short_of_target") == target - len(found.verify_rows)
     assert (found.labels["Yes"], found.labels["No"]) == (times * first, times * second)
     verdict = {row["response_id"]: row["verdict"] for row in rows}
     truth = {"Yes": "correct", "No": "wrong_answer"}
-    assert all(verdict[row["judged_response_id"]] == truth[row["label"]] for row in found.asked)
-    assert len({row["prompt_id"] for row in found.asked}) == len(found.asked)
+    assert all(
+        verdict[row["judged_response_id"]] == truth[row["label"]] for row in found.verify_rows
+    )
+    assert len({row["prompt_id"] for row in found.verify_rows}) == len(found.verify_rows)
     assert found.generated == list(verdict)

@@ -59,7 +59,7 @@ def test_a_vote_without_a_judgement_counts_half(prior):
 
 
 @pytest.mark.parametrize(("prior", "winner"), [(0, "8"), (0.1, "8"), (1, "7"), (100, "7")])
-def test_few_judgements_do_not_silence_an_answer_of_many_votes(prior, winner):
+def test_few_judgements_do_not_outweigh_many_votes(prior, winner):
     # With one more judgement either way, 7 counts six times 1/4, and 8 once 3/4.
     columns, _ = voted(judged_rows("7:NN 7 7 7 7 7 8:YY"), prior=prior)
     assert columns["majority"] == [*[True] * 6, False]
@@ -108,11 +108,11 @@ def test_a_vote_needs_no_reference():
         "response": texts,
     }
     ask = SelfVerificationMapper(candidates="all", ungraded="ask", template="{question} {answer}?")
-    asked = run_in_memory([MathVerifyMapper(), ask], pa.table(rows))
-    chats = asked["prompt"].to_pylist()[3:]
+    with_questions = run_in_memory([MathVerifyMapper(), ask], pa.table(rows))
+    chats = with_questions["prompt"].to_pylist()[3:]
     letter = ["\\boxed{Yes}" if "8" in chat[0]["content"] else "\\boxed{No}" for chat in chats]
-    at = asked.schema.get_field_index("response")
-    judged = asked.set_column(at, "response", pa.array([*texts, *letter]))
+    at = with_questions.schema.get_field_index("response")
+    judged = with_questions.set_column(at, "response", pa.array([*texts, *letter]))
     out = run_in_memory(
         [JudgementRewardMapper(), SelfVerifiedVoteMapper(prior=0)], judged
     ).to_pylist()
@@ -206,9 +206,9 @@ def test_order_and_pieces_of_the_groups_change_nothing(groups, random):
 def test_the_engine_hands_each_chunk_its_part(recipe_file, chunk_rows):
     # The judgements of a response are in another chunk than the response.
     table = judged_rows(*["7:YN 7 8:Y", "1:N 2 2:N", "5:Y 6 6"] * 3)
-    asked = table.filter(pa.array([t == "generate" for t in table["task"].to_pylist()]))
+    answers = table.filter(pa.array([t == "generate" for t in table["task"].to_pylist()]))
     judging = table.filter(pa.array([t == "verify" for t in table["task"].to_pylist()]))
-    rows = pa.concat_tables([judging, asked])
+    rows = pa.concat_tables([judging, answers])
     path = recipe_file([{"self_verified_vote_mapper": {}}], rows.to_pylist(), np=2)
     recipe = load(path)
     report = engine.run(recipe, chunk_rows=chunk_rows)

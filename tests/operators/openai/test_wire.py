@@ -30,7 +30,7 @@ def test_endpoints(api, url):
     assert endpoint("http://h/v1", api) == url
 
 
-def test_whatever_bends_the_distribution_is_switched_off():
+def test_all_that_changes_the_distribution_is_switched_off():
     body = request_body("generate", "m", PROMPT, [1, 2], Settings(n=3, max_tokens=5), True)
     assert body == {
         "model": "m",

@@ -23,7 +23,7 @@ def test_noise_is_gumbel_noise():
 
 
 def test_noise_is_splitmix64():
-    """Of the stream that the key begins, each number of 64 bits is two of 32, the lower first."""
+    """Each 64-bit number of the key's stream gives two of 32 bits, the lower half first."""
     keys = mix(np.arange(3, dtype=np.uint64))
     golden = np.uint64(0x9E3779B97F4A7C15)
     stream = mix(keys[:, None] + np.arange(1, 6, dtype=np.uint64) * golden)
@@ -120,5 +120,5 @@ def test_an_unambiguous_token_survives_rounding(seed, temperature, top_p):
     for _ in range(8):
         moved = logits + 0.0099 * (2 * torch.rand(logits.shape, generator=generator) - 1)
         assert (choose(moved, noise, wanted)[0] == token)[certain].all()
-    # One row in three or so has two equal logits in front, which are always in doubt.
+    # One row in three or so has two equal logits in front, which are always uncertain.
     assert temperature == 0 or certain.float().mean() > 0.3

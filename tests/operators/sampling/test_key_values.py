@@ -112,7 +112,7 @@ def test_one_prompt_at_a_time_is_full_passes(qwen, kind, seed):
     check_against_full_passes(qwen, kind, 5, [1, 1, 1], seed)
 
 
-def test_model_with_state_is_computed_anew(mamba):
+def test_a_model_with_state_is_computed_from_scratch(mamba):
     assert store_for(mamba) is Recomputed
     check_against_full_passes(mamba, Recomputed, 3, [1, 1], 0)
 

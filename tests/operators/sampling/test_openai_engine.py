@@ -241,14 +241,14 @@ def test_each_failure_is_retried_or_reported(make, trouble):
             assert found[1].reason == reason
         else:
             check_group(found[1], 1, 1)
-        faults = 6 // cost if cost else 6
+        failures = 6 // cost if cost else 6
         if cost:
             assert found[2].reason == reason
             assert found[2].detail
-            assert server.attempts[2] == faults
+            assert server.attempts[2] == failures
         else:
             check_group(found[2], 2, 6)
-        assert engine.failed_attempts == {reason: faults + 1}
+        assert engine.failed_attempts == {reason: failures + 1}
 
 
 def test_details_contain_the_message_of_the_server(make):
@@ -261,12 +261,12 @@ def test_details_contain_the_message_of_the_server(make):
     assert found[3] == Failure("bad_response", "choices [0, 0, 1, 2], not 0 to 3")
 
 
-faults = st.lists(st.sampled_from([t for t in COSTS if t is not Trouble.SLOW]), max_size=7)
+troubles = st.lists(st.sampled_from([t for t in COSTS if t is not Trouble.SLOW]), max_size=7)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(faults, min_size=1, max_size=8), st.integers(1, 4))
+@given(st.lists(troubles, min_size=1, max_size=8), st.integers(1, 4))
 def test_any_sequence_of_failures_ends_as_specified(scripts, concurrency):
     with FakeServer(dict(enumerate(scripts)), retry_after="0", think_s=0.001) as server:
         engine = engine_of(server, concurrency=concurrency)
@@ -311,8 +311,8 @@ def test_nothing_is_lost_when_the_server_is_restarted(scripts, concurrency):
             # One attempt, whole, and the last that was made.
             check_group(result, seed, server.attempts[seed] - 1)
     assert server.peak <= concurrency
-    faults = sum(map(len, scripts))
-    assert time.monotonic() - start < 2 + faults * (QUICK["timeout_s"] + 0.5)
+    failures = sum(map(len, scripts))
+    assert time.monotonic() - start < 2 + failures * (QUICK["timeout_s"] + 0.5)
 
 
 @pytest.mark.alone
@@ -376,7 +376,7 @@ def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
 
 
 @pytest.mark.alone
-def test_patience_is_for_one_absence_not_for_all_of_them(make):
+def test_patience_applies_to_each_outage_separately(make):
     with FakeServer() as server:
         sampling = make(server, patience_s=0.6, concurrency=1).sample(prompts(500), FOUR)
         for _ in range(3):
@@ -390,7 +390,7 @@ def test_patience_is_for_one_absence_not_for_all_of_them(make):
         assert len(list(sampling)) == 497
 
 
-def test_server_that_never_was(make):
+def test_an_unreachable_server(make):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -427,7 +427,7 @@ def test_no_probe_where_the_server_answers_others(make):
         assert sorted(server.attempts) == [0, 1, 2]
 
 
-def test_server_that_was_well_before_is_judged_anew(make):
+def test_a_server_that_answered_before_can_still_fail(make):
     with FakeServer() as server:
         sampling = make(server, concurrency=1, attempts=2).sample(prompts(9), FOUR)
         next(sampling)
@@ -472,7 +472,7 @@ def test_a_wrong_model_lists_the_models_there_are(make):
             list(engine.sample(prompts(5), FOUR))
 
 
-def test_server_without_a_good_certificate_is_not_waited_for(make):
+def test_a_server_without_a_valid_certificate_is_not_waited_for(make):
     with FakeServer() as server:
         url = server.url.replace("http:", "https:")
         message = (

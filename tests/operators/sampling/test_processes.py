@@ -59,7 +59,7 @@ def test_every_prompt_once_and_its_own(two, texts):
         assert group.samples[0].text == prompts[index].messages[0][1]
 
 
-def test_work_is_shared_out_by_length(two):
+def test_work_is_distributed_by_length(two):
     texts = ["a" * length for length in (9, 1, 8, 2, 7, 3)]
     results = dict(two.sample(ask(*texts), ONE))
     workers = {}
@@ -170,7 +170,7 @@ def test_call_that_is_left_ends_its_processes(two):
     assert len(list(two.sample(ask("a", "b"), ONE))) == 2
 
 
-def test_weights_are_remembered(two):
+def test_new_weights_stay_loaded_after_a_failed_load(two):
     two.load_weights("somewhere", 7)
     with pytest.raises(EngineError, match=r"^cannot load the policy 'nowhere'$"):
         two.load_weights("nowhere", 8)

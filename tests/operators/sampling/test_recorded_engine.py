@@ -60,9 +60,9 @@ def given_back(path, text="a", exact=True, n=2):
     return found
 
 
-def refused(path, **asked):
+def refused(path, **settings):
     with pytest.raises(EngineError) as caught:
-        given_back(path, **asked)
+        given_back(path, **settings)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

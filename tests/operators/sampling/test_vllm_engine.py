@@ -402,7 +402,7 @@ class TestReal:
         with pytest.raises(EngineError, match=r"^vLLM rejects these settings; n must be 1 when"):
             list(engine.sample(problems(2), EIGHT._replace(temperature=0.0)))
 
-    def test_canary_dies_of_the_old_output_head(self, other_policy):
+    def test_the_canary_fails_with_the_old_output_head(self, other_policy):
         script = f"""
             from rejuice.operators.errors import EngineError
             from rejuice.operators.sampling import vllm_engine

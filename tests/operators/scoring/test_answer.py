@@ -25,7 +25,7 @@ def test_log_probabilities_are_kept_where_a_digit_is():
     )
 
 
-def test_what_a_server_need_not_say():
+def test_optional_fields_of_an_answer_may_be_absent():
     assert read_answer(body()) == ScorerAnswer("4", "stop")
     assert read_answer(body(logprobs=None)).tokens is None
     assert read_answer(body(message={"content": None}, finish_reason="length")).text == ""

@@ -143,7 +143,7 @@ TEXTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_sentence_embedding_does_not_depend_on_its_company(minilm, dtype):
+def test_a_sentence_embedding_does_not_depend_on_its_batch(minilm, dtype):
     together = SentenceEmbedder(minilm, dtype, "cpu")(TEXTS)
     assert together.dtype == np.float32
     assert np.allclose((together**2).sum(axis=1), 1, atol=1e-6)
@@ -163,14 +163,14 @@ def test_sentence_embeddings_are_those_of_the_library(minilm):
 @pytest.mark.slow
 def test_each_distinct_text_is_embedded_once(minilm, monkeypatch):
     made = SentenceEmbedder(minilm, "float32", "cpu")
-    asked = []
+    encoded = []
     encode = made._encode
-    monkeypatch.setattr(made, "_encode", lambda texts: asked.extend(texts) or encode(texts))
+    monkeypatch.setattr(made, "_encode", lambda texts: encoded.extend(texts) or encode(texts))
     first = made(TEXTS)
-    assert asked == list(dict.fromkeys(TEXTS))
+    assert encoded == list(dict.fromkeys(TEXTS))
     assert (made([*TEXTS[:2], "new"])[:2] == first[:2]).all()
-    assert asked[-1] == "new"
-    assert len(asked) == len(set(TEXTS)) + 1
+    assert encoded[-1] == "new"
+    assert len(encoded) == len(set(TEXTS)) + 1
     assert made([]).shape == (0, first.shape[1])
 
 

@@ -111,7 +111,7 @@ numbers = st.integers(0, 10**17)
 
 
 @given(numbers, st.sampled_from("+-*/"), st.integers(1, 10**6), st.integers(-2, 2))
-def test_as_fractions_say(one, sign, other, off):
+def test_fractions_agree(one, sign, other, off):
     exact = {"+": one + other, "-": one - other, "*": one * other, "/": Fraction(one, other)}[sign]
     result = int(exact) + off
     assert arithmetic(f"so {one} {sign} {other} = {result} it is") == (1, exact != result)

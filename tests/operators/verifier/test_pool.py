@@ -97,7 +97,7 @@ def test_a_dead_fork_server_is_replaced(pool: Pool) -> None:
     assert slugs[-1] == "correct"
 
 
-def test_workers_cannot_eat_the_machine(pool: Pool) -> None:
+def test_workers_cannot_exhaust_the_memory_of_the_machine(pool: Pool) -> None:
     pool.run([EASY], timeout=30, workers=1)
     limits = Path(f"/proc/{workers_of(pool)[0].pid}/limits")
     if not limits.exists():

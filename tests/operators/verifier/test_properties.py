@@ -94,7 +94,7 @@ def test_every_spelling_of_a_number_is_that_number(n: int) -> None:
 @given(integers, integers)
 @settings(max_examples=150, deadline=None)
 def test_no_spelling_of_another_number_is(n: int, m: int) -> None:
-    # 50% may stand for 50, which is what 100 * n % says of 100 * n.
+    # 50% may stand for 50, which is what 100 * n % means for 100 * n.
     if m in {n, 100 * n}:
         return
     verdicts = verify_batch(spellings(n), [str(m)] * len(spellings(n)))

@@ -302,7 +302,7 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     ("-8", "—8", "any dash is a minus", True),
     ("5", "5'", "a stray mark", True),
     ("5", "~5", "a tie of LaTeX, not an approximation", True),
-    ("5", "5 (wrong)", "a word behind a number is a unit", True),
+    ("5", "5 (wrong)", "a word after a number is a unit", True),
     ("4", "all but 4", "the last number counts", True),
     ("4", r"2\boxed{4}", "a box is the answer, but for a sign or comparison before it", True),
     ("4", r"\frac{\boxed{4}}{2}", "the same", True),
@@ -315,8 +315,8 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     ("17", "The result is 17, not 18", "the last number counts, with its negation", False),
     (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", "absolute values are not solved", False),
     ("1<x<3", "x>1 and x<3", "conditions are not joined", False),
-    ("2,5", "x in {2,5}", "bare braces are no set behind a name", False),
-    ("17", "seventeen (17) dollars", "said twice, and more", False),
+    ("2,5", "x in {2,5}", "bare braces are no set after a name", False),
+    ("17", "seventeen (17) dollars", "written twice, and more", False),
 ]
 
 BOUNDS = (

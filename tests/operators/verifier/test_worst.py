@@ -100,7 +100,7 @@ def test_a_refused_answer_is_wrong_and_a_refused_reference_is_an_error(name: str
     assert check_reference(MONSTERS[name])
 
 
-def test_the_pool_is_whole_afterwards() -> None:
+def test_the_pool_still_works_afterwards() -> None:
     verdicts = verify_batch(
         [MONSTERS["integral"], r"\sqrt{8}", MONSTERS["x to the x"], r"\sqrt{12}"],
         ["42", r"2\sqrt{2}", r"\pi", r"2\sqrt{3}"],
@@ -194,7 +194,7 @@ def in_a_child(method: str) -> list[str]:
     deadline = time.monotonic() + 5
     while psutil.pid_exists(fork_server) and psutil.Process(fork_server).status() != "zombie":
         if time.monotonic() > deadline:
-            return [*found, "the child left its processes behind"]
+            return [*found, "the child left its processes running"]
         time.sleep(0.05)
     return found + damage()
 
@@ -307,7 +307,7 @@ def test_what_is_not_text_is_refused(responses: Any, references: Any, message: s
         ((100, 400), "wrong_answer"),
     ],
 )
-def test_an_answer_that_ate_the_memory_is_not_wrong(
+def test_an_answer_that_exhausts_the_memory_is_not_wrong(
     peaks: tuple[int, int], slug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # sympy may have caught the MemoryError, and reported that it cannot.

@@ -119,7 +119,7 @@ def test_a_table_without_columns_still_has_rows():
     assert (bare.table().num_rows, bare.table().column_names) == (2, [])
 
 
-def test_columns_are_asked_for_once_each_and_must_be_there():
+def test_each_column_is_selected_once_and_must_exist():
     frame = Frame.of(pa.table({"a": [1], "b": [2]}))
     assert frame.select(["b", "a", "b"]).column_names == ["b", "a"]
     with pytest.raises(KeyError, match="c"):

@@ -268,13 +268,13 @@ def test_a_row_it_cannot_take_stops_the_run():
         change("whitespace_normalization_mapper", rows)
 
 
-def test_what_is_not_installed_is_not_installed_now(monkeypatch):
-    asked = []
+def test_loading_an_operator_installs_nothing(monkeypatch):
+    environments = []
 
     def load(self):
         import os
 
-        asked.append((os.environ["UV_OFFLINE"], os.environ["PIP_NO_INDEX"]))
+        environments.append((os.environ["UV_OFFLINE"], os.environ["PIP_NO_INDEX"]))
         raise ImportError("Failed to install nltk.\nError details: a page")
 
     monkeypatch.delenv("UV_OFFLINE", raising=False)
@@ -284,7 +284,7 @@ def test_what_is_not_installed_is_not_installed_now(monkeypatch):
     monkeypatch.setitem(OPERATORS.modules, "words_num_filter", lambda **_: load(None))
     with pytest.raises(OperatorError, match=r"^failed with ImportError: Failed to install nltk\.$"):
         change("words_num_filter", min_num=77)
-    assert asked == [("1", "1")]
+    assert environments == [("1", "1")]
 
 
 RECIPE = [

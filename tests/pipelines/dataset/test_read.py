@@ -94,8 +94,10 @@ def test_chunks_end_only_where_groups_end(tmp_path_factory, sizes, chunk_rows, k
         patch.setattr(source._batches, "__kwdefaults__", {"block": block, "rows": 3})
         chunks = read(path, tmp_path, chunk_rows, ("prompt_id",))
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()
-    heads = [head for chunk in chunks for head, _ in groupby(row["prompt_id"] for row in chunk)]
-    assert heads == [f"p{g}" for g in range(len(sizes))], "no group is in two chunks"
+    first_ids = [
+        first for chunk in chunks for first, _ in groupby(row["prompt_id"] for row in chunk)
+    ]
+    assert first_ids == [f"p{g}" for g in range(len(sizes))], "no group is in two chunks"
     for chunk, after in pairwise(chunks):
         assert len(chunk) <= chunk_rows or len({row["prompt_id"] for row in chunk}) == 1
         group = sum(row["prompt_id"] == after[0]["prompt_id"] for row in after)
@@ -246,7 +248,7 @@ def test_conform_fills_orders_and_casts():
     assert conform(pa.table({"a": pa.array([], pa.int64())}), schema).schema == schema
 
 
-# What is wrong is said with file and line
+# Errors are reported with file and line
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ def test_each_question_is_answered_from_the_files_once(dataset):
     assert Dataset(folder).fingerprint != mark
 
 
-def test_nothing_is_read_before_it_is_asked(tmp_path):
+def test_nothing_is_read_before_it_is_requested(tmp_path):
     opened = Dataset(tmp_path / "no.jsonl")
     with pytest.raises(DataError, match=r"no.jsonl does not exist"):
         opened.chunks(tmp_path / "cache", chunk_rows=1, group_by=())

@@ -59,7 +59,7 @@ def test_every_line_of_the_solution_is_a_true_equation(found: Problem):
 
 
 @given(any_problem)
-def test_the_question_says_the_numbers_and_nothing_is_left_to_fill_in(found: Problem):
+def test_the_question_names_the_numbers_and_nothing_is_left_to_fill_in(found: Problem):
     assert [int(text) for text in re.findall(r"\d+", found.question)] == list(found.numbers)
     assert not set("{}") & set(found.question + found.answer)
 
@@ -119,7 +119,7 @@ def test_the_vocabulary_is_small_and_plain(by_split: dict[Split, list[Problem]])
 
 
 @given(st.sets(st.sampled_from(LEVELS), min_size=1), st.integers(0, 10**6))
-def test_levels_are_those_that_were_asked_for(levels: set[int], i: int):
+def test_levels_are_those_that_were_requested(levels: set[int], i: int):
     assert problem(1, "test", i, sorted(levels)).level in levels
 
 

@@ -104,7 +104,7 @@ def test_what_was_sampled_stands_in_for_the_policy(prompts: Path, tmp_path: Path
 
 
 def rollouts_of(prompts: Path, record: Path, cache: Path) -> None:
-    """The rows behind the sampling step, from its commits."""
+    """The rows after the sampling step, from its commits."""
     document = yaml.safe_load(RECIPE.read_text("utf-8"))
     document |= {"dataset_path": str(prompts), "export_path": str(record)}
     document["process"] = document["process"][:2]

@@ -1,4 +1,4 @@
-"""How blocks of Ray are cut anew; `test_plugin.py` runs it whole."""
+"""How blocks of Ray are cut again; `test_plugin.py` runs it whole."""
 
 from itertools import pairwise
 

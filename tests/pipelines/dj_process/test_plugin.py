@@ -200,7 +200,7 @@ def test_a_bad_value_ends_the_process_with_one_line():
     assert lines == ["pass_rate_filter: min 0.9 is above max 0.1\n"]
 
 
-def test_a_missing_field_is_said():
+def test_a_missing_field_is_reported():
     juicer = plugin.OPERATORS.modules[ManyTypesFilter.name()]
     lines = lines_of(lambda: juicer(needed=None, skip_op_error=True))
     assert lines == ["many_types_filter: field 'needed' is missing; it has no default\n"]
@@ -337,7 +337,7 @@ def exported(folder):
     return table.drop_columns([name for name in table.column_names if name.startswith("__dj__")])
 
 
-def books(folder):
+def audit_logs(folder):
     files = sorted((folder / "out" / "curated.run").glob("*/decisions.arrow"))
     return {file.parent.name: read_arrow(file) for file in files}
 
@@ -360,7 +360,7 @@ def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
     ran, path, table = dj_process(tmp_path, process)
     assert ran.returncode == 0, ran.stderr
     check_same(tmp_path, path, table)
-    decisions = books(tmp_path)
+    decisions = audit_logs(tmp_path)
     assert list(decisions) == [
         "02_pass_rate_filter",
         "03_grpo_advantage_mapper",
@@ -384,7 +384,7 @@ def test_ray_executor_gives_the_rows_of_the_reference(tmp_path):
     ran, path, table = dj_process(tmp_path, theirs + OURS[:2] + more + OURS[2:], executor="ray")
     assert ran.returncode == 0, ran.stderr
     check_same(tmp_path, path, table)
-    first = books(tmp_path)["02_pass_rate_filter"]
+    first = audit_logs(tmp_path)["02_pass_rate_filter"]
     rates = get("pass_rate_filter")(min=0.01).apply(table)
     assert first["row_id"].to_pylist() == (
         table.filter(rates.reasons.is_valid())["response_id"].to_pylist()
@@ -393,7 +393,7 @@ def test_ray_executor_gives_the_rows_of_the_reference(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
-def test_a_bad_row_stops_the_run_whatever_skip_op_error_says(tmp_path, executor):
+def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
     questions = [f"question {row}" for row in range(rollouts().num_rows)]
     questions[17] = ""
     table = rollouts().append_column("question", pa.array(questions))
@@ -419,11 +419,11 @@ def test_ray_goes_on_when_no_row_is_left(tmp_path):
     ]
     ran, _, table = dj_process(tmp_path, process, executor="ray")
     assert ran.returncode == 0, ran.stderr
-    assert [part.num_rows for part in books(tmp_path).values()] == [table.num_rows, 0, 0]
+    assert [part.num_rows for part in audit_logs(tmp_path).values()] == [table.num_rows, 0, 0]
 
 
 @pytest.mark.slow
-def test_ray_says_it_too_when_a_prompt_comes_up_again(tmp_path):
+def test_ray_also_fails_when_a_prompt_comes_up_again(tmp_path):
     table = rollouts()
     torn = pa.concat_tables([table.slice(1), table.slice(0, 1)])
     assert torn["prompt_id"][-1] == torn["prompt_id"][0]

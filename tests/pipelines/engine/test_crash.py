@@ -60,8 +60,8 @@ def command(recipe_file, rollouts, tmp_path):
     Path.replace = rename
 
 
-def books(folder):
-    """The bytes of everything that a run leaves behind, but for its report, which has times."""
+def files_of(folder):
+    """The bytes of everything that a run writes, but for its report, which has times."""
     files = [p for p in folder.rglob("*") if p.is_file() and ".rejuice" not in p.parts]
     left = [p for p in files if p.suffix != ".lock"]
     return {str(p.relative_to(folder)): p.read_bytes() for p in left if p.name != "report.json"}
@@ -83,7 +83,7 @@ def test_killed_at_every_rename(command, tmp_path, when):
     path = Path(command[4])
     whole = load(path, {"export_path": str(tmp_path / "out" / "curated.parquet")})
     assert run_forked(whole) == 0
-    expected = books(tmp_path / "out")
+    expected = files_of(tmp_path / "out")
     assert len(expected) == 2 + len(PROCESS)
     for at in range(1, 100):
         shutil.rmtree(tmp_path / "out")
@@ -92,7 +92,7 @@ def test_killed_at_every_rename(command, tmp_path, when):
             break
         assert killed == signal.SIGKILL
         assert run_forked(whole) == 0
-        assert books(tmp_path / "out") == expected
+        assert files_of(tmp_path / "out") == expected
     assert at > 20
 
 
@@ -130,9 +130,9 @@ def test_killed_with_two_workers_leaves_no_process_and_the_same_bytes(command, t
             time.sleep(0.1)
         assert not group_is_alive(running.pid)
     execute([*command, "--np", "2"], out)
-    for name, content in books(tmp_path / "whole").items():
+    for name, content in files_of(tmp_path / "whole").items():
         if name != "curated.run/recipe.yaml":
-            assert books(out)[name] == content
+            assert files_of(out)[name] == content
 
 
 def group_is_alive(group):

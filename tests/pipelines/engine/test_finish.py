@@ -1,4 +1,4 @@
-"""The books: every dropped row is named once, and the report adds up."""
+"""The audit log and the run report: every dropped row is named once, and the report adds up."""
 
 import json
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ from rejuice.pipelines.recipe.read import load
 REASONS = pa.array(["too_long", None, "no_text"])
 
 
-def told(table, reasons=REASONS, first_row=0):
+def reasons_by_row(table, reasons=REASONS, first_row=0):
     found = decisions(Frame.of(table), Change(reasons=reasons), "length_filter", first_row)
     assert found.schema == DECISIONS
     assert set(found["step"].to_pylist()) <= {"length_filter"}
@@ -31,9 +31,9 @@ def told(table, reasons=REASONS, first_row=0):
 def test_a_row_is_named_by_its_response_else_prompt_else_place():
     prompts, responses = pa.array(["p", "p", "q"]), pa.array(["p1", "p2", None])
     both = pa.table({"prompt_id": prompts, "response_id": responses})
-    assert told(both) == [("p1", "too_long"), ("q", "no_text")]
-    assert told(both.select(["prompt_id"])) == [("p", "too_long"), ("q", "no_text")]
-    assert told(pa.table({"a": [1, 2, 3]}), first_row=7) == [("row 8", "too_long"), ("row 10", "no_text")]  # fmt: skip
+    assert reasons_by_row(both) == [("p1", "too_long"), ("q", "no_text")]
+    assert reasons_by_row(both.select(["prompt_id"])) == [("p", "too_long"), ("q", "no_text")]
+    assert reasons_by_row(pa.table({"a": [1, 2, 3]}), first_row=7) == [("row 8", "too_long"), ("row 10", "no_text")]  # fmt: skip
 
 
 def test_places_are_those_of_the_dataset_after_other_steps():
@@ -44,12 +44,12 @@ def test_places_are_those_of_the_dataset_after_other_steps():
 
 def test_ids_of_other_text_types():
     table = pa.table({"prompt_id": pa.array(["p", "q", "r"], pa.large_string())})
-    assert told(table) == [("p", "too_long"), ("r", "no_text")]
+    assert reasons_by_row(table) == [("p", "too_long"), ("r", "no_text")]
 
 
 @pytest.mark.parametrize("reasons", [None, pa.nulls(3, pa.string())])
 def test_nothing_dropped(reasons):
-    assert told(pa.table({"prompt_id": ["p", "q", "r"]}), reasons) == []
+    assert reasons_by_row(pa.table({"prompt_id": ["p", "q", "r"]}), reasons) == []
 
 
 def test_a_row_that_was_added_and_dropped_has_an_id():
@@ -107,7 +107,7 @@ def test_a_report_is_read_as_it_was_written(finished):
         Report.read(recipe.head.export_path.with_name("other.parquet"))
 
 
-def test_a_run_that_fails_keeps_the_books_of_the_one_before(finished, monkeypatch):
+def test_a_run_that_fails_keeps_the_files_of_the_one_before(finished, monkeypatch):
     _, recipe = finished
     export = recipe.head.export_path
     before = {p: p.read_bytes() for p in export.parent.rglob("*") if p.is_file()}

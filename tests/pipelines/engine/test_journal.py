@@ -91,7 +91,7 @@ def test_whatever_was_cut_off_the_whole_entries_are_left(tmp_path_factory, data)
     assert [entry.row for entry in entries(path)] == [r for r in range(4) if sizes[r] <= cut]
 
 
-def test_a_full_disk_is_told(path, tmp_path):
+def test_a_failed_write_is_reported(path, tmp_path):
     journal = Journal(tmp_path / "no such folder" / "chunk.arrow")
     with pytest.raises(OSError, match="no such folder"):
         journal.add(Entry(0, NOTED, 0.0))

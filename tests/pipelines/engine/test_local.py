@@ -78,13 +78,13 @@ def test_every_row_is_accounted_for_in_every_step_and_in_total(recipe_path, roll
         rows = step.rows_out
     assert report.rows_in + report.added == report.rows_out + report.dropped
     assert exported.num_rows == report.rows_out
-    told = decisions(recipe_path)
-    assert len(told) == report.dropped
+    logged = decisions(recipe_path)
+    assert len(logged) == report.dropped
     gone = set(rollouts(60)["response_id"].to_pylist()) - set(exported["response_id"].to_pylist())
-    assert {row["row_id"] for row in told} == gone
+    assert {row["row_id"] for row in logged} == gone
 
 
-def test_the_report_file_says_the_same_as_the_run(recipe_path, tmp_path):
+def test_the_report_file_is_what_the_run_returns(recipe_path, tmp_path):
     report, _ = run(recipe_path)
     assert json.loads((tmp_path / "out/curated.run/report.json").read_text())["steps"] == [
         step.model_dump() for step in report.steps
@@ -142,7 +142,7 @@ def test_an_empty_result_is_an_export_with_the_right_columns(recipe_file, rollou
     assert exported.column_names == rollouts(4).column_names
 
 
-def test_prompt_ids_of_the_dataset_that_are_written_anew(recipe_file):
+def test_prompt_ids_of_the_dataset_that_are_overwritten(recipe_file):
     rows = [
         {"prompt_id": f"row {i}", "question": f"q{i // 4}", "answer": "1", "verdict": verdict}
         for i, verdict in enumerate(["correct", "wrong_answer", "wrong_answer", "no_answer"] * 9)

@@ -63,7 +63,7 @@ def test_keys_are_the_same_in_another_process(path):
     assert done.stdout.strip() == str(keys(path))
 
 
-def test_a_field_changes_its_step_and_all_behind_it(path):
+def test_a_field_changes_its_step_and_all_after_it(path):
     first, other = keys(path), keys(path, {"exact_deduplicator.column": "response_id"})
     assert [one == two for one, two in zip(first, other, strict=True)] == [True, False, False, False]  # fmt: skip
     # A default written out is the same field.
@@ -226,14 +226,14 @@ def test_stages_end_with_steps_that_see_everything(path, recipe_file):
     recipe = load(recipe_file([*PROCESS, {"label_balance_selector": {}}]))
     plan = Plan(recipe, None, None, ())
     barriers = [(len(stage.steps), stage.barrier and stage.barrier.number) for stage in plan.stages()]  # fmt: skip
-    expected, held = [], 0
+    expected, waiting = [], 0
     for step in recipe.steps:
         if step.operator.scope.value == "dataset":
-            expected.append((held, step.number))
-            held = 0
+            expected.append((waiting, step.number))
+            waiting = 0
         else:
-            held += 1
-    assert barriers == expected + ([(held, None)] if held else [])
+            waiting += 1
+    assert barriers == expected + ([(waiting, None)] if waiting else [])
     assert barriers[-1] == (barriers[-1][0], 5)
 
 

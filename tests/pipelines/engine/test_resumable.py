@@ -1,4 +1,4 @@
-"""Rows of a stream are committed one by one, and none is done twice."""
+"""Rows of a resumable operator are committed one by one, and none is done twice."""
 
 import json
 import os
@@ -16,21 +16,21 @@ from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
-DEAR = """
+EXPENSIVE = """
 import os, pathlib, signal, time
 import pyarrow as pa
 from rejuice.operators import Change, ResumableOperator
 
-class DearMapper(ResumableOperator):
+class ExpensiveMapper(ResumableOperator):
     log: str
-    fault: str = ""
+    failure: str = ""
     reasons = {"gone": "it ends in 1"}
     def reads(self): return ("response_id",)
     def writes(self): return ("sample",)
     def apply(self, table): return self._change(table["response_id"].to_pylist())
     def process_rows(self, table, rows):
         ids = table["response_id"].to_pylist()
-        for row in rows[:-1] if self.fault == "left out" else reversed(rows):
+        for row in rows[:-1] if self.failure == "left out" else reversed(rows):
             fate = pathlib.Path(self.log + ".fate")
             if fate.exists() and ids[row] < "response-0006":
                 what = fate.read_text()
@@ -39,8 +39,8 @@ class DearMapper(ResumableOperator):
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise KeyboardInterrupt
             time.sleep(0.005)
-            if self.fault == "bug": 1 / 0
-            yield (0 if self.fault == "twice" else row), self._change(ids[row:row + 1])
+            if self.failure == "bug": 1 / 0
+            yield (0 if self.failure == "twice" else row), self._change(ids[row:row + 1])
             with open(self.log, "a") as log:
                 log.write(f"{ids[row]}\\n")
     def close(self):
@@ -50,7 +50,7 @@ class DearMapper(ResumableOperator):
         reasons = pa.array(["gone" if i.endswith("-1") else None for i in ids], pa.string())
         parents = [row for row, i in enumerate(ids) if not i.endswith("-1") for _ in range(2)]
         samples = [f"{ids[row]}!" for row in parents]
-        if self.fault == "wrong":
+        if self.failure == "wrong":
             samples = samples[1:]
         return Change({"sample": pa.array(samples, pa.string())}, reasons,
                       pa.array(parents, pa.int64()).to_numpy())
@@ -64,15 +64,15 @@ def log(tmp_path):
 
 @pytest.fixture
 def recipe_path(recipe_file, rollouts, tmp_path, log):
-    (tmp_path / "dear.py").write_text(DEAR)
+    (tmp_path / "expensive.py").write_text(EXPENSIVE)
     return recipe_file(
         [
             {"group_size_filter": {"min": 2}},
-            {"dear_mapper": {"log": str(log)}},
+            {"expensive_mapper": {"log": str(log)}},
             {"length_filter": {"column": "sample", "min": 1}},
         ],
         rollouts(12).to_pylist(),
-        custom_operator_paths=[str(tmp_path / "dear.py")],
+        custom_operator_paths=[str(tmp_path / "expensive.py")],
     )
 
 
@@ -126,26 +126,26 @@ def exported_yet(path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("failure", "message"),
     [
         ("left out", "left out 1 of 30 rows"),
         ("twice", "finished row 0, which it was not asked for"),
         ("wrong", "column 'sample' has 1 values for 2 rows"),
     ],
 )
-def test_a_stream_that_breaks_its_promise(recipe_path, rollouts, fault, said):
-    with pytest.raises(OperatorError, match=said) as caught:
-        engine.run(load(recipe_path, {"dear_mapper.fault": fault}))
-    assert str(caught.value).startswith(f"{recipe_path}, line 6, step 2 dear_mapper: ")
+def test_a_resumable_operator_that_breaks_its_contract(recipe_path, rollouts, failure, message):
+    with pytest.raises(OperatorError, match=message) as caught:
+        engine.run(load(recipe_path, {"expensive_mapper.failure": failure}))
+    assert str(caught.value).startswith(f"{recipe_path}, line 6, step 2 expensive_mapper: ")
 
 
-def test_dropped_rows_are_tried_again_where_asked(recipe_path, rollouts, log):
+def test_dropped_rows_are_tried_again_on_request(recipe_path, rollouts, log):
     first = engine.run(load(recipe_path), chunk_rows=10)
     (recipe_path.parent / "log").unlink()
     again = engine.run(load(recipe_path), chunk_rows=10, retry_dropped=True)
-    asked = [line for line in log.read_text().split() if line != "closed"]
-    assert len(asked) == first.steps[1].dropped["gone"] > 5
-    assert all(i.endswith("-1") for i in asked)
+    processed = [line for line in log.read_text().split() if line != "closed"]
+    assert len(processed) == first.steps[1].dropped["gone"] > 5
+    assert all(i.endswith("-1") for i in processed)
     assert again.steps == tuple(
         step.model_copy(update={"seconds": again.steps[at].seconds, "cached": at < 1})
         for at, step in enumerate(first.steps)
@@ -158,9 +158,11 @@ def test_dropped_rows_are_tried_again_where_asked(recipe_path, rollouts, log):
     assert all(step.cached for step in third.steps)
 
 
-def test_a_bug_of_the_operator_is_told_as_its_own(recipe_path):
-    with pytest.raises(OperatorError, match=r"failed with ZeroDivisionError: .* \(dear\.py:\d+\)"):
-        engine.run(load(recipe_path, {"dear_mapper.fault": "bug"}))
+def test_a_bug_of_the_operator_is_reported_as_its_own(recipe_path):
+    with pytest.raises(
+        OperatorError, match=r"failed with ZeroDivisionError: .* \(expensive\.py:\d+\)"
+    ):
+        engine.run(load(recipe_path, {"expensive_mapper.failure": "bug"}))
 
 
 def test_killed_between_the_last_row_and_the_commit(recipe_path, rollouts, log):
@@ -168,7 +170,7 @@ def test_killed_between_the_last_row_and_the_commit(recipe_path, rollouts, log):
     cache = recipe_path.parent / "out" / ".rejuice"
     (whole,) = cache.glob("kept-*/*.arrow")
     whole.with_name(f"{whole.stem}-0.journal").write_bytes(b"not yet removed")
-    (link,) = cache.glob("dear_mapper-*/*.arrow")
+    (link,) = cache.glob("expensive_mapper-*/*.arrow")
     link.unlink()
     log.unlink()
     engine.run(load(recipe_path))
@@ -176,7 +178,7 @@ def test_killed_between_the_last_row_and_the_commit(recipe_path, rollouts, log):
     check_whole(recipe_path, rollouts)
 
 
-def asked(log):
+def new_rows(log):
     found = [line for line in log.read_text().split() if line != "closed"] if log.exists() else []
     log.unlink(missing_ok=True)
     return found
@@ -187,9 +189,9 @@ def test_what_was_done_counts_for_the_same_rows_whatever_led_to_them(recipe_path
     was dropped tried again."""
 
     engine.run(load(recipe_path), chunk_rows=10)
-    assert len(asked(log)) == 30
+    assert len(new_rows(log)) == 30
     report = engine.run(load(recipe_path, {"group_size_filter.max": "100"}), chunk_rows=10)
-    assert asked(log) == []
+    assert new_rows(log) == []
     assert (report.steps[0].cached, report.steps[1].cached) == (False, True)
 
     def rewrite(lines):
@@ -200,31 +202,31 @@ def test_what_was_done_counts_for_the_same_rows_whatever_led_to_them(recipe_path
     for rows, size in ((lines[2:-2], 10), (lines[::-1][3:], 7), (lines, 1000), (lines, 1)):
         rewrite(rows)
         engine.run(load(recipe_path), chunk_rows=size)
-        assert all(row.endswith("-1") for row in asked(log))
+        assert all(row.endswith("-1") for row in new_rows(log))
     rewrite(lines)
     engine.run(load(recipe_path), chunk_rows=9)
     assert pq.read_table(load(recipe_path).head.export_path).to_pylist() == whole
-    asked(log)
+    new_rows(log)
     rewrite([*lines, *(line.replace("-0011", "-0099") for line in lines[-2:])])
     engine.run(load(recipe_path), chunk_rows=10)
-    assert {row for row in asked(log) if not row.endswith("-1")} == {
+    assert {row for row in new_rows(log) if not row.endswith("-1")} == {
         json.loads(line.replace("-0011", "-0099"))["response_id"]
         for line in lines[-2:]
         if not json.loads(line)["response_id"].endswith("-1")
     }
     assert len(list((recipe_path.parent / "out").glob(".rejuice/kept-*"))) == 1
-    engine.run(load(recipe_path, {"dear_mapper.fault": "none"}), chunk_rows=10)
-    assert len(asked(log)) > 30
+    engine.run(load(recipe_path, {"expensive_mapper.failure": "none"}), chunk_rows=10)
+    assert len(new_rows(log)) > 30
 
 
 def test_rows_of_a_chunk_that_was_stopped_count_in_another(recipe_path, log, tmp_path):
     (tmp_path / "log.fate").write_text("stop")
     with pytest.raises(KeyboardInterrupt):
         engine.run(load(recipe_path))
-    before = {row for row in asked(log) if not row.endswith("-1")}
+    before = {row for row in new_rows(log) if not row.endswith("-1")}
     assert len(before) > 5
     engine.run(load(recipe_path), chunk_rows=7)
-    assert before.isdisjoint(asked(log))
+    assert before.isdisjoint(new_rows(log))
 
 
 def test_another_run_of_the_same_rows_waits(recipe_path, rollouts, log):

@@ -83,10 +83,10 @@ def seeds_of(path):
 
 
 @pytest.mark.parametrize("draw", range(3))
-def test_faults_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
+def test_failures_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
     rng = random.Random(draw)
     with FakeServer(retry_after=rng.choice(["0.02", "0", "soon"])) as server:
-        # Time enough for a good answer on a busy machine: one that is given up is asked for again.
+        # Time enough for a good answer on a busy machine: one that is given up is requested again.
         path = recipe_of(server, 60, timeout_s=2)
         server.script = {
             seed: [rng.choice(TROUBLES) for _ in range(rng.choice([0, 0, 1, 2, 6]))]
@@ -98,7 +98,7 @@ def test_faults_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
         reasons = check_whole(path, 60)
         assert report.steps[1].dropped == dict(reasons)
         assert len(reasons) > 1
-        # A good answer is taken, and the prompt is not asked again; but a server that is killed may
+        # A good answer is taken, and the prompt is not sent again; but a server that is killed may
         # have counted answers that nobody got.
         assert set(server.answered.values()) == {1} or draw == 0
 
@@ -121,11 +121,11 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
         threading.Timer(0.3, server.kill).start()
         with pytest.raises(EngineError) as caught:
             engine.run(load(path))
-        said = str(caught.value)
-        assert said.startswith(
+        message = str(caught.value)
+        assert message.startswith(
             f"{path}, line 5, step 2 policy_rollout_mapper: {url} could not be reached"
         )
-        assert "\n" not in said
+        assert "\n" not in message
         kept = len(committed(path))
         assert 0 < kept < 40
         server.script.clear()
@@ -133,30 +133,30 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
         server.start()
         engine.run(load(path))
         assert check_whole(path, 40) == {}
-        asked_again = [seed for seed in before if server.answered[seed] > 1]
-        assert len(asked_again) <= 4  # Answered, perhaps, as the server died; never committed.
+        sampled_again = [seed for seed in before if server.answered[seed] > 1]
+        assert len(sampled_again) <= 4  # Answered, perhaps, as the server died; never committed.
 
 
 @pytest.mark.slow
 def test_killed_ten_times(recipe_of):
     with FakeServer(think_s=0.03) as server:
         path = recipe_of(server, 200, concurrency=2, timeout_s=5)
-        rng, asked = random.Random(0), dict[int, int]()
+        rng, requested = random.Random(0), dict[int, int]()
         for _ in range(10):
             run = subprocess.Popen([*COMMAND, str(path), "--chunk_rows", "30"])
-            wanted = len(asked) + rng.randrange(3, 16)
+            wanted = len(requested) + rng.randrange(3, 16)
             while len(committed(path)) < wanted:
                 assert run.poll() is None
                 time.sleep(0.005)
             run.kill()
             run.wait()
-            # How often each finished prompt was asked: it must stay so.
-            asked = {seed: server.attempts[seed] for seed in committed(path)} | asked
-        assert 50 < len(asked) < 200
+            # How often each finished prompt was requested: it must stay so.
+            requested = {seed: server.attempts[seed] for seed in committed(path)} | requested
+        assert 50 < len(requested) < 200
         subprocess.run([*COMMAND, str(path), "--chunk_rows", "30"], check=True)
         assert check_whole(path, 200) == {}
-        assert {seed: server.attempts[seed] for seed in asked} == asked
-        # Asked twice were only those that were under way when a run was killed.
+        assert {seed: server.attempts[seed] for seed in requested} == requested
+        # Only prompts that were under way when a run was killed were requested twice.
         again = [seed for seed, times in server.attempts.items() if times > 1]
         assert len(again) <= 10 * 2
 
@@ -186,7 +186,7 @@ def test_the_embedded_policy_killed_again_and_again(recipe_file, tmp_path):
     path = recipe_file([{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}])
     write_prompts(tmp_path / "data.jsonl", prompts=300, levels=(1, 2))
     rng, finished = random.Random(0), set[int]()
-    for _ in range(4):  # Each time torch is imported anew, in two processes.
+    for _ in range(4):  # Each time torch is imported again, in two processes.
         run = subprocess.Popen([*COMMAND, str(path)])
         wanted = len(finished) + rng.randrange(5, 20)
         while len(added(path)) < wanted:
@@ -214,15 +214,18 @@ def test_two_runs_in_one_process_do_not_mix(recipe_of, tmp_path):
     """Threads have engines of their own: an engine takes one call at a time."""
     with FakeServer(think_s=0.002) as server:
         path = recipe_of(server, 100, timeout_s=30)  # Nothing here waits for it.
-        heads = [
+        overrides = [
             {"export_path": str(tmp_path / "out" / f"{k}.parquet"), "policy_rollout_mapper.seed": k}
             for k in "12"
         ]
-        runs = [threading.Thread(target=engine.run, args=(load(path, head),)) for head in heads]
+        runs = [
+            threading.Thread(target=engine.run, args=(load(path, override),))
+            for override in overrides
+        ]
         for run in runs:
             run.start()
         for run in runs:
             run.join()
-        for head in heads:
-            for row in pq.read_table(head["export_path"]).to_pylist():
+        for override in overrides:
+            for row in pq.read_table(override["export_path"]).to_pylist():
                 assert row["response"].split(":")[0] == str(row["sampling"]["seed"])

@@ -63,7 +63,7 @@ def ids(recipe):
     return {row["response"][:9]: row["response_id"] for row in rows}
 
 
-def test_the_story_of_a_row_that_was_kept(ran):
+def test_the_explanation_of_a_row_that_was_kept(ran):
     exported = {row["response"]: row for row in pq.read_table(ran.head.export_path).to_pylist()}
     row = exported["It is 7."]
     # Left are right, wrong and no answer: mean 1/3, standard deviation (of a sample) sqrt(1/3).
@@ -94,7 +94,7 @@ def test_the_story_of_a_row_that_was_kept(ran):
     )
 
 
-def test_the_story_of_a_row_that_was_dropped_ends_there(ran):
+def test_the_explanation_of_a_dropped_row_ends_where_it_was_dropped(ran):
     text = story(ran, ids(ran)["7 7 7 7 7"])
     assert text.endswith(
         "04_pass_rate_filter: kept\n05_length_filter: dropped, too_long (the text is longer than `max`)\n"
@@ -102,7 +102,7 @@ def test_the_story_of_a_row_that_was_dropped_ends_there(ran):
     assert "   response = " + "7 " * 79 + "7 … (399 characters)\n" in text
 
 
-def test_the_stories_of_a_prompt_are_one_after_the_other(ran):
+def test_the_explanations_of_a_prompt_come_one_after_the_other(ran):
     whole = story(ran, ids(ran)["It is 7."])
     prompt_id = whole.splitlines()[1].split()[1]
     stories = story(ran, prompt_id).split("\n\n")
@@ -153,7 +153,7 @@ def test_a_recipe_that_was_not_run(recipe_file):
         story(load(path), "row 1")
 
 
-def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_were_made(
+def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origin(
     recipe_file, tmp_path
 ):
     (tmp_path / "mine.py").write_text(
@@ -177,8 +177,8 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
     process = ["grade_mapper", "add_mapper", "grade_mapper"]
     path = recipe_file(process, rows, custom_operator_paths=[str(tmp_path / "mine.py")])
     engine.run(load(path), chunk_rows=10)
-    told = {name: explain_row(load(path), name) for name in ("a", "new")}
-    assert told["a"].splitlines()[1:] == [
+    explained = {name: explain_row(load(path), name) for name in ("a", "new")}
+    assert explained["a"].splitlines()[1:] == [
         f"{tmp_path}/data.jsonl, row 1",
         "   x = 1",
         "01_grade_mapper: kept",
@@ -187,7 +187,7 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
         "03_grade_mapper_2: kept",
         f"kept: it is in {tmp_path}/out/curated.parquet",
     ]
-    assert told["new"].splitlines() == [
+    assert explained["new"].splitlines() == [
         "response_id new",
         "02_add_mapper: added",
         "03_grade_mapper_2: kept",
@@ -196,13 +196,13 @@ def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_w
     ]
 
 
-def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
+def test_the_explanations_of_many_rows_are_limited(recipe_file):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
     engine.run(load(path), chunk_rows=5)
     lines = explain_row(load(path), "a").splitlines()
     export = load(path).head.export_path
-    told = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
-    assert lines == [*told, "... and more rows with such an id."]
+    explained = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
+    assert lines == [*explained, "... and more rows with such an id."]
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):
@@ -225,9 +225,9 @@ import pyarrow as pa
 from rejuice.operators import Mapper
 
 class TellingMapper(Mapper):
-    def writes(self): return ("told",)
-    def map(self, table): return {"told": pa.array([f"row {i}" for i in range(table.num_rows)])}
-    def explain(self, row=None): return {"in words": f"line\\n{row and row['told']}"}
+    def writes(self): return ("described",)
+    def map(self, table): return {"described": pa.array([f"row {i}" for i in range(table.num_rows)])}
+    def explain(self, row=None): return {"in words": f"line\\n{row and row['described']}"}
 """
 
 

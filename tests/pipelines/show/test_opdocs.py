@@ -17,7 +17,7 @@ def test_every_operator_is_listed_once_with_what_it_does():
     assert sorted(listed) == list(installed())
     for line in opdocs.listing().splitlines():
         if line.startswith("  "):
-            assert len(line.split(maxsplit=1)) == 2, f"{line} says nothing"
+            assert len(line.split(maxsplit=1)) == 2, f"{line} is empty"
             assert line.endswith((".", "?")), f"the first line of a docstring is a sentence: {line}"
 
 
