@@ -1,5 +1,7 @@
 """The story of a row: from the dataset to its end, whole and readable."""
 
+import shutil
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -153,6 +155,32 @@ def test_a_recipe_that_was_not_run(recipe_file):
         story(load(path), "row 1")
 
 
+def test_a_cache_that_is_gone_is_not_blamed_on_the_recipe(recipe_file, tmp_path):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
+    engine.run(load(path))
+    cache = tmp_path / "out" / ".rejuice"
+    shutil.rmtree(cache)
+    with pytest.raises(DataError) as caught:
+        explain_row(load(path), "row 1")
+    assert str(caught.value) == f"the cache of this run, {cache}, is gone; run it again"
+    assert not cache.exists(), "explaining leaves nothing behind"
+
+
+def test_the_recipe_of_a_run_does_not_name_itself_as_the_right_one(recipe_file, tmp_path):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
+    engine.run(load(path))
+    (tmp_path / "data.jsonl").write_text('{"response": "b"}\n')
+    of_run = tmp_path / "out" / "curated.run" / "recipe.yaml"
+    changed = "the recipe, its data or its operators have changed since the run"
+    for each, right in (
+        (of_run, "run it again"),
+        (path, f"give the recipe of the run, {of_run}, or `rejuice run {path}` first"),
+    ):
+        with pytest.raises(DataError) as caught:
+            explain_row(load(each), "row 1")
+        assert str(caught.value) == f"{changed}; {right}"
+
+
 def test_missing_components_say_why_and_rows_without_a_parent_begin_where_they_were_made(
     recipe_file, tmp_path
 ):
@@ -202,7 +230,7 @@ def test_the_stories_of_many_rows_stop_somewhere(recipe_file):
     lines = explain_row(load(path), "a").splitlines()
     export = load(path).head.export_path
     told = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
-    assert lines == [*told, "... and more rows with such an id."]
+    assert lines == [*told, "... and more rows whose id begins so."]
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):
