@@ -66,7 +66,7 @@ def explain_row(recipe: Recipe, row: str) -> str:
     plan = _plan_of_run(recipe)
     for name in (*_IDS, "row"):
         histories = list(islice(_histories(plan, name, row), _MOST + 1))
-        histories[_MOST:] = ["... and more rows whose id begins so.\n"] if histories[_MOST:] else []
+        histories[_MOST:] = ["... and more rows with this prefix.\n"] if histories[_MOST:] else []
         ids = f"{name} {row}"
         exact = name == "row" or any(ids in s.splitlines()[: len(_IDS)] for s in histories)
         if len(histories) > 1 and not exact:

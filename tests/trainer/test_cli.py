@@ -227,7 +227,7 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     code, _, err = rejuice("train", recipe, "-q")
     assert (code, err) == (
         2,
-        "rejuice: outputs/try holds a run already; give --resume to go on, or another --output\n",
+        "rejuice: outputs/try holds a run already; give --resume to continue it, or another --output\n",
     )
     save(tmp_path / "outputs" / "try", 2)
     for words in (
