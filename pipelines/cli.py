@@ -14,7 +14,11 @@ from ..operators import RejuiceError, __version__
 
 app = typer.Typer(
     name="rejuice",
-    help="Your rollouts are a dataset: check, run and explain recipes over them.",
+    help=(
+        "Turns the rollouts of a language model into training data for GRPO: a recipe of operators "
+        "samples, verifies, rewards, filters and balances them, and the same recipe trains the "
+        "model on verl."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,7 +34,8 @@ ExportPath = Annotated[
 CacheDir = Annotated[
     Path | None,
     typer.Option(
-        "--cache_dir", help="Keep finished chunks here; by default in .rejuice by the export."
+        "--cache_dir",
+        help="Where finished chunks are saved; by default .rejuice beside the export.",
     ),
 ]
 ChunkRows = Annotated[
@@ -38,7 +43,7 @@ ChunkRows = Annotated[
     typer.Option(
         "--chunk_rows",
         min=1,
-        help="Rows per chunk: the unit of memory; by default 65,536, or 2,048 to sample.",
+        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable.",
     ),
 ]
 _OVERRIDES = "rejuice.overrides"
@@ -82,24 +87,22 @@ def run(
     recipe: RecipePath,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
-    np: Annotated[int | None, typer.Option("--np", min=1, help="Workers.")] = None,
+    np: Annotated[int | None, typer.Option("--np", min=1, help="Number of workers.")] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an export of another recipe.")
+        bool, typer.Option("--overwrite", help="Replace the export of another recipe.")
     ] = False,
     retry_dropped: Annotated[
         bool,
-        typer.Option(
-            "--retry_dropped", help="Sample prompts again that an earlier run gave up on."
-        ),
+        typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Run a recipe: curated rows, every decision, and a report.
+    """Run a recipe: write the curated rows, the audit log and a report.
 
-    A run that was stopped continues where it stopped. Steps whose input, config and code are
-    unchanged are not run again.
+    A run that was stopped continues where it stopped. Steps whose input, config and code have not
+    changed are not run again.
     """
     from .engine import local as engine
     from .engine.progress import Progress
@@ -132,17 +135,19 @@ def check(
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
-        typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields right.")
+        typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
         typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
         return
     checked_schema(loaded)
-    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns right.")
+    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")
 
 
 @app.command()
 def ops(
-    name: Annotated[str | None, typer.Argument(help="Show one operator whole.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="All of them as a page.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Show one operator in full.")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print all of them as one Markdown page.")
+    ] = False,
 ) -> None:
     """List the operators, or show one with its fields, columns and reasons."""
     from .show import opdocs
@@ -169,7 +174,7 @@ def explain(
     recipe: RecipePath,
     row: Annotated[
         str | None,
-        typer.Argument(help="A response_id or prompt_id, or how one begins; or 'row 5'."),
+        typer.Argument(help="A response_id or prompt_id, or a prefix of one; or 'row 5'."),
     ] = None,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
@@ -187,9 +192,11 @@ def explain(
 
 @app.command()
 def report(
-    export_path: Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path.")],
+    export_path: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="The export_path of a run.")
+    ],
 ) -> None:
-    """Show the funnel of a finished run again."""
+    """Print the funnel of a finished run again."""
     from .apply.report import Report
     from .show.funnel import show_funnel
 
@@ -199,20 +206,21 @@ def report(
 @app.command()
 def data(
     path: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .parquet or .arrow.")],
-    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Problems.")] = 200,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of problems.")] = 200,
     responses: Annotated[
-        int, typer.Option("--responses", min=0, help="Responses to each; 0 writes prompts only.")
+        int,
+        typer.Option("--responses", min=0, help="Responses per problem; 0 writes prompts only."),
     ] = 8,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed, other problems.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Each seed gives other problems.")] = 0,
     split: Annotated[
         Literal["train", "validation", "test"],
         typer.Option("--split", help="No two splits share a problem."),
     ] = "train",
     levels: Annotated[
-        str, typer.Option("--levels", help="Steps a problem may take, from 1 to 4.")
+        str, typer.Option("--levels", help="Numbers of steps that a problem may take, from 1 to 4.")
     ] = "1,2,3",
 ) -> None:
-    """Write made-up arithmetic rollouts to try recipes on."""
+    """Write synthetic arithmetic rollouts to try recipes on."""
     from .demo.problems import parse_levels
     from .demo.recorded import write_prompts, write_recorded
 
@@ -228,14 +236,16 @@ def data(
 
 @app.command()
 def download(
-    name: Annotated[str, typer.Argument(help="On the Hugging Face hub, such as openai/gsm8k.")],
+    name: Annotated[
+        str, typer.Argument(help="A dataset on the Hugging Face hub, such as openai/gsm8k.")
+    ],
     path: Annotated[Path, typer.Argument(help="The file to write: .parquet or .jsonl.")],
     config: Annotated[
-        str | None, typer.Option("--config", help="Which of its configurations, such as main.")
+        str | None, typer.Option("--config", help="The configuration to read, such as main.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="Which of its splits.")] = "train",
+    split: Annotated[str, typer.Option("--split", help="The split to read.")] = "train",
 ) -> None:
-    """Write a dataset of the hub to a file that recipes read."""
+    """Download a dataset from the Hugging Face hub to a file that recipes read."""
     from .dataset.hub import download as write
 
     rows = write(name, path, config=config, split=split)
@@ -252,7 +262,7 @@ def _version(
 
 
 def main() -> NoReturn:
-    """Run the command; a mistake of the user's gives one line on stderr and exit status 2."""
+    """Run the command; a user error is one line on stderr and exit status 2."""
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
@@ -262,7 +272,7 @@ def main() -> NoReturn:
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             advice = (
-                "; run again to continue from what is finished" if sys.argv[1:2] == ["run"] else ""
+                "; run it again to continue where it stopped" if sys.argv[1:2] == ["run"] else ""
             )
             typer.echo(f"rejuice: stopped{advice}", err=True)
         raise

@@ -168,7 +168,7 @@ def test_the_recipe_of_the_readme_prints_its_funnel(tmp_path):
         if re.match(r"\w+_\w+ ", line):
             numbers = {title: re.search(r"([\d,]*)$", line[:end])[1] for title, end in ends.items()}
             rows = {title: int(number.replace(",", "") or 0) for title, number in numbers.items()}
-            reasons = line[head.index("dropped because") : head.index("found")]
+            reasons = line[head.index("drop reasons") : head.index("details")]
             shown.append((line.split()[0], rows, reasons))
     assert [name for name, _, _ in shown] == [step.name for step in recipe.steps]
     for (_, before, _), (_, rows, reasons) in pairwise([("", {"rows out": 200}, ""), *shown]):

@@ -1,4 +1,4 @@
-"""The `rejuice` command, with everything that trains."""
+"""The `rejuice` command, with the commands that train."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["app", "main"]
 
 _NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
 _EPILOG = (
-    f"{cli.EPILOG}; and any of train, such as --train.learning_rate 1e-6. "
+    f"{cli.EPILOG}; and any field of train, such as --train.learning_rate 1e-6. "
     "RECIPE may be the folder of a run."
 )
 _FAILED = 1
@@ -39,30 +39,31 @@ def train(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
     dataset_path: DatasetPath = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Training steps; as train.steps.")
+        int | None, typer.Option("--steps", min=1, help="Training steps; sets train.steps.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder of the run; by default outputs/RECIPE."),
+        typer.Option("--output", "-o", help="The folder of the run; by default outputs/RECIPE."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="cpu|gpu", help="As train.profile.")
+        str | None, typer.Option("--profile", metavar="cpu|gpu", help="Sets train.profile.")
     ] = None,
     schedule: Annotated[
-        str | None, typer.Option("--schedule", metavar="NAME", help="As train.schedule.")
+        str | None, typer.Option("--schedule", metavar="NAME", help="Sets train.schedule.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")
+        bool, typer.Option("--resume", help="Resume from the latest checkpoint.")
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print verl's command, have verl validate it, and end."),
+        typer.Option("--dry-run", help="Print the command, validate it with verl, and exit."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Train a policy by GRPO on verl: the recipe is prompts, reward and curation of each step.
+    """Train a policy by GRPO on verl; the recipe supplies each step's prompts, rewards and
+    filtering.
 
-    A run that was stopped goes on from its newest checkpoint with --resume.
+    A run that was stopped resumes from its latest checkpoint with --resume.
     """
     _need_extra()
     from ..pipelines.recipe.read import load
@@ -89,24 +90,25 @@ def train(
     with console.status("making the prompts"):
         run = prepare(loaded, folder, resume=resume)
     if resume and last(run.folder) is None:
-        console.print(
-            "There is no checkpoint: training starts from the beginning.", highlight=False
-        )
+        console.print("There is no checkpoint; training starts over.", highlight=False)
     _train(run, loaded.head.project_name, folder, resume, quiet)
 
 
 @app.command()
 def curves(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The picture: .png, .svg or .pdf.")
+        Path, typer.Option("--output", "-o", help="The file to write: .png, .svg or .pdf.")
     ] = Path("curves.png"),
     against: Annotated[
-        Literal["step", "tokens"], typer.Option("--against", help="What the x axis counts.")
+        Literal["step", "tokens"], typer.Option("--against", help="The unit of the x axis.")
     ] = "step",
 ) -> None:
-    """Draw the curves of training runs; those that differ in their seeds only become one curve."""
-    _need("matplotlib", "a picture", "matplotlib")
+    """Draw the curves of training runs.
+
+    Runs that differ only in their seeds are averaged into one curve.
+    """
+    _need("matplotlib", "drawing curves", "matplotlib")
     from .report.curves import draw
 
     draw(runs, output, against=against)
@@ -118,10 +120,11 @@ def checkpoint(
     run: RunPath,
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
     step: Annotated[
-        int | None, typer.Option("--step", help="Of the checkpoint; the newest by default.")
+        int | None,
+        typer.Option("--step", help="The step of the checkpoint; by default the latest."),
     ] = None,
 ) -> None:
-    """Write the policy of a checkpoint as a Hugging Face folder."""
+    """Write the policy of a checkpoint as a Hugging Face model folder."""
     _need_extra()
     from .launch.checkpoints import export as write
 
@@ -136,16 +139,16 @@ app.add_typer(policy, name="policy", no_args_is_help=True)
 
 @policy.command("build")
 def build_policy(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder to write.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed, another policy.")] = 0,
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Each seed gives another policy.")] = 0,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another policy that was built there.")
+        bool, typer.Option("--overwrite", help="Replace another policy in that folder.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Warm-start the embedded policy, in minutes on two processor cores.
+    """Train the embedded policy by supervised learning, in minutes on two processor cores.
 
-    A folder that holds it already is left as it is.
+    A folder that already contains this policy is left as it is.
     """
     from ..pipelines.engine.progress import Progress
     from .warmstart.build import build
@@ -155,14 +158,16 @@ def build_policy(
     with progress.task("demonstrations", CURRICULUM.steps * CURRICULUM.batch) as advance:
         built = build(path, seed, overwrite=overwrite, advance=advance)
     if not quiet:
-        typer.echo(f"{path}: the embedded policy, seed {seed}{'' if built else ', as it was'}.")
+        typer.echo(
+            f"{path}: the embedded policy, seed {seed}{'' if built else ' (already built)'}."
+        )
 
 
 app.add_typer(export, name="export", no_args_is_help=True)
 
 
 def main() -> NoReturn:
-    """Run the command; an error of the user's is one line on stderr and exit status 2."""
+    """Run the command; a user error is one line on stderr and exit status 2."""
     cli.main()
 
 
@@ -179,7 +184,7 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
         with watch:
             status = launch(run, resume=resume, follow=watch.poll)
     except KeyboardInterrupt:
-        raise StoppedError("stopped", _goes_on(folder)) from None
+        raise StoppedError("stopped", _how_to_resume(folder)) from None
     if status:
         from .launch.failure import cause
 
@@ -187,10 +192,10 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
         reason = cause(text, status, run.folder)
-        # Do not repeat the step; "step 4 name: ..." names a step of the recipe.
+        # Do not repeat the training step; "step 4 name: ..." is a step of the recipe.
         at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
         typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
-        typer.echo(f"verl's log is {log}; {_goes_on(folder)}", err=True)
+        typer.echo(f"verl's log is {log}; {_how_to_resume(folder)}", err=True)
         raise typer.Exit(_FAILED)
     unfinished = None
     try:
@@ -199,9 +204,10 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
         unfinished = error
     outcome.show(run.folder, name, Console(quiet=quiet))
     if unfinished is not None:
-        typer.echo(f"rejuice: all steps are trained, and then: {unfinished}", err=True)
-        ways = f"`rejuice checkpoint {folder} PATH` and `rejuice curves {folder}`"
-        typer.echo(f"policy and curves are still to be had by {ways}", err=True)
+        found = "training finished, but the policy or curves could not be written"
+        typer.echo(f"rejuice: {found}: {unfinished}", err=True)
+        commands = f"`rejuice checkpoint {folder} DIR` and `rejuice curves {folder}`"
+        typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 
 
@@ -210,16 +216,18 @@ def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
     from .launch.training import shell_script
 
     typer.echo(shell_script(run, resume=resume))
-    with console.status("verl is validating its configuration, some ten seconds"):
+    with console.status("verl is validating its configuration (about ten seconds)"):
         validate(run, resume=resume)
-    console.print("verl has validated it.", highlight=False)
+    console.print("verl accepts the configuration.", highlight=False)
 
 
 def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
-    """The recipe, and the folder of the run: its own if the recipe is in the folder of a run."""
+    """The recipe and the folder of its run, which is the recipe's own if a run is in it."""
     if recipe.is_dir():
         if not (recipe / "recipe.yaml").exists():
-            raise RejuiceError(f"{recipe} holds no run", "give a recipe, or the folder of a run")
+            raise RejuiceError(
+                f"{recipe} is not the folder of a run", "give a recipe or the folder of a run"
+            )
         recipe = recipe / "recipe.yaml"
     from .run import is_prepared
 
@@ -227,14 +235,14 @@ def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
     return recipe, output or (recipe.parent if of_run else Path("outputs") / recipe.stem)
 
 
-def _goes_on(folder: Path) -> str:
-    """How to resume a run that has ended too early."""
+def _how_to_resume(folder: Path) -> str:
+    """How to resume a run that ended early."""
     from .launch.checkpoints import last
 
     step = last(folder)
     if step is None:
-        return "no checkpoint was saved, so it has to start from the beginning"
-    return f"`rejuice train {folder} --resume` goes on from step {step}"
+        return "no checkpoint was saved; start over"
+    return f"`rejuice train {folder} --resume` resumes from step {step}"
 
 
 def _need_extra() -> None:
@@ -243,7 +251,7 @@ def _need_extra() -> None:
 
 
 def _need_for(config: Train) -> None:
-    """Check this run's further packages, before verl takes a minute to miss one."""
+    """Check for the other packages of this run, before verl takes a minute to miss one."""
     for logger in config.loggers:
         _need(logger, f"logger {logger}", logger)
     if config.profile == "gpu" and config.verl.get(_ROLLOUTS, "vllm") == "vllm":

@@ -1,16 +1,6 @@
 """The folder of a training run, and what the processes of the run read from it.
 
-RUN/recipe.yaml                  the recipe and its `train:` section, with every default written out
-RUN/verl.yaml                    verl's configuration, on top of its defaults
-RUN/command.txt                  the command that was launched
-RUN/prompts/{train,validation}.{arrow,parquet}   prompts of the recipe; the same for verl. Once
-                                 train.parquet exists, the run can be launched
-RUN/metrics.jsonl                what verl logged, a line per step
-RUN/steps/000012/                rollouts, decisions and rewards of a step, and their recipe; in
-                                 verify/ those of the judgements, in answers.arrow the answers
-                                 that are still to be judged
-RUN/error.json                   why it failed, if it failed in our code
-RUN/checkpoints/global_step_50/  as verl writes them
+docs/training.md lists the files of the folder.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ def _fields(operator: Operator) -> dict[str, Any]:
 
 
 def explain_row(recipe: Recipe, row: str) -> str:
-    """What each step did to a row, from the dataset to its end, from the commits of a run.
+    """What each step did to a row, from the dataset to its end, by the commits of a run.
 
     Args:
         recipe: as it was run.
-        row: an id as in `decisions`: a response_id or prompt_id (or how one begins), or `row N`.
+        row: an id as in `decisions`: a response_id or prompt_id (or a prefix of one), or `row N`.
 
     Raises:
         DataError: the recipe has not been run, or no row has that id.
@@ -66,7 +66,7 @@ def explain_row(recipe: Recipe, row: str) -> str:
     plan = _plan_of_run(recipe)
     for name in (*_IDS, "row"):
         histories = list(islice(_histories(plan, name, row), _MOST + 1))
-        histories[_MOST:] = ["... and more rows with such an id.\n"] if histories[_MOST:] else []
+        histories[_MOST:] = ["... and more rows with this prefix.\n"] if histories[_MOST:] else []
         ids = f"{name} {row}"
         exact = name == "row" or any(ids in s.splitlines()[: len(_IDS)] for s in histories)
         if len(histories) > 1 and not exact:
@@ -87,11 +87,16 @@ def _plan_of_run(recipe: Recipe) -> Plan:
         raise DataError("this recipe has not been run", right)
     report = Report.read(recipe.head.export_path)
     if not report.cache:
-        raise DataError("dj-process keeps no commits to explain rows from", right)
+        raise DataError("dj-process saves no commits to explain rows from", right)
+    if not Path(report.cache).exists():
+        raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
     plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
     if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
-        found = "the recipe, its data or its operators are not those of the run"
-        raise DataError(found, f"give the same --STEP.FIELD as there, or {right}")
+        found = "the recipe, its data or its operators have changed since the run"
+        of_run = run_folder(recipe.head.export_path) / "recipe.yaml"
+        if recipe.path.resolve() == of_run.resolve():
+            raise DataError(found, "run it again")
+        raise DataError(found, f"give the recipe of the run, {of_run}, or {right}")
     return plan
 
 

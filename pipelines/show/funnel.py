@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,8 +26,8 @@ def show_funnel(report: Report, console: Console) -> None:
     table.add_column("step", no_wrap=True)
     for heading in ("rows in", "added", "dropped", "rows out", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("dropped because", overflow="fold")
-    table.add_column("found", overflow="fold")
+    table.add_column("drop reasons", overflow="fold")
+    table.add_column("details", overflow="fold")
     for step in report.steps:
         table.add_row(
             Text(step.step),
@@ -36,7 +37,7 @@ def show_funnel(report: Report, console: Console) -> None:
             f"{step.rows_out:,}",
             "cached" if step.cached else f"{step.seconds:.2f}",
             Text(_listed(step.dropped)),
-            Text(_found(step)),
+            Text(_details(step)),
         )
     console.print(table)
     for line in _closing(report):
@@ -49,23 +50,27 @@ def _closing(report: Report) -> Iterator[str]:
         last = next(step for step in report.steps if not step.rows_out)
         yield f"No row is left: {last.step} dropped the last ones."
     yield f"{report.rows_out:,} rows in {report.export_path}"
-    yield f"decisions and report.json in {folder}"
+    yield f"audit log and report: {folder}"
     if report.cache and report.dropped:
         path = next(p for p in sorted(folder.glob("*/decisions.arrow")) if read_arrow(p).num_rows)
         row = read_arrow(path)["row_id"][0].as_py()
-        yield f"the story of a row: rejuice explain {report.recipe} '{row}'"
+        # The recipe of the run folder has the overrides of the run in it.
+        command = shlex.join(["rejuice", "explain", str(folder / "recipe.yaml"), row])
+        yield f"to trace one dropped row: {command}"
 
 
 def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{value} {count:,}" for value, count in counts.items())
 
 
-def _found(step: StepReport) -> str:
+def _details(step: StepReport) -> str:
+    """The columns that the step wrote, except those with a single value, and its notes."""
     parts = []
     for name, figures in step.columns.items():
-        if counts := figures.get("counts"):
-            parts.append(_listed(counts))
-        elif "mean" in figures:
-            parts.append(f"{name} {round(figures['mean'], 3) + 0.0:.3f} ± {figures['std']:.3f}")
-    parts += [f"{note} {value:g}" for note, value in step.notes.items() if value]
-    return ", ".join(parts)
+        counts = figures.get("counts", {})
+        if len(counts) > 1:
+            parts.append(f"{name}: {_listed(counts)}")
+        elif "mean" in figures and figures["min"] != figures["max"]:
+            parts.append(f"{name}: {round(figures['mean'], 3) + 0.0:.3f} ± {figures['std']:.3f}")
+    parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]
+    return "; ".join(parts)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -69,19 +70,27 @@ def test_run_twice(rejuice, recipe, tmp_path):
     assert lines[0] == ["try"]
     rows = pq.read_table(tmp_path / "out" / "curated.parquet").num_rows
     assert lines[-3] == [f"{rows}", "rows", "in", "out/curated.parquet"]
-    assert "\ndecisions and report.json in out/curated.run\n" in out
-    story, command = out.splitlines()[-1].split(": ")
-    assert story == "the story of a row"
-    *words, row = command.split(" ", 3)
-    assert words == ["rejuice", "explain", "recipe.yaml"]
-    code, explained, err = rejuice("explain", recipe, row.strip("'"))
-    assert (code, err) == (0, "")
-    assert ": dropped, " in explained
+    assert "\naudit log and report: out/curated.run\n" in out
     assert lines[2][:4] == ["pass_rate_filter", "30", "1", "29"]
     code, again, _ = rejuice("run", recipe)
     assert code == 0
     assert again.count("cached") == 2
     assert rejuice("report", tmp_path / "out" / "curated.parquet") == (0, again, "")
+
+
+@pytest.mark.parametrize("overrides", [[], ["--length_filter.min", "4"]])
+def test_the_last_line_of_a_run_is_a_command_that_traces_a_dropped_row(
+    rejuice, recipe, tmp_path, overrides
+):
+    code, out, _ = rejuice("run", recipe, *overrides)
+    assert code == 0
+    what, command = out.splitlines()[-1].split(": ", 1)
+    assert what == "to trace one dropped row"
+    name, *words = shlex.split(command)
+    assert (name, words[:2]) == ("rejuice", ["explain", "out/curated.run/recipe.yaml"])
+    code, explained, err = rejuice(*words)
+    assert (code, err) == (0, "")
+    assert ": dropped, " in explained
 
 
 def test_quiet_prints_nothing(rejuice, recipe):
@@ -176,7 +185,7 @@ def test_explain_takes_fields_before_and_after_the_row(rejuice, recipe):
         code, out, err = rejuice("explain", *words)
         assert (code, err) == (0, "")
         assert out.startswith("response_id response-0000-0\nprompt_id prompt-0000\ndata.jsonl, row 1\n")  # fmt: skip
-    assert rejuice("explain", recipe, "row 1") == (2, "", "rejuice: the recipe, its data or its operators are not those of the run; give the same --STEP.FIELD as there, or `rejuice run recipe.yaml` first\n")  # fmt: skip
+    assert rejuice("explain", recipe, "row 1") == (2, "", "rejuice: the recipe, its data or its operators have changed since the run; give the recipe of the run, out/curated.run/recipe.yaml, or `rejuice run recipe.yaml` first\n")  # fmt: skip
     assert rejuice("explain", recipe)[1].startswith("data.jsonl -> out/curated.parquet\n")
 
 
@@ -184,13 +193,13 @@ def test_explain_takes_fields_before_and_after_the_row(rejuice, recipe):
 
 
 def test_check(rejuice, recipe, tmp_path):
-    right = "recipe.yaml: 2 steps, all fields and columns right.\n"
+    right = "recipe.yaml: 2 steps, all fields and columns are right.\n"
     assert rejuice("check", recipe) == (0, right, "")
     assert not (tmp_path / "out").exists(), "a check leaves no file"
     code, out, _ = rejuice("check", recipe, "--dataset_path", tmp_path / "later.jsonl")
     assert code == 0
     assert out == (
-        "recipe.yaml: 2 steps, all fields right.\n"
+        "recipe.yaml: 2 steps, all fields are right.\n"
         "later.jsonl does not exist yet, so columns were not checked.\n"
     )
 
@@ -284,7 +293,7 @@ def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     os.kill(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert err == "rejuice: stopped; run again to continue from what is finished\n"
+    assert err == "rejuice: stopped; run it again to continue where it stopped\n"
 
 
 def test_a_reader_that_goes_away_is_no_error():

@@ -102,7 +102,7 @@ def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypat
     monkeypatch.setattr(cli, "_NEEDED", ("no_such_thing",))
     assert rejuice("curves", "run")[0] == 0
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
-    message = "rejuice: a picture needs matplotlib; pip install matplotlib\n"
+    message = "rejuice: drawing curves needs matplotlib; pip install matplotlib\n"
     assert rejuice("curves", "run") == (2, "", message)
 
 
@@ -115,10 +115,10 @@ def test_train(rejuice, recipe, verl, tmp_path):
     ((run, resume),) = verl.launched
     assert (run.folder, resume) == (tmp_path / "outputs" / "try", False)
     assert err.splitlines()[0] == (
-        "starting verl, about a minute; its own output is in outputs/try/verl.log"
+        "starting verl (about a minute); its output is in outputs/try/verl.log"
     )
     assert err.splitlines()[-1].startswith("step 4/4: reward 0.500, accuracy 0.400, ")
-    assert out.splitlines()[0] == "try: 4 steps in 8 s, 2.0 s a step; 9,000 tokens generated"
+    assert out.splitlines()[0] == "try: 4 steps in 8 s, 2.0 s per step; 9,000 tokens generated"
     assert [row.split() for row in out.splitlines()[1:]] == [
         ["first", "last"],
         ["validation", "accuracy", "0.250", "0.250"],
@@ -189,7 +189,7 @@ def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monk
     ("words", "message"),
     [
         (["none.yaml"], "none.yaml does not exist; give the path of a recipe"),
-        (["."], ". holds no run; give a recipe, or the folder of a run"),
+        (["."], ". is not the folder of a run; give a recipe or the folder of a run"),
         (["try.yaml", "--train.stps", "3"], "try.yaml: unknown key 'train.stps'; did you mean 'steps'?"),
         (["try.yaml", "--profile", "tpu"], "try.yaml: 'train.profile' is 'tpu'; input should be 'cpu' or 'gpu'"),
         (["try.yaml", "--resume"], "outputs/try holds no run to resume; leave --resume out"),
@@ -227,7 +227,7 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     code, _, err = rejuice("train", recipe, "-q")
     assert (code, err) == (
         2,
-        "rejuice: outputs/try holds a run already; give --resume to go on, or another --output\n",
+        "rejuice: outputs/try holds a run already; give --resume to continue it, or another --output\n",
     )
     save(tmp_path / "outputs" / "try", 2)
     for words in (
@@ -248,7 +248,7 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
 def test_a_resume_without_a_checkpoint_is_reported(rejuice, recipe, verl, tmp_path):
     rejuice("train", recipe, "-q")
     _, _, err = rejuice("train", recipe, "--resume")
-    assert err.startswith("There is no checkpoint: training starts from the beginning.\n")
+    assert err.startswith("There is no checkpoint; training starts over.\n")
 
 
 def test_the_lines_after_a_resume_go_on(rejuice, recipe, verl, tmp_path):
@@ -277,14 +277,14 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
     assert (code, out) == (1, "")
     assert err == (
         "rejuice: training failed: step 2: all is lost\n"
-        "verl's log is outputs/try/verl.log; no checkpoint was saved, so it has to start from the beginning\n"
+        "verl's log is outputs/try/verl.log; no checkpoint was saved; start over\n"
     )
     save(tmp_path / "outputs" / "try", 1)
     verl.does = lambda run: -9
     assert rejuice("train", recipe, "-q", "--resume")[2] == (
         "rejuice: training failed: verl was killed by SIGKILL\n"
         "verl's log is outputs/try/verl.log; "
-        "`rejuice train outputs/try --resume` goes on from step 1\n"
+        "`rejuice train outputs/try --resume` resumes from step 1\n"
     ), "the log of the start before says nothing of this one"
 
 
@@ -311,7 +311,7 @@ def test_ctrl_c(rejuice, recipe, verl, tmp_path):
     assert rejuice("train", recipe, "-q") == (
         130,
         "",
-        "rejuice: stopped; `rejuice train outputs/try --resume` goes on from step 3\n",
+        "rejuice: stopped; `rejuice train outputs/try --resume` resumes from step 3\n",
     )
 
 
@@ -353,9 +353,8 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
     assert code == 1
     assert out.startswith("try: 4 steps in 8 s")
     assert err.splitlines()[-2:] == [
-        f"rejuice: all steps are trained, and then: {error}",
-        "policy and curves are still to be had by `rejuice checkpoint outputs/try PATH` and "
-        "`rejuice curves outputs/try`",
+        f"rejuice: training finished, but the policy or curves could not be written: {error}",
+        "to write them: `rejuice checkpoint outputs/try DIR` and `rejuice curves outputs/try`",
     ]
 
 
@@ -368,7 +367,7 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     monkeypatch.setattr(dry_run, "validate", lambda run, resume: requested.append(run))
     before = sorted(tmp_path.iterdir())
     code, out, err = rejuice("train", recipe, "--dry-run", "--steps", "7")
-    assert (code, err) == (0, "verl has validated it.\n")
+    assert (code, err) == (0, "verl accepts the configuration.\n")
     lines = out.splitlines()
     folder = "outputs/try"
     assert lines[:2] == [

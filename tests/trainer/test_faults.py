@@ -235,9 +235,7 @@ def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_p
     why, then = ended.output
     assert why.startswith(f"rejuice: training failed: {away}")
     assert why.endswith("; is the server up?")
-    assert then == (
-        "verl's log is RUN/verl.log; no checkpoint was saved, so it has to start from the beginning"
-    )
+    assert then == ("verl's log is RUN/verl.log; no checkpoint was saved; start over")
     assert training.trained == []
 
     # Gives half of the responses to some questions no verdict; dies when it gets the first
@@ -253,7 +251,7 @@ def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_p
     assert ended.status == 1
     why, then = ended.output
     assert why.startswith(f"rejuice: training failed at step 2: {away}")
-    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 1")
+    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 1")
     assert training.trained == [1]
     halves_are_filled_up(training, step=1)
 
@@ -319,7 +317,7 @@ def test_a_full_disk_and_processes_that_are_killed_and_half_of_the_scores(tmp_pa
                 [
                     "rejuice: training failed at step 2: "
                     "no space left on the disk of RUN/checkpoints",
-                    "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 1",
+                    "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 1",
                 ],
             )
             assert checkpoints.steps(training.folder) == [1]
@@ -331,7 +329,7 @@ def test_a_full_disk_and_processes_that_are_killed_and_half_of_the_scores(tmp_pa
             1,
             [
                 "rejuice: training failed at step 3: verl was killed by SIGKILL",
-                "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 2",
+                "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 2",
             ],
         )
 
@@ -339,11 +337,11 @@ def test_a_full_disk_and_processes_that_are_killed_and_half_of_the_scores(tmp_pa
         why, then = ended.output
         assert ended.status == 1
         assert why in {  # While it samples, or when it is to have new weights.
-            f"rejuice: training failed at step 4: {why} was killed, perhaps for want of memory"
+            f"rejuice: training failed at step 4: {why} was killed; the machine is probably out of memory"
             for why in ("the sampler failed: its process", "verl's process Sampler")
         }
         assert then == (
-            "verl's log is RUN/verl.log; `rejuice train RUN --resume` goes on from step 3"
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 3"
         )
 
         judge.deadly, judge.lives = set(training.questions[3 * PROMPTS :]), 10

@@ -164,6 +164,6 @@ def _watch(work: Any, batch: PromptBatch) -> None:
 def _reason(error: Exception) -> str:
     """One line out of the many of Ray's errors."""
     if isinstance(error, ray.exceptions.RayActorError):
-        return "its process was killed, perhaps for want of memory"
+        return "its process was killed; the machine is probably out of memory"
     cause = getattr(error, "cause", None) or error
     return " ".join(str(cause).split()) or type(cause).__name__

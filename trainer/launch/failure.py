@@ -1,4 +1,4 @@
-"""Why a run ended: from error.json if our code inside verl has left one, else from verl's log."""
+"""Why a run failed: from error.json if our code inside verl wrote one, else from verl's log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cause(log: str, status: int, folder: Path) -> str:
         return f"verl was killed by {signal.Signals(-status).name}"
     died = _DIED.findall("\n".join(lines))
     if died:
-        return f"verl's process {died[-1]} was killed, perhaps for want of memory"
+        return f"verl's process {died[-1]} was killed; the machine is probably out of memory"
     if recorded is not None:
         return recorded.message
     return last_error(log) or f"verl ended with exit status {status}"
@@ -90,4 +90,4 @@ def _while_saving(lines: list[str]) -> bool:
 def _out_of_memory(lines: list[str]) -> str:
     if any("CUDA out of memory" in line for line in lines):
         return "a GPU is out of memory; lower train.gpu.tokens_per_gpu or train.gpu.memory"
-    return "out of memory; lower train.prompts_per_step, or the n of policy_rollout_mapper"
+    return "out of memory; lower train.prompts_per_step or the n of policy_rollout_mapper"

@@ -1,4 +1,4 @@
-"""The outcome of a run: a short table at the end."""
+"""The end of a run: write its policy and curves, and print a short table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import checkpoints
 
 
 def finish(run: TrainingRun, *, quiet: bool = False) -> None:
-    """Write what a finished run has beside its checkpoints: its policy, and the curves.
+    """Write the policy and the curves of a finished run.
 
     Raises:
         RejuiceError: verl's model merger fails.
@@ -25,14 +25,14 @@ def finish(run: TrainingRun, *, quiet: bool = False) -> None:
     """
     step, policy = checkpoints.last(run.folder), run.folder / "policy"
     if step is not None:
-        shutil.rmtree(policy, ignore_errors=True)  # It is from before a resume.
+        shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
             checkpoints.export(run.folder, policy, step)
     draw([run.folder], run.folder / "curves.png")
 
 
 def show(folder: Path, name: str, console: Console) -> None:
-    """Print the first and last figures of a run, its time, and its files."""
+    """Print the first and last metrics of a run, its time and its files."""
     points = metrics.read(folder)
     trained = [point for point in points if point.trained]
     if not trained:
@@ -41,8 +41,8 @@ def show(folder: Path, name: str, console: Console) -> None:
     tokens = sum(point.generated for point in trained)
     _print(
         console,
-        f"{name}: {len(trained)} steps in {spell(seconds)}, {seconds / len(trained):.1f} s a step; "
-        f"{tokens:,.0f} tokens generated",
+        f"{name}: {len(trained)} steps in {spell(seconds)}, "
+        f"{seconds / len(trained):.1f} s per step; {tokens:,.0f} tokens generated",
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")

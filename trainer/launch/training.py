@@ -171,7 +171,7 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
         )
     if not resume and there and _is_begun(folder):
         raise RejuiceError(
-            f"{folder} holds a run already", "give --resume to go on, or another --output"
+            f"{folder} holds a run already", "give --resume to continue it, or another --output"
         )
 
 

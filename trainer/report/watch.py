@@ -24,9 +24,9 @@ _STAGES = {
     "Started a local Ray instance": "starting the trainer",
     "Connected to Ray cluster": "starting the trainer",
     "dataloader initialized": "loading the policy",
-    "ready to fit": "validating, before the first step",
+    "ready to fit": "validating before the first step",
 }
-"""Lines of verl's log, and what verl does at that time."""
+"""Lines of verl's log, and what verl is doing when it prints them."""
 _RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
@@ -46,11 +46,11 @@ class Figure(NamedTuple):
 
 
 VALIDATION = Figure("validation accuracy", lambda p: p.validation)
-"""Is shown first, if it is known."""
+"""Shown first, if it is known."""
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
-    """The figures that are shown of a run."""
+    """The figures that are shown for a run."""
     names = {name: None for point in points for name in point.components}
     found = [
         Figure("reward", lambda p: p.reward),
@@ -92,7 +92,7 @@ class Watch:
         self._validations = [point for point in earlier if point.validation is not None]
         self._before = len(self._points)
         self._seconds: deque[float] = deque(maxlen=_RECENT)
-        self._stage = "starting verl, about a minute"
+        self._stage = "starting verl (about a minute)"
         self._spinner = Spinner("dots")
         self._live: Live | None = None
 
@@ -106,7 +106,7 @@ class Watch:
             )
             self._live.start()
         else:
-            self._print(f"{self._stage}; its own output is in {self._log}")
+            self._print(f"{self._stage}; its output is in {self._log}")
         return self
 
     def __exit__(
@@ -179,7 +179,7 @@ class Watch:
             Text(f"{self._name}: step {last.step}/{self._steps}"),
             ProgressBar(self._steps, last.step, width=30),
             self._left(last),
-            f"{per_step:.1f} s a step",
+            f"{per_step:.1f} s per step",
         )
         return Group(head, Padding(self._table(), (0, 0, 0, 2)))
 

@@ -1,4 +1,6 @@
-"""The story of a row: from the dataset to its end, whole and readable."""
+"""The history of a row: from the dataset to its end, whole and readable."""
+
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,7 +52,7 @@ def ran(tmp_path_factory):
     return recipe
 
 
-def story(recipe, row):
+def history(recipe, row):
     folder = f"{recipe.path.parent}/"
     return explain_row(recipe, row).replace(folder, "")
 
@@ -63,12 +65,12 @@ def ids(recipe):
     return {row["response"][:9]: row["response_id"] for row in rows}
 
 
-def test_the_explanation_of_a_row_that_was_kept(ran):
+def test_the_history_of_a_row_that_was_kept(ran):
     exported = {row["response"]: row for row in pq.read_table(ran.head.export_path).to_pylist()}
     row = exported["It is 7."]
     # Left are right, wrong and no answer: mean 1/3, standard deviation (of a sample) sqrt(1/3).
     assert row["advantage"] == pytest.approx((2 / 3) / (3**-0.5), abs=1e-4)
-    assert story(ran, row["response_id"]) == (
+    assert history(ran, row["response_id"]) == (
         f"response_id {row['response_id']}\n"
         f"prompt_id {row['prompt_id']}\n"
         "data.jsonl, row 1\n"
@@ -94,34 +96,34 @@ def test_the_explanation_of_a_row_that_was_kept(ran):
     )
 
 
-def test_the_explanation_of_a_dropped_row_ends_where_it_was_dropped(ran):
-    text = story(ran, ids(ran)["7 7 7 7 7"])
+def test_the_history_of_a_row_that_was_dropped_ends_there(ran):
+    text = history(ran, ids(ran)["7 7 7 7 7"])
     assert text.endswith(
         "04_pass_rate_filter: kept\n05_length_filter: dropped, too_long (the text is longer than `max`)\n"
     )
     assert "   response = " + "7 " * 79 + "7 … (399 characters)\n" in text
 
 
-def test_the_explanations_of_a_prompt_come_one_after_the_other(ran):
-    whole = story(ran, ids(ran)["It is 7."])
+def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
+    whole = history(ran, ids(ran)["It is 7."])
     prompt_id = whole.splitlines()[1].split()[1]
-    stories = story(ran, prompt_id).split("\n\n")
-    assert len(stories) == 4
-    assert {text.splitlines()[0] for text in stories} == {
+    histories = history(ran, prompt_id).split("\n\n")
+    assert len(histories) == 4
+    assert {text.splitlines()[0] for text in histories} == {
         f"response_id {response_id}"
         for start, response_id in ids(ran).items()
         if start in ("It is 7.", "It is 8.", "7 7 7 7 7", "Dunno")
     }
-    assert all(text.splitlines()[1] == f"prompt_id {prompt_id}" for text in stories)
-    assert whole.strip() in [text.strip() for text in stories]
+    assert all(text.splitlines()[1] == f"prompt_id {prompt_id}" for text in histories)
+    assert whole.strip() in [text.strip() for text in histories]
 
 
 def test_a_row_of_the_dataset_by_its_number(ran):
-    second = story(ran, "row 2").split("\n\n")
+    second = history(ran, "row 2").split("\n\n")
     assert len(second) == 2
     assert all("04_pass_rate_filter: dropped, too_easy" in text for text in second)
-    assert story(ran, "row 3").splitlines() == [
-        story(ran, "row 3").splitlines()[0],
+    assert history(ran, "row 3").splitlines() == [
+        history(ran, "row 3").splitlines()[0],
         "data.jsonl, row 3",
         "   question = What is 5?",
         "   answer = #### 5",
@@ -137,20 +139,46 @@ def test_how_an_id_begins_is_enough(ran):
     whole = ids(ran)["It is 8."]
     others = [other for other in ids(ran).values() if other != whole]
     length = next(n for n in range(1, 33) if not any(x.startswith(whole[:n]) for x in others))
-    assert story(ran, whole[:length]) == story(ran, whole)
+    assert history(ran, whole[:length]) == history(ran, whole)
 
 
 @pytest.mark.parametrize("row", ["no-such-id", "row 4", "row 0", "row", "row x"])
 def test_a_row_that_is_not_there(ran, row):
     with pytest.raises(DataError) as caught:
-        story(ran, row)
+        history(ran, row)
     assert str(caught.value) == f"no row has an id that begins with '{row}'; see the export's ids"
 
 
 def test_a_recipe_that_was_not_run(recipe_file):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
     with pytest.raises(DataError, match=r"^this recipe has not been run; `rejuice run .*` first$"):
-        story(load(path), "row 1")
+        history(load(path), "row 1")
+
+
+def test_a_cache_that_is_gone_is_not_blamed_on_the_recipe(recipe_file, tmp_path):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
+    engine.run(load(path))
+    cache = tmp_path / "out" / ".rejuice"
+    shutil.rmtree(cache)
+    with pytest.raises(DataError) as caught:
+        explain_row(load(path), "row 1")
+    assert str(caught.value) == f"the cache of this run, {cache}, is gone; run it again"
+    assert not cache.exists(), "explaining leaves nothing behind"
+
+
+def test_the_recipe_of_a_run_does_not_name_itself_as_the_right_one(recipe_file, tmp_path):
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
+    engine.run(load(path))
+    (tmp_path / "data.jsonl").write_text('{"response": "b"}\n')
+    of_run = tmp_path / "out" / "curated.run" / "recipe.yaml"
+    changed = "the recipe, its data or its operators have changed since the run"
+    for each, right in (
+        (of_run, "run it again"),
+        (path, f"give the recipe of the run, {of_run}, or `rejuice run {path}` first"),
+    ):
+        with pytest.raises(DataError) as caught:
+            explain_row(load(each), "row 1")
+        assert str(caught.value) == f"{changed}; {right}"
 
 
 def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origin(
@@ -177,8 +205,8 @@ def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origi
     process = ["grade_mapper", "add_mapper", "grade_mapper"]
     path = recipe_file(process, rows, custom_operator_paths=[str(tmp_path / "mine.py")])
     engine.run(load(path), chunk_rows=10)
-    explained = {name: explain_row(load(path), name) for name in ("a", "new")}
-    assert explained["a"].splitlines()[1:] == [
+    shown = {name: explain_row(load(path), name) for name in ("a", "new")}
+    assert shown["a"].splitlines()[1:] == [
         f"{tmp_path}/data.jsonl, row 1",
         "   x = 1",
         "01_grade_mapper: kept",
@@ -187,7 +215,7 @@ def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origi
         "03_grade_mapper_2: kept",
         f"kept: it is in {tmp_path}/out/curated.parquet",
     ]
-    assert explained["new"].splitlines() == [
+    assert shown["new"].splitlines() == [
         "response_id new",
         "02_add_mapper: added",
         "03_grade_mapper_2: kept",
@@ -196,13 +224,13 @@ def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origi
     ]
 
 
-def test_the_explanations_of_many_rows_are_limited(recipe_file):
+def test_the_histories_of_many_rows_stop_somewhere(recipe_file):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
     engine.run(load(path), chunk_rows=5)
     lines = explain_row(load(path), "a").splitlines()
     export = load(path).head.export_path
-    explained = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
-    assert lines == [*explained, "... and more rows with such an id."]
+    shown = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
+    assert lines == [*shown, "... and more rows with this prefix."]
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):
@@ -220,21 +248,21 @@ def test_what_a_recipe_does(recipe_file, tmp_path):
     )
 
 
-TELLING = """
+DESCRIBING = """
 import pyarrow as pa
 from rejuice.operators import Mapper
 
-class TellingMapper(Mapper):
-    def writes(self): return ("described",)
-    def map(self, table): return {"described": pa.array([f"row {i}" for i in range(table.num_rows)])}
-    def explain(self, row=None): return {"in words": f"line\\n{row and row['described']}"}
+class DescribingMapper(Mapper):
+    def writes(self): return ("description",)
+    def map(self, table): return {"description": pa.array([f"row {i}" for i in range(table.num_rows)])}
+    def explain(self, row=None): return {"in words": f"line\\n{row and row['description']}"}
 """
 
 
 def test_an_operator_adds_lines_of_its_own(recipe_file, tmp_path):
-    (tmp_path / "telling.py").write_text(TELLING)
-    files = [str(tmp_path / "telling.py")]
-    recipe = load(recipe_file(["telling_mapper"], [{"a": 1}] * 3, custom_operator_paths=files))
+    (tmp_path / "describing.py").write_text(DESCRIBING)
+    files = [str(tmp_path / "describing.py")]
+    recipe = load(recipe_file(["describing_mapper"], [{"a": 1}] * 3, custom_operator_paths=files))
     assert '   in words: "line\\nNone"' in explain_recipe(recipe).splitlines()
     engine.run(recipe)
     assert '   in words: "line\\nrow 1"' in explain_row(recipe, "row 2").splitlines()

@@ -28,7 +28,12 @@ STEPS = (
         seconds=9.0,
         cached=True,
         notes={},
-        columns={"policy": {"counts": {"[/INST]": 2}}, "empty": {"n": 0, "null": 4}},
+        columns={
+            "policy": {"counts": {"[/INST]": 2, "b": 1}},
+            "empty": {"n": 0, "null": 4},
+            "task": {"counts": {"solve": 4000}},
+            "policy_version": {"n": 9, "null": 0, "mean": 3, "std": 0, "min": 3, "max": 3},
+        },
     ),
 )
 
@@ -57,11 +62,11 @@ def shown(project="try", export="out/[x]/curated.parquet"):
 def test_golden():
     assert shown() == [
         "try",
-        "step                     rows in  added  dropped  rows out  seconds  dropped because         found",
-        "recorded_rollout_mapper    1,000  3,000              4,000     1.23                          reward 0.500 ± 0.250, shortfall 2",
-        "pass_rate_filter           4,000               2     3,998   cached  too_hard 1, too_easy 1  [/INST] 2",
+        "step                     rows in  added  dropped  rows out  seconds  drop reasons            details",
+        "recorded_rollout_mapper    1,000  3,000              4,000     1.23                          reward: 0.500 ± 0.250; shortfall: 2",
+        "pass_rate_filter           4,000               2     3,998   cached  too_hard 1, too_easy 1  policy: [/INST] 2, b 1",
         "3,998 rows in out/[x]/curated.parquet",
-        "decisions and report.json in out/[x]/curated.run",
+        "audit log and report: out/[x]/curated.run",
     ]
 
 

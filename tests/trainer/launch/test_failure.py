@@ -122,7 +122,7 @@ def test_out_of_memory():
         "a GPU is out of memory; lower train.gpu.tokens_per_gpu or train.gpu.memory"
     )
     assert reported("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n") == (
-        "out of memory; lower train.prompts_per_step, or the n of policy_rollout_mapper"
+        "out of memory; lower train.prompts_per_step or the n of policy_rollout_mapper"
     )  # fmt: skip
 
 
@@ -130,7 +130,10 @@ def test_killed():
     assert reported("", -9) == "verl was killed by SIGKILL"
     died = "ActorDiedError: The actor died unexpectedly before finishing this task.\n"
     of = "\tclass_name: create.<locals>.WorkerDict\n\tactor_id: 01\n"
-    assert reported(died + of) == "verl's process WorkerDict was killed, perhaps for want of memory"
+    assert (
+        reported(died + of)
+        == "verl's process WorkerDict was killed; the machine is probably out of memory"
+    )
 
 
 def test_any_other_exception():

@@ -80,7 +80,7 @@ def test_a_run_that_has_trained_a_step_is_not_replaced(make, tmp_path):
     assert metrics.read(folder) == []
     (folder / "metrics.jsonl").write_text(line(1, 0.5))
     assert printed(make) == (
-        f"{tmp_path}/run holds a run already; give --resume to go on, or another --output"
+        f"{tmp_path}/run holds a run already; give --resume to continue it, or another --output"
     )
 
 

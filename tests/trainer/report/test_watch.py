@@ -43,7 +43,7 @@ def test_a_log_gets_a_line_per_step(watch, log, tmp_path):
         seen.poll()
         log(line(2, 0.5, validation=0.5, **{"timing_s/testing": 1.0}))
     assert seen.message() == (
-        f"starting verl, about a minute; its own output is in {tmp_path}/verl.log\n"
+        f"starting verl (about a minute); its output is in {tmp_path}/verl.log\n"
         "step 0/4: validation accuracy 0.250\n"
         "step 1/4: reward 0.400, accuracy 0.300, format 0.100, pass rate 0.300, "
         "response tokens 21.0, entropy 0.490, KL 0, rows dropped 10, 2.0 s, 6 s left\n"
@@ -98,7 +98,7 @@ def test_a_panel_in_a_terminal(watch, log):
         console.print(seen._panel())
     head, *rows = [text.rstrip() for text in console.file.getvalue().splitlines()]
     assert "[try]: step 3/4" in head
-    assert head.endswith("2 s left 2.0 s a step")
+    assert head.endswith("2 s left 2.0 s per step")
     assert [" ".join(row.split()) for row in rows] == [
         "validation accuracy 0.250 (0.250) at step 0",
         "reward 0.400 (0.200) ▁▅█",
@@ -115,10 +115,10 @@ def test_a_panel_in_a_terminal(watch, log):
 @pytest.mark.parametrize(
     ("message", "stage"),
     [
-        ("", "starting verl, about a minute"),
+        ("", "starting verl (about a minute)"),
         ("INFO worker.py -- Started a local Ray instance.", "starting the trainer"),
         ("train and validate dataloader initialized, x", "loading the policy"),
-        ("all initialize finished, ready to fit", "validating, before the first step"),
+        ("all initialize finished, ready to fit", "validating before the first step"),
     ],
 )
 def test_what_happens_before_the_first_step(watch, tmp_path, message, stage):

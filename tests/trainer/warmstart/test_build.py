@@ -178,7 +178,11 @@ def test_the_command(built, tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     assert rejuice("it", "--seed", "2") == (0, "it: the embedded policy, seed 2.\n", "")
-    assert rejuice("it", "--seed", "2") == (0, "it: the embedded policy, seed 2, as it was.\n", "")
+    assert rejuice("it", "--seed", "2") == (
+        0,
+        "it: the embedded policy, seed 2 (already built).\n",
+        "",
+    )
     assert rejuice("it") == (2, "", f"rejuice: {tmp_path / 'it'} holds another policy; name another folder, or --overwrite\n")  # fmt: skip
     assert rejuice("it", "--overwrite", "--quiet") == (0, "", "")
     assert json.loads((tmp_path / "it" / RECORD).read_text())["seed"] == 0
