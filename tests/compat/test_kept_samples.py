@@ -85,7 +85,7 @@ def test_it_cannot_sample_what_is_not_found(case, name, field):
 
 
 def test_a_killed_run_of_the_earlier_version_goes_on(case):
-    """Of six prompts a journal holds some: only the others are requested."""
+    """A journal has some of six prompts: only the others are requested."""
     table = case("killed")
     finished = journalled(next(Path("out/.rejuice").glob("kept-*/*.journal")))
     seeds = list(dict.fromkeys(row["seed"] for row in table["sampling"].to_pylist()))

@@ -1,10 +1,10 @@
 """A training run up to the update: our replay buffer, with prompts and responses that are made up.
 
-    stage = Stage(folder, queue, after=[{"told_mapper": None}, {"reward_sum_mapper": ...}])
+    stage = Stage(folder, queue, after=[{"scripted_mapper": None}, {"reward_sum_mapper": ...}])
     stage.answer({0: ["1", "0"], 1: ["timeout", "1"]})       # responses to prompts 0 and 1
     batch, figures = stage.sample(step=1, groups=2)
 
-A response names its own reward (see `TOLD`): a number, or why there is none.
+A response names its own reward (see `SCRIPTED`): a number, or why there is none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Recipe
 from rejuice.trainer.launch.training import prepare
 
-TOLD = '''
+SCRIPTED = '''
 """Operators of tests: a response determines what becomes of it."""
 
 import numpy as np
@@ -34,7 +34,7 @@ from rejuice.operators import Mapper
 from rejuice.operators.columns import component
 
 
-class ToldMapper(Mapper):
+class ScriptedMapper(Mapper):
     """Accuracy: the number that the response is, or the reason it is missing for."""
 
     def reads(self):
@@ -75,7 +75,7 @@ def number(text):
 '''
 
 SUM = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}}
-PLAIN = [{"told_mapper": None}, SUM, {"grpo_advantage_mapper": None}]
+PLAIN = [{"scripted_mapper": None}, SUM, {"grpo_advantage_mapper": None}]
 """Steps after sampling: reward and advantage."""
 
 
@@ -183,20 +183,20 @@ class Stage:
         data = self.queue.kv_batch_get(batch.keys, batch.partition_id, ["rm_scores"])
         return [float(row.sum()) for row in data["rm_scores"].unbind()]
 
-    def book(self, name: str, step: int = 1) -> Any:
+    def saved(self, name: str, step: int = 1) -> Any:
         """A table that was kept of a step."""
         self.buffer._files.wait()
         return pq.read_table(self.run.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
 
     def tokens(self, part: str, step: int = 1) -> list[list[int]]:
         """The responses that were kept of a step, as token ids: of the answers or in `verify`."""
-        rows = self.book(f"{part}/rollouts".lstrip("/"), step)["response_token_ids"].to_pylist()
+        rows = self.saved(f"{part}/rollouts".lstrip("/"), step)["response_token_ids"].to_pylist()
         return [list(ids) for ids in rows]
 
     def dropped(self, step: int = 1) -> dict[tuple[str, str], int]:
         """How many rows were dropped, by step and reason."""
         counts: dict[tuple[str, str], int] = {}
-        for row in self.book("decisions", step).to_pylist():
+        for row in self.saved("decisions", step).to_pylist():
             counts[row["step"], row["reason"]] = counts.get((row["step"], row["reason"]), 0) + 1
         return counts
 
@@ -245,7 +245,7 @@ def _recipe(
     head: Mapping[str, Any],
     train: Mapping[str, Any],
 ) -> Recipe:
-    (folder / "told.py").write_text(TOLD)
+    (folder / "scripted.py").write_text(SCRIPTED)
     rows = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
     for name in ("train", "validation"):
         lines = "".join(json.dumps(row) + "\n" for row in rows)
@@ -258,7 +258,7 @@ def _recipe(
         "project_name": "test",
         "dataset_path": str(folder / "train.jsonl"),
         "export_path": str(folder / "curated.parquet"),
-        "custom_operator_paths": [str(folder / "told.py")],
+        "custom_operator_paths": [str(folder / "scripted.py")],
         **head,
         "process": [*before, *after],
         "train": {

@@ -182,8 +182,8 @@ def test_the_old_policy_is_the_one_that_is_trained(run):
     assert run.figures(3)["actor/kl_loss"] > 1e-5
     true = TruePolicy(EMBEDDED)
     for row in run.table(1, "rollouts").slice(0, 24).to_pylist():
-        said = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
-        np.testing.assert_allclose(row["response_logprobs"], said, rtol=0, atol=1e-5)
+        expected = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
+        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=1e-5)
 
 
 def test_rollouts_are_those_of_the_weights_that_were_saved(run):
@@ -198,8 +198,8 @@ def test_rollouts_are_those_of_the_weights_that_were_saved(run):
     moved = [not torch.equal(w, before[name]) for name, w in true._model.state_dict().items()]
     assert all(moved)
     for row in run.table(3, "rollouts").slice(0, 24).to_pylist():
-        said = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
-        np.testing.assert_allclose(row["response_logprobs"], said, rtol=0, atol=1e-5)
+        expected = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
+        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("step", [0, STEPS])

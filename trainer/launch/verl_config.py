@@ -15,7 +15,8 @@ from ...operators.errors import RecipeError, suggest
 NAME = "verl"
 """Name of the configuration, for `--config-name`; its file is `verl.yaml`."""
 _DEFAULTS = "ppo_trainer"  # the configuration of verl that ours extends
-_SEARCH_PATH = "pkg://verl.trainer.config"
+_SEARCH = "hydra.searchpath"
+_VERLS = "pkg://verl.trainer.config"
 _UNKNOWN = re.compile(r"Could not override '([^']+)'")
 _EXISTS = re.compile(r"Could not append to config\. An item is already at '([^']+)'")
 
@@ -29,7 +30,7 @@ def config_yaml(values: Mapping[str, Any]) -> str:
     from omegaconf import OmegaConf
 
     groups, document = list[dict[str, str]](), OmegaConf.create()
-    for key, value in {**values, "hydra.searchpath": [_SEARCH_PATH]}.items():
+    for key, value in {**values, _SEARCH: _search_path(values)}.items():
         if _selects_group(key, value):
             groups.append({f"override {key}": value})
         else:
@@ -65,16 +66,24 @@ def check_keys(values: Mapping[str, Any]) -> None:
     """
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
     with initialize_config_dir(str(_verls_folder()), version_base=None):
         try:
             # Added keys first: an override would make a key null, and null keys can be added.
             names = sorted(_names(values), key=lambda name: not name.startswith("+"))
-            compose(_DEFAULTS, overrides=names)
-        except HydraException as error:
+            search = f"{_SEARCH}=[{','.join(_search_path(values)[1:])}]"
+            compose(_DEFAULTS, overrides=[search, *names])
+            config_yaml(values)
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             known = set(_keys(compose(_DEFAULTS)))
             wrong = _wrong_key(str(error), known)
             raise RecipeError(*wrong or (" ".join(str(error).split()), "")) from None
+
+
+def _search_path(values: Mapping[str, Any]) -> list[str]:
+    """Where Hydra looks for files of groups: in verl, and where `hydra.searchpath` says."""
+    return [_VERLS, *values.get(_SEARCH, [])]
 
 
 def _wrong_key(message: str, known: Collection[str]) -> tuple[str, str] | None:
@@ -95,6 +104,9 @@ def _names(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
             continue  # Hydra's own settings, which it checks itself, values included.
         if key.startswith("~"):
             raise RecipeError(f"verl's key '{key[1:]}' cannot be removed", "set it to null")
+        if above and not above.startswith("+") and "." in name:
+            right = f"nest {name.replace('.', ': {')}: …{'}' * name.count('.')}"
+            raise RecipeError(f"'{name}' within '{above[:-1]}' is no key of verl", right)
         if isinstance(value, Mapping) and value:
             yield from _names(value, f"{key}.")
         elif _selects_group(key, value):

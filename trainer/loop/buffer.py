@@ -233,7 +233,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 groups.curation.check()
                 time.sleep(self.poll_interval)
                 continue
-            parsed = {TrajectoryKey.parse(k): tag for k, tag in self.partitions[partition].items()}
+            # Without prompts: one that failed and was cleared comes back, as what is no prompt to
+            # verl, if the sampler dies later on.
+            parsed = TrajectoryKey.of_trajectories(self.partitions[partition])
             groups.fail(len(failed))
             if failed:
                 lost = [str(key) for key in parsed if key.uid in failed]

@@ -65,6 +65,8 @@ def recorded_error(folder: Path) -> RecordedError | None:
 
 
 def _recorded(error: Exception) -> RecordedError:
+    # Of an error in another process Ray gives its whole traceback as text, and the error as cause.
+    error = getattr(error, "cause", None) or error
     line = " ".join(str(error).split())
     if not isinstance(error, RejuiceError):
         name = type(error).__name__

@@ -10,12 +10,16 @@ VerificationPrompts   the prompts made of them
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ...operators.groups import Array
 from ...operators.sampling.tokenizer import Messages
+
+_TRAJECTORY = re.compile(r".*_\d+_\d+", re.DOTALL)
 
 
 class TrajectoryKey(NamedTuple):
@@ -40,6 +44,11 @@ class TrajectoryKey(NamedTuple):
         """
         uid, session, output = key.rsplit("_", 2)
         return cls(uid, int(session), int(output))
+
+    @classmethod
+    def of_trajectories(cls, tags: Mapping[str, Any]) -> dict[TrajectoryKey, Any]:
+        """Tags by parsed keys; keys of prompts, which are no trajectories, are left out."""
+        return {cls.parse(key): tag for key, tag in tags.items() if _TRAJECTORY.fullmatch(key)}
 
     def __str__(self) -> str:
         return f"{self.uid}_{self.session}_{self.output}"

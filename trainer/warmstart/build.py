@@ -108,14 +108,14 @@ def _check_free(folder: Path, overwrite: bool) -> None:
 
 def _check_libraries() -> None:
     try:
-        from torch.optim import Muon
+        from torch.distributed import ProcessGroupGloo
         from transformers import Qwen2ForCausalLM
     except ImportError as error:
         raise RejuiceError(
             f"the policy is built with torch and transformers: {error}",
             "pip install 'rejuice[policy]'",
         ) from error
-    del Muon, Qwen2ForCausalLM
+    del ProcessGroupGloo, Qwen2ForCausalLM
 
 
 def _save(folder: Path, model: Qwen2ForCausalLM, tokenizer: Qwen2Tokenizer) -> None:

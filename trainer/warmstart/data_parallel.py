@@ -27,7 +27,7 @@ _START = f"import sys; sys.path[:] = sys.argv[2:]; from {__name__} import main; 
 _READY = "ready"
 _POLL_S = 0.02
 _MEET = timedelta(seconds=30)
-"""How long rank 1 looks for rank 0, which is there before it starts."""
+"""How long the ranks look for one another, once both are there."""
 _PATIENCE = timedelta(days=1)
 """How long a rank waits for the other's gradients: it may be suspended. A death shows at once."""
 
@@ -46,7 +46,9 @@ class Link:
         from torch.distributed import ProcessGroupGloo
 
         with _death_of_the_other():
-            self._group = ProcessGroupGloo(store, rank, 2, _PATIENCE)
+            self._group = ProcessGroupGloo(store, rank, 2, _MEET)
+            # private: torch==2.13.0, tests/trainer/warmstart/test_data_parallel.py::test_a_rank_waits_for_gradients_longer_than_for_the_other_rank
+            self._group._set_default_timeout(_PATIENCE)
 
     def average(self, vector: Tensor) -> None:
         """Replace a vector by the mean of both ranks' vectors; both get the same bits.

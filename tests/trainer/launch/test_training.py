@@ -209,7 +209,7 @@ def test_status_log_and_command(make, verl):
 
 
 def test_a_shell_runs_what_a_dry_run_prints(tmp_path, verl):
-    """Of a run of which nothing is written, in a folder whose name needs quotes."""
+    """The script of a run that has written nothing, in a folder whose name needs quotes."""
     path = write_recipe(tmp_path / "recipe.yaml")
     run = TrainingRun.of(tmp_path / "o'brien's $run", load(path))
     verl("import sys, pathlib; print(pathlib.Path(sys.argv[2], sys.argv[4] + '.yaml').read_text())")

@@ -98,6 +98,11 @@ def test_hydra_composes_from_a_folder_of_any_name(tmp_path):
             "verl has no key 'actor_rollout_ref.actor.optim.beta'; "
             "did you mean 'actor_rollout_ref.actor.optim.betas'?",
         ),
+        (
+            {"actor_rollout_ref.actor": {"optim.lr": 1e-3}},
+            "'optim.lr' within 'actor_rollout_ref.actor' is no key of verl; nest optim: {lr: …}",
+        ),
+        ({"reward": None}, "Config group override must be a string or a list. Got NoneType"),
         ({"zzz": 1}, "verl has no key 'zzz'; to add it all the same write +zzz"),
         (
             {"+trainer.device": "cpu"},

@@ -125,6 +125,6 @@ def test_no_reward_is_made_up_and_the_recipe_gives_its_own(sampled):
     batch, _ = sampled.stage.sample(step=3, groups=2)
     assert sampled.stage.rewards(batch) == [1.0] * (2 * N)
     assert {tag["min_global_steps"] for tag in batch.tags} == {2}
-    rows = sampled.stage.book("rollouts", step=3)
+    rows = sampled.stage.saved("rollouts", step=3)
     assert set(rows["response"].to_pylist()) == {"1"}
     assert set(rows["policy_version"].to_pylist()) == {2}

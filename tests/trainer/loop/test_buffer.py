@@ -66,7 +66,7 @@ def test_groups_that_came_in_another_order_give_the_same_step(stage, tmp_path, q
         one.answer({k: reported[k] for k in order})
         batch, figures = one.sample(1, 6)
         figures = {name: x for name, x in figures.items() if "seconds" not in name}
-        tables = [one.book(name) for name in ("rollouts", "curated", "decisions")]
+        tables = [one.saved(name) for name in ("rollouts", "curated", "decisions")]
         seen.append((trained(one, batch), figures, tables))
         queue.partitions.clear()
     assert seen[0][:2] == seen[1][:2]
@@ -92,7 +92,7 @@ def test_groups_are_taken_as_they_finish(stage):
 
 def test_weights_follow_their_schedule(stage):
     falling = {"weights": {"accuracy": {"from": 0.5, "to": 0.3}}}
-    stage = stage([{"told_mapper": None}, {"reward_sum_mapper": falling}], steps=5)
+    stage = stage([{"scripted_mapper": None}, {"reward_sum_mapper": falling}], steps=5)
     for step, weight in ((1, 0.5), (3, 0.4), (5, 0.3)):
         stage.answer({step: ["1", "0"], 0: ["1", "0"]}, step=step)
         batch, figures = stage.sample(step, 2)
@@ -129,16 +129,16 @@ def test_what_a_filter_drops_is_recorded_and_leaves_the_queue(stage):
     ]
     assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
     assert stage.dropped() == {("length_filter", "too_long"): 2}
-    rollouts, curated = stage.book("rollouts"), stage.book("curated")
+    rollouts, curated = stage.saved("rollouts"), stage.saved("curated")
     assert (rollouts.num_rows, curated.num_rows) == (8, 6)
     ids = set(rollouts["response_id"].to_pylist()) - set(curated["response_id"].to_pylist())
-    assert set(stage.book("decisions")["row_id"].to_pylist()) == ids
+    assert set(stage.saved("decisions")["row_id"].to_pylist()) == ids
     assert figures["rejuice/dropped/too_long"] == 2
     assert (figures["rejuice/rows_sampled"], figures["rejuice/rows_trained"]) == (8, 6)
 
 
 def test_a_group_of_one_never_trains(stage):
-    stage = stage([ONLY_SHORT, {"told_mapper": None}, SUM])
+    stage = stage([ONLY_SHORT, {"scripted_mapper": None}, SUM])
     stage.answer({0: ["1", "0.12345", "0.12345", "0.12345"], 1: ["1", "0", "0", "0"]})
     batch, figures = stage.sample(1, 2)
     assert {prompt for (prompt, _), _ in trained(stage, batch)} == {1}
@@ -159,7 +159,7 @@ def test_a_row_without_a_reward_never_trains(stage):
 
 
 def test_no_group_left_is_reported_with_the_reasons(stage):
-    stage = stage([ONLY_SHORT, {"told_mapper": None}, SUM])
+    stage = stage([ONLY_SHORT, {"scripted_mapper": None}, SUM])
     stage.answer({0: ["0.12345"] * 3 + ["1"], 1: ["0.12345"] * 4})
     with pytest.raises(DataError) as caught:
         stage.sample(1, 2)
@@ -271,7 +271,7 @@ def test_a_prompt_that_comes_twice_in_a_step_is_trained_on_once(refilled):
     stage.answer({0: ["1", "0"], 1: ["0.12345", "0.12345"]})
     batch, figures = stage.sample(1, 2)
     assert trained(stage, batch) == [((0, 0), 1.0), ((0, 1), 0.0)]
-    assert stage.book("rollouts")["prompt_id"].value_counts().field(1).to_pylist() == [2, 2]
+    assert stage.saved("rollouts")["prompt_id"].value_counts().field(1).to_pylist() == [2, 2]
     assert figures["rejuice/groups"] == 1
     assert figures["rejuice/repeated_prompts"] == 2
     assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
@@ -340,6 +340,24 @@ def test_a_sampler_that_dies_takes_no_group_that_was_there(stage):
     assert {"responses", "rollout_log_probs", "rm_scores"} <= set(data.keys())
 
 
+def test_a_prompt_that_failed_before_the_sampler_died_is_counted_once(stage):
+    """Its key, which was cleared, comes back as what verl does not take for a prompt."""
+    from rejuice.trainer.loop.trajectories import fail
+
+    stage = stage(PLAIN)
+    slots = stage.ask([0, 1, 2])
+    fail(slots[:1], "train")
+    steps = iter(
+        [lambda: stage.answer({1: ["1", "0"]}, slots=slots[1:2]), lambda: fail(slots, "train")]
+    )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rejuice.trainer.loop.buffer.time.sleep", lambda _: next(steps)())
+        batch, figures = stage.sample(1, 3)
+    assert trained(stage, batch) == [((1, 0), 1.0), ((1, 1), 0.0)]
+    assert figures["rejuice/failed_prompts"] == 2
+
+
 def test_an_operator_that_copies_rows_is_refused(stage, tmp_path):
     code = """
 import numpy as np
@@ -350,7 +368,7 @@ class TwiceMapper(Operator):
         return Change(parents=np.repeat(np.arange(table.num_rows), 2))
 """
     (tmp_path / "twice.py").write_text(code)
-    paths = [str(tmp_path / name) for name in ("reported.py", "twice.py")]
+    paths = [str(tmp_path / name) for name in ("scripted.py", "twice.py")]
     stage = stage([*PLAIN, {"twice_mapper": None}], head={"custom_operator_paths": paths})
     stage.answer({0: ["1", "0"], 1: ["1", "0"]})
     with pytest.raises(DataError, match=r"^a row is not one response of the policy"):
@@ -363,7 +381,7 @@ HALF = {0: ["1", "0.5", "timeout", "timeout"], 1: ["1", "0", "0", "1"]}
 
 
 def test_missing_fail(stage):
-    stage = stage([{"told_mapper": None}, summed("fail")])
+    stage = stage([{"scripted_mapper": None}, summed("fail")])
     stage.answer(HALF)
     with pytest.raises(DataError) as caught:
         stage.sample(1, 2)
@@ -375,7 +393,7 @@ def test_missing_fail(stage):
 
 
 def test_an_error_is_not_kept_until_the_last_group_has_come(stage, monkeypatch):
-    stage = stage([{"told_mapper": None}, summed("fail")])
+    stage = stage([{"scripted_mapper": None}, summed("fail")])
     stage.answer({0: HALF[0]})
     stage.ask([1])  # It is never answered.
     sleep, polls = time.sleep, iter(range(500))
@@ -394,7 +412,7 @@ def test_an_error_is_not_kept_until_the_last_group_has_come(stage, monkeypatch):
 )
 def test_missing_for_half_of_a_group(stage, on_missing, rewards, dropped):
     """A verifier that hangs gives `timeout`, and never a number."""
-    stage = stage([{"told_mapper": None}, summed(on_missing), {"grpo_advantage_mapper": None}])
+    stage = stage([{"scripted_mapper": None}, summed(on_missing), {"grpo_advantage_mapper": None}])
     stage.answer(HALF)
     batch, figures = stage.sample(1, 2)
     assert stage.rewards(batch) == [*rewards, 1.0, 0.0, 0.0, 1.0]
@@ -407,7 +425,7 @@ def test_missing_for_half_of_a_group(stage, on_missing, rewards, dropped):
 
 
 def test_missing_for_a_whole_group_leaves_the_group_out(stage):
-    stage = stage([{"told_mapper": None}, summed("group_mean")])
+    stage = stage([{"scripted_mapper": None}, summed("group_mean")])
     stage.answer({0: ["timeout"] * 4, 1: ["1", "0", "0", "1"]})
     batch, figures = stage.sample(1, 2)
     assert {prompt for (prompt, _), _ in trained(stage, batch)} == {1}
@@ -464,7 +482,7 @@ def test_the_step_is_repeated_by_its_own_recipe(stage, monkeypatch):
     """Steps of all kinds: a custom operator, a schedule, one of Data-Juicer's, a dataset scope."""
     falling = {"weights": {"accuracy": {"from": 0.5, "to": 0.3}}, "on_missing": "drop_row"}
     after = [
-        {"told_mapper": None},
+        {"scripted_mapper": None},
         {"reward_sum_mapper": falling},
         {"exact_deduplicator": {"within": "prompt"}},
         {"text_length_filter": {"text_key": "response", "min_len": 1, "max_len": 3}},
@@ -474,7 +492,7 @@ def test_the_step_is_repeated_by_its_own_recipe(stage, monkeypatch):
     texts = {0: ["1", "1", "0", "0.5"], 1: ["1", "timeout", "0", "0.12345"]}
     stage.answer(texts, step=2)
     stage.sample(2, 2)
-    kept = stage.book("curated", 2)
+    kept = stage.saved("curated", 2)
     folder = stage.run.folder / "steps" / "000002"
     monkeypatch.chdir(folder)
     recipe = load(folder / "recipe.yaml")
@@ -500,11 +518,11 @@ def test_figures_are_those_of_the_rows(stage):
     stage = stage(PLAIN)
     stage.answer({0: ["1", "0", "0"], 1: ["0", "0", "0"], 2: ["1", "1", "0.5"]})
     _, figures = stage.sample(1, 3)
-    table = stage.book("curated")
+    table = stage.saved("curated")
     assert figures["rejuice/reward"] == pc.mean(table["reward"]).as_py() == pytest.approx(3.5 / 9)
     assert figures["rejuice/pass_rate"] == 4 / 9
     assert figures["rejuice/mixed_groups"] == pytest.approx(1 / 3)
-    tokens = pa.compute.list_value_length(stage.book("rollouts")["response_token_ids"])
+    tokens = pa.compute.list_value_length(stage.saved("rollouts")["response_token_ids"])
     assert figures["rejuice/response_tokens"] == pc.mean(tokens).as_py()
     assert all(isinstance(value, (int, float)) for value in figures.values())
 

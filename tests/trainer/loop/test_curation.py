@@ -248,7 +248,7 @@ class CommaOperator(Operator):
         return Change(notes={"commas": commas, "plain": table.num_rows - commas})
 
 
-def test_a_figure_that_is_0_is_told_as_it_is_of_a_run_over_the_whole(pool):
+def test_a_figure_that_is_0_is_reported_as_by_a_run_over_all_rows(pool):
     groups = [["a", "abc"], ["b"], ["bbb", "a"]]  # Of odd length: all are right.
     table = table_of(groups)
     steps = steps_of([CommaOperator(), LengthMapper(), LabelBalanceSelector(target=2)])

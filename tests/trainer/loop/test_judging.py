@@ -25,7 +25,7 @@ JUDGE = [
     {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}},
     {"grpo_advantage_mapper": None},
 ]
-RECIPE = [{"told_mapper": None}, SUM, ASK, BALANCE, *JUDGE]
+RECIPE = [{"scripted_mapper": None}, SUM, ASK, BALANCE, *JUDGE]
 YES, NO = "\\boxed{Yes}", "\\boxed{No}"
 
 
@@ -115,7 +115,7 @@ def test_only_judgements_train_and_nothing_else_is_left(trained):
     # They were judged at once, and wait no longer.
     assert not (here.run.step_folder(1) / "answers.arrow").exists()
     assert figures["rejuice/pass_rate"] == 0.5
-    assert here.book("curated").num_rows == 8
+    assert here.saved("curated").num_rows == 8
 
 
 def test_answers_are_queued_until_judgements_are_due(trained):
@@ -130,7 +130,7 @@ def test_answers_are_queued_until_judgements_are_due(trained):
     assert len(batch.keys) == 8 + 3 * 6
     assert figures["rejuice/verify/age"] == pytest.approx(4 / 6)
     assert figures["rejuice/verify/oldest"] == 1
-    rows = here.book("verify/rollouts", step=2)
+    rows = here.saved("verify/rollouts", step=2)
     ages = {row["prompt_id"]: row["sampled_at_step"] for row in rows.to_pylist()}
     assert sorted(ages.values()) == [1, 1, 1, 1, 2, 2]
     assert set(rows["answer_policy_version"].to_pylist()) == {0, 1}
@@ -186,7 +186,7 @@ def test_a_verification_prompt_may_be_too_long(trained):
     # Balanced after that: with one No too long, one Yes goes too.
     assert len(trainer.requested[0].slots) == figures["rejuice/verify/prompts"] == 2
     assert figures["rejuice/verify/note/label_balance_selector/positive_kept"] == 1
-    gone = here.book("verify/not_asked")["reason"].to_pylist()
+    gone = here.saved("verify/not_asked")["reason"].to_pylist()
     assert sorted(gone) == ["over_ratio", "prompt_too_long"]
 
 
@@ -194,7 +194,7 @@ def test_the_step_can_be_run_again_offline(trained):
     here, _ = trained("mixed")
     here.answer(MIXED)
     batch, _ = here.sample(step=1, groups=2)
-    kept = here.book("verify/curated")
+    kept = here.saved("verify/curated")
     folder = here.run.step_folder(1) / "verify"
     run(load(folder / "recipe.yaml"), cache=folder / "cache")
     again = pq.read_table(folder / "again.parquet")

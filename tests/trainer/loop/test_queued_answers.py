@@ -1,4 +1,4 @@
-"""Answers that wait to be judged: which, how old, and the same after a resume."""
+"""Queued answers: which they are, how old, and that a resumed run has the same."""
 
 import collections
 from types import SimpleNamespace

@@ -26,7 +26,7 @@ def step(stage, tmp_path):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     def make(advantage):
-        made = stage([SHORT, {"told_mapper": None}, SUM, {"grpo_advantage_mapper": advantage}])
+        made = stage([SHORT, {"scripted_mapper": None}, SUM, {"grpo_advantage_mapper": advantage}])
         made.answer(RAGGED)
         batch, _ = made.sample(1, 4)
         config = config_of(made.run)
@@ -53,7 +53,7 @@ def step(stage, tmp_path):
 )
 def test_verl_trains_on_the_column_advantage(step, advantage):
     made, batch = step(advantage)
-    curated = made.book("curated")
+    curated = made.saved("curated")
     keys = list(batch.keys)
     assert len(keys) == 16
     assert curated.num_rows == 10
@@ -96,7 +96,7 @@ def test_verls_figures_leave_padding_out(step):
     batch = type(batch)(list(batch.keys), tags, "train")
     metrics, timing = {}, {"step": 1.0, "gen": 1.0}
     PPOTrainer._compute_metrics(trainer, batch, metrics, timing, global_steps=1, epoch=0)
-    curated = made.book("curated")
+    curated = made.saved("curated")
     reward_N = torch.tensor(curated["reward"].to_numpy(), dtype=torch.float32)
     assert metrics["critic/score/mean"] == pytest.approx(float(reward_N.mean()), rel=1e-6)
     tokens_N = pc.list_value_length(curated["response_token_ids"]).to_numpy()

@@ -1,10 +1,16 @@
 """Two processes that average vectors: the same bits on both sides, and no end without the other."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
 import psutil
 import pytest
 import torch
+from torch.distributed import HashStore
 
 from rejuice.operators import RejuiceError
+from rejuice.trainer.warmstart import data_parallel
 from rejuice.trainer.warmstart.data_parallel import Link, partner
 
 
@@ -29,3 +35,23 @@ def test_the_partner_ends_with_the_block():
         (child,) = set(psutil.Process().children()) - before
         assert child.is_running()
     assert not child.is_running()
+
+
+def test_a_rank_waits_for_gradients_longer_than_for_the_other_rank(monkeypatch):
+    """The other one may be suspended; but one that never comes is missed at once."""
+    monkeypatch.setattr(data_parallel, "_MEET", timedelta(seconds=1))
+    store = HashStore()
+
+    def late():
+        link = Link(store, 1)
+        time.sleep(2.5)
+        link.average(torch.ones(3))
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(late)
+        vector = torch.zeros(3)
+        Link(store, 0).average(vector)
+        other.result()
+    assert vector.tolist() == [0.5] * 3
+    with pytest.raises(RejuiceError, match="the second process of the warm start died"):
+        Link(HashStore(), 0)
