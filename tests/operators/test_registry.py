@@ -24,6 +24,8 @@ class OddFilter(Filter):
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Puts a distribution with a module and entry points on the path."""
+    # Data-Juicer, where another test has loaded it, must not learn of classes that will be gone.
+    monkeypatch.setattr("rejuice.operators.operator.on_definition", [])
 
     def add(name, version, module, points, code=SCORER):
         info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"

@@ -157,8 +157,9 @@ class FakeServer:
             return await self._spoil(trouble, request, answer)
         response = web.json_response(answer)
         await response.prepare(request)
-        await response.write_eof()
+        # Before the last await: a client that has all of it may go away, which cancels this.
         self.answered[seed] += 1
+        await response.write_eof()
         return response
 
     def seed_and_n(self, body: dict[str, Any]) -> tuple[int, int]:

@@ -179,7 +179,7 @@ def test_the_oldest_vectors_are_forgotten_first(minilm, monkeypatch):
     made = SentenceEmbedder(minilm, "float32", "cpu")
     monkeypatch.setattr(made, "CACHE_BYTES", 2 * 384 * 4)
     assert made(TEXTS).shape == (len(TEXTS), 384)
-    assert len(made._kept) == 2
+    assert len(made._cache) == 2
 
 
 @pytest.mark.slow
