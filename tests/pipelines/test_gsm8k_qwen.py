@@ -77,5 +77,5 @@ def test_a_model_that_is_not_served_is_named(server, tmp_path):
     fields = overrides(server, tmp_path, model="Qwen/Qwen3-1.7B")
     with pytest.raises(Exception, match=r"Qwen2\.5-1\.5B-Instruct") as caught:
         engine.run(load(RECIPE, fields))
-    assert str(caught.value).startswith(f"{RECIPE}, step 2 policy_rollout_mapper: ")
+    assert str(caught.value).startswith(f"{RECIPE}, line 26, step 2 policy_rollout_mapper: ")
     assert "\n" not in str(caught.value)
