@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .columns import flat
+
 Columns = tuple[str, ...]
 
 
@@ -79,7 +81,7 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
         for name in first.columns
     }
     reasons = pa.concat_arrays(
-        pa.nulls(size, pa.string()) if change.reasons is None else _flat(change.reasons)
+        pa.nulls(size, pa.string()) if change.reasons is None else flat(change.reasons)
         for change, size in zip(changes, sizes, strict=True)
     )
     parents = None
@@ -106,7 +108,3 @@ def _copy(column: Any, start: int, stop: int) -> Any:
 def _chunks(change: Change, name: str) -> list[pa.Array]:
     column = change.columns[name]
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
-
-
-def _flat(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
