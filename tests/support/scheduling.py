@@ -4,8 +4,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
     "tests/pipelines/demo/test_quickstart.py": "a run of the quickstart",
-    "tests/trainer/test_main_ppo.py": "a training",
-    "tests/trainer/test_self_verify.py": "a training that judges itself",
+    "tests/trainer/main_ppo/": "a training",
     "tests/trainer/cpu/test_engine.py": "verl, imported",
     "tests/trainer/cpu/test_rollout.py": "verl, imported",
     "tests/trainer/cpu/test_seams.py": "verl, imported",

@@ -27,13 +27,13 @@ from rejuice.operators.verifier import verify
 from rejuice.trainer.launch import checkpoints, processes
 from rejuice.trainer.report import metrics
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 PROMPTS, RESPONSES = 8, 4
-DEADLINE_S = 1.0
+DEADLINE_S = 3.0
 PATIENCE_S = 1
 HANGS = r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx"  # as a reference; see tests/operators/verifier
-LONGEST_S = 600  # of one run, on a busy machine
+LONGEST_S = 900  # of one run, on a busy machine
 ROOM = "12m"  # for one checkpoint, but not for two
 
 
@@ -218,49 +218,90 @@ def judge() -> Iterator[Judge]:
         yield judge
 
 
-def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_path, judge):
-    training = Training(tmp_path, judge, steps=3)
-    first, second, third = (
-        training.questions[at : at + PROMPTS] for at in range(0, 3 * PROMPTS, PROMPTS)
-    )
-    training.references[training.questions.index(third[4])] = HANGS
+def test_every_fault_ends_with_a_line_and_the_run_is_completed(tmp_path, judge):
+    """One run of six steps, of which each launch but the last ends by another fault."""
+    training = Training(tmp_path, judge, steps=6)
+    questions = training.questions
+    of_step = {step: questions[(step - 1) * PROMPTS : step * PROMPTS] for step in range(1, 7)}
+    training.references[questions.index(of_step[5][4])] = HANGS
+    # Half of the responses to some questions get no verdict.
+    judge.garbled = set(of_step[1])
+    with small_disk(training.folder / "checkpoints") as grow:
+        go_on = training.train
+        if grow:
+            the_disk_is_full(training)
+            grow()
+            go_on = training.resume
+        the_scorer_dies(go_on, training, judge, of_step[3])
+        halves_are_filled_up(training, step=1)
+        verl_is_killed(training)
+        the_sampler_is_killed(training)
+        # A reference hangs the verifier in step 5, and the scorer dies in step 6: neither is fatal.
+        judge.deadly, judge.lives = set(of_step[6]), 10
+        assert training.resume(
+            *("--reward_sum_mapper.on_missing", "drop_row"),
+            *("--llm_quality_reward_mapper.on_server_down", "missing"),
+        ) == (0, [])
+        assert training.trained == [1, 2, 3, 4, 5, 6]
+        assert checkpoints.last(training.folder) == 6
+        what_hangs_is_dropped(training, step=5, question=of_step[5][4])
+        what_is_not_scored_is_counted(training, step=6)
+    if not grow:
+        pytest.skip("all passed but the full disk: mounting a small one needs root")
 
-    # Down from the start.
-    judge.kill()
-    begin = time.monotonic()
-    ended = training.train()
-    without = time.monotonic() - begin
+
+def the_disk_is_full(training: Training) -> None:
+    """There is room for the checkpoint of step 1, but not for another."""
+    assert training.train() == (
+        1,
+        [
+            "rejuice: training failed at step 2: no space left on the disk of RUN/checkpoints",
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 1",
+        ],
+    )
+    assert checkpoints.steps(training.folder) == [1]
+
+
+def the_scorer_dies(
+    go_on: Callable[[], Ended], training: Training, judge: Judge, questions: list[str]
+) -> None:
+    """The server is gone when it is to score the first response of step 3."""
+    judge.deadly = set(questions)
+    ended = go_on()
     assert ended.status == 1
-    away = f"step 4 llm_quality_reward_mapper: {judge.url} could not be reached for 1 s: Cannot "
     why, then = ended.output
-    assert why.startswith(f"rejuice: training failed: {away}")
+    assert why.startswith(
+        "rejuice: training failed at step 3: step 4 llm_quality_reward_mapper: "
+        f"{judge.url} could not be reached for 1 s: Cannot "
+    )
     assert why.endswith("; is the server up?")
-    assert then == ("verl's log is RUN/verl.log; no checkpoint was saved; start over")
-    assert training.trained == []
-
-    # Gives half of the responses to some questions no verdict; dies when it gets the first
-    # score of the second step.
-    judge.start()
-    judge.garbled, judge.deadly = set(first), set(second)
-    begin = time.monotonic()
-    until_trained: list[float] = []
-    ended = training.train(
-        during=training.once(1, lambda: until_trained.append(time.monotonic() - begin))
-    )
-    assert without < until_trained[0] + PATIENCE_S + 20, "and nearly half of that to end verl"
-    assert ended.status == 1
-    why, then = ended.output
-    assert why.startswith(f"rejuice: training failed at step 2: {away}")
-    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 1")
-    assert training.trained == [1]
-    halves_are_filled_up(training, step=1)
-
-    # Is back; a reference hangs the verifier.
+    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 2")
+    assert training.trained == [1, 2]
     judge.start()
     judge.deadly = set()
-    assert training.resume("--reward_sum_mapper.on_missing", "drop_row") == (0, [])
-    assert training.trained == [1, 2, 3]
-    what_hangs_is_dropped(training, step=3, question=third[4])
+
+
+def verl_is_killed(training: Training) -> None:
+    """verl's own process, when step 4 has begun."""
+    assert training.resume(during=training.once(3, lambda: training.kill("main_ppo"))) == (
+        1,
+        [
+            "rejuice: training failed at step 4: verl was killed by SIGKILL",
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 3",
+        ],
+    )
+
+
+def the_sampler_is_killed(training: Training) -> None:
+    """While it samples for step 5, or when it is to have new weights."""
+    ended = training.resume(during=training.once(4, lambda: training.kill("ray::Sampler")))
+    why, then = ended.output
+    assert ended.status == 1
+    assert why in {
+        f"rejuice: training failed at step 5: {why} was killed; the machine is probably out of memory"
+        for why in ("the sampler failed: its process", "verl's process Sampler")
+    }
+    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 4")
 
 
 def halves_are_filled_up(training: Training, step: int) -> None:
@@ -304,53 +345,6 @@ def what_hangs_is_dropped(training: Training, step: int, question: str) -> None:
     assert found["note/reward_sum_mapper/missing_accuracy"] == len(late)
     assert found["dropped/missing_component"] == len(late)
     assert found["rows_trained"] == len(rows) - len(decisions)
-    assert found["seconds/after_sampling"] < DEADLINE_S + 2
-
-
-def test_a_full_disk_and_processes_that_are_killed_and_half_of_the_scores(tmp_path, judge):
-    training = Training(tmp_path, judge, steps=4, on_server_down="missing")
-    with small_disk(training.folder / "checkpoints") as grow:
-        go_on = training.train
-        if grow:
-            assert training.train() == (
-                1,
-                [
-                    "rejuice: training failed at step 2: "
-                    "no space left on the disk of RUN/checkpoints",
-                    "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 1",
-                ],
-            )
-            assert checkpoints.steps(training.folder) == [1]
-            grow()
-            go_on = training.resume
-
-        ended = go_on(during=training.once(2, lambda: training.kill("main_ppo")))
-        assert ended == (
-            1,
-            [
-                "rejuice: training failed at step 3: verl was killed by SIGKILL",
-                "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 2",
-            ],
-        )
-
-        ended = training.resume(during=training.once(3, lambda: training.kill("ray::Sampler")))
-        why, then = ended.output
-        assert ended.status == 1
-        assert why in {  # While it samples, or when it is to have new weights.
-            f"rejuice: training failed at step 4: {why} was killed; the machine is probably out of memory"
-            for why in ("the sampler failed: its process", "verl's process Sampler")
-        }
-        assert then == (
-            "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 3"
-        )
-
-        judge.deadly, judge.lives = set(training.questions[3 * PROMPTS :]), 10
-        assert training.resume() == (0, [])
-        assert training.trained == [1, 2, 3, 4]
-        assert checkpoints.last(training.folder) == 4
-        what_is_not_scored_is_counted(training, step=4)
-    if not grow:
-        pytest.skip("all passed but the full disk: mounting a small one needs root")
 
 
 @contextmanager

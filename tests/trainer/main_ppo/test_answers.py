@@ -1,0 +1,121 @@
+"""What `main_ppo` trained on is what the recipe says offline, to the bit."""
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from exact import written
+from true_policy import TruePolicy
+
+from rejuice.operators.groups import Groups
+from rejuice.operators.sampling.engines import EMBEDDED
+
+pytestmark = pytest.mark.slow
+
+STEPS, PROMPTS = 4, 16
+ANSWERS, JUDGEMENTS = (1, 3), (2, 4)
+"""The steps that train on answers, and those that train on judgements."""
+
+
+def test_every_step_was_trained_and_kept(run):
+    assert run.trained == [1, 2, 3, 4]
+    steps = sorted(path.name for path in (run.folder / "steps").iterdir())
+    assert steps == ["000001", "000002", "000003", "000004"]
+
+
+@pytest.mark.parametrize("step", ANSWERS)
+def test_what_was_trained_on_is_what_rejuice_run_gives(run, rejuice, step):
+    folder = run.step(step)
+    rejuice("run", "recipe.yaml", cwd=folder)
+    export = yaml.safe_load((folder / "recipe.yaml").read_text())["export_path"]
+    replayed = pq.read_table(folder / export)
+    decisions = run.table(step, "decisions")
+    # Rows that training itself left out, for reasons that are not the recipe's.
+    ours = decisions.filter(pc.equal(decisions["step"], "training"))
+    assert set(ours["reason"].to_pylist()) <= {"surplus_group", "group_of_one"}
+    left = pc.invert(pc.is_in(replayed["response_id"], ours["row_id"].combine_chunks()))
+    curated = run.table(step, "curated")
+    assert curated.num_rows > 0
+    assert written(replayed.filter(left).select(curated.column_names)) == written(curated)
+    # And nothing is lost: a row was trained on, or it has a reason.
+    ids = [curated["response_id"], decisions["row_id"]]
+    assert sorted(id_ for column in ids for id_ in column.to_pylist()) == sorted(
+        run.table(step, "rollouts")["response_id"].to_pylist()
+    )
+
+
+def test_the_recipe_had_something_to_do(run):
+    """Else the test above says little."""
+    reasons = {r for step in ANSWERS for r in run.table(step, "decisions")["reason"].to_pylist()}
+    assert {"too_long", "no_reward_spread"} <= reasons
+    sizes_G = Groups.of(run.table(1, "curated")).sizes_G
+    assert len(set(sizes_G.tolist())) > 1
+    assert any(run.figures(step)["rejuice/refills"] for step in range(1, STEPS + 1))
+    sums = [
+        op["reward_sum_mapper"]
+        for step in range(1, STEPS + 1)
+        for op in run.recipe(step)
+        if "reward_sum_mapper" in op
+    ]
+    of_answers = [each["progress"] for each in sums if "format" in each["weights"]]
+    assert of_answers == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])
+
+
+@pytest.mark.parametrize("step", ANSWERS)
+def test_verl_logged_the_same_rewards_and_advantages(run, step):
+    curated, logged = run.table(step, "curated"), run.figures(step)
+    reward_N = curated["reward"].to_numpy().astype(np.float32)
+    assert logged["critic/score/mean"] == pytest.approx(reward_N.mean(dtype=np.float64), rel=1e-6)
+    assert logged["critic/score/max"] == reward_N.max()
+    assert logged["critic/score/min"] == reward_N.min()
+    assert logged["rejuice/reward"] == pytest.approx(logged["critic/score/mean"], rel=1e-6)
+    # verl's are means over tokens, and its rewards are float32.
+    advantage_N = curated["advantage"].to_numpy()
+    tokens_N = pc.list_value_length(curated["response_token_ids"]).to_numpy()
+    mean = (advantage_N * tokens_N).sum() / tokens_N.sum()
+    assert logged["critic/advantages/mean"] == pytest.approx(mean, abs=1e-6)
+    assert logged["critic/advantages/max"] == pytest.approx(advantage_N.max(), abs=1e-6)
+    assert logged["critic/advantages/min"] == pytest.approx(advantage_N.min(), abs=1e-6)
+    assert logged["response_length/mean"] == pytest.approx(tokens_N.mean())
+    assert logged["rejuice/groups"] == len(set(curated["prompt_id"].to_pylist())) <= PROMPTS
+
+
+def test_the_old_policy_is_the_one_that_is_trained(run):
+    """Rollouts of step k are of the weights after step k - 1, and the update agrees about them."""
+    for step in (*ANSWERS, *JUDGEMENTS):
+        assert set(run.table(step, "rollouts")["policy_version"].to_pylist()) == {step - 1}
+        logged = run.figures(step)
+        assert abs(logged["actor/ppo_kl"]) < 1e-6
+        assert logged["actor/pg_clipfrac"] == 0
+    # The divergence from the reference: none before the first update, some after it.
+    assert abs(run.figures(1)["actor/kl_loss"]) < 1e-6
+    assert run.figures(3)["actor/kl_loss"] > 1e-5
+    true = TruePolicy(EMBEDDED)
+    for row in run.table(1, "rollouts").slice(0, 24).to_pylist():
+        expected = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
+        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=1e-5)
+
+
+def test_rollouts_are_those_of_the_weights_that_were_saved(run):
+    """Samples of step 3, by the policy of the checkpoint of step 2, which is float32."""
+    import torch
+
+    saved = run.folder / "checkpoints" / "global_step_2" / "actor" / "model_world_size_1_rank_0.pt"
+    state = torch.load(saved, map_location="cpu", weights_only=False)
+    true = TruePolicy(EMBEDDED)
+    before = {name: weight.clone() for name, weight in true._model.state_dict().items()}
+    true._model.load_state_dict({name: weight.to_local() for name, weight in state.items()})
+    moved = [not torch.equal(w, before[name]) for name, w in true._model.state_dict().items()]
+    assert all(moved)
+    for row in run.table(3, "rollouts").slice(0, 24).to_pylist():
+        expected = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
+        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [0, STEPS])
+def test_validation_is_the_mean_accuracy(run, step):
+    table = pq.read_table(run.folder / "validations" / f"{step:06d}.parquet")
+    assert table.num_rows == 24
+    logged = run.figures(step)["val-core/parity/reward/mean@2"]
+    assert logged == pytest.approx(pc.mean(table["reward_accuracy"]).as_py(), abs=1e-6)

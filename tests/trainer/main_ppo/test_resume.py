@@ -1,0 +1,37 @@
+"""A run that was killed while it saved a step does that step again, as it was."""
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from exact import written
+
+pytestmark = pytest.mark.slow
+
+LAST = 4
+
+
+def test_the_answers_of_the_step_are_the_same(run, resumed):
+    for name in ("rollouts", "curated", "decisions"):
+        first, second = run.table(LAST, name), resumed.table(LAST, name)
+        plain = [column for column in first.column_names if column != "response_logprobs"]
+        assert written(second.select(plain)) == written(first.select(plain)), name
+    pairs = [run.table(LAST, "rollouts"), resumed.table(LAST, "rollouts")]
+    first, second = (pc.list_flatten(each["response_logprobs"]).to_numpy() for each in pairs)
+    np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
+
+
+def test_it_judges_the_same_answers_of_the_same_age(run, resumed):
+    first, second = (each.table(LAST, "curated", "verify") for each in (run, resumed))
+    names = ["prompt_id", "label", "judged_response_id", "sampled_at_step", "answer_policy_version"]
+    assert second.select(names).to_pylist() == first.select(names).to_pylist()
+    assert second["response"].to_pylist() == first["response"].to_pylist()
+
+
+def test_the_update_is_the_same(run, resumed):
+    first, second = run.figures(LAST), resumed.figures(LAST)
+    for name in ("actor/loss", "actor/grad_norm", "critic/score/mean", "actor/entropy_loss"):
+        assert second[name] == pytest.approx(first[name], rel=1e-5), name
+    judged = {name: value for name, value in first.items() if name.startswith("rejuice/verify/")}
+    assert judged == pytest.approx({name: second[name] for name in judged}, rel=1e-5)
+    assert judged
+    assert (resumed.folder / "checkpoints" / f"global_step_{LAST}").exists()
