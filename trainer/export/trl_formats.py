@@ -211,14 +211,14 @@ class Pairs:
         apart_M = np.abs(length_K[i_M] - length_K[j_M]) if self.match_length else np.zeros(len(i_M))
         # The last key of lexsort is the first to decide.
         order = (texts_K[j_M], texts_K[i_M], -reward_K[i_M], -gap_KK[i_M, j_M], apart_M)
-        ranked = np.lexsort(order)
-        i_M, j_M = i_M[ranked], j_M[ranked]
-        pairs = list[tuple[int, int]]()
-        while len(i_M) and len(pairs) < self.pairs_per_group:
-            pairs.append((int(i_M[0]), int(j_M[0])))
-            used = texts_K[[i_M[0], j_M[0]]]
-            free_M = ~(np.isin(texts_K[i_M], used) | np.isin(texts_K[j_M], used))
-            i_M, j_M = i_M[free_M], j_M[free_M]
+        pairs, used = list[tuple[int, int]](), set[int]()
+        for m in np.lexsort(order):
+            texts = {int(texts_K[i_M[m]]), int(texts_K[j_M[m]])}
+            if used.isdisjoint(texts):
+                pairs.append((int(i_M[m]), int(j_M[m])))
+                used |= texts
+            if len(pairs) >= self.pairs_per_group:
+                break
         return pairs, ""
 
 
