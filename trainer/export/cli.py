@@ -8,8 +8,40 @@ from typing import Annotated, Literal
 
 import typer
 
+from ...operators.errors import RejuiceError
+
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
+
+
+All = Annotated[
+    bool, typer.Option("--all", help="completions: write wrong and ungraded responses, too.")
+]
+MinMargin = Annotated[
+    float,
+    typer.Option(
+        "--min_margin",
+        min=0,
+        help="pairs: how much higher the chosen response's reward is at least; equal rewards never "
+        "make a pair.",
+    ),
+]
+PairsPerGroup = Annotated[
+    int,
+    typer.Option(
+        "--pairs_per_group",
+        min=1,
+        help="pairs: most pairs of a prompt; a response is in one of them at most.",
+    ),
+]
+MatchLength = Annotated[
+    bool,
+    typer.Option(
+        "--match_length",
+        help="pairs: choose the responses that are closest in length, not those whose rewards "
+        "differ most.",
+    ),
+]
 
 
 @app.command()
@@ -23,8 +55,7 @@ def verl(
 ) -> None:
     """Write a recipe's prompts and its reward function for stock verl, without rejuice's loop.
 
-    verl's reward function is given one response at a time: a step that needs more is an error,
-    unless it is left out.
+    verl's reward function sees one response at a time: leave out the steps that need more.
     """
     from ...pipelines.recipe.read import load
     from .verl import export_verl, override_words
@@ -48,14 +79,38 @@ def hf(
         Path, typer.Argument(metavar="DATASET", help="A run's export_path, or other rows.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
-    shape: Annotated[
+    form: Annotated[
         Literal["rows", "completions", "pairs"],
         typer.Option(
-            "--as", help="Rows as they are; prompt and completion; or prompt, chosen, rejected."
+            "--as",
+            help="The rows as they are; prompts with their correct completions; or prompts with a "
+            "chosen and a rejected response.",
         ),
     ] = "rows",
+    every: All = False,
+    min_margin: MinMargin = 0.0,
+    pairs_per_group: PairsPerGroup = 1,
+    match_length: MatchLength = False,
 ) -> None:
-    """Write a curated dataset as a Hugging Face dataset, with a card."""
-    from .huggingface import export_hf
+    """Write rows as a Hugging Face dataset, with a card.
 
-    typer.echo(f"{folder}: {export_hf(dataset, folder, shape):,} rows.")
+    Completions are for TRL's SFTTrainer, pairs for its DPOTrainer. Having none is an error.
+    """
+    from .huggingface import export_hf
+    from .trl_formats import Completions, Format, Pairs
+
+    completions = Completions(correct_only=not every)
+    pairs = Pairs(min_margin, pairs_per_group, match_length)
+    if form != "completions" and completions != Completions():
+        raise RejuiceError("--all is an option of completions", "add --as completions")
+    if form != "pairs" and pairs != Pairs():
+        raise RejuiceError(
+            "--min_margin, --pairs_per_group and --match_length are options of pairs",
+            "add --as pairs",
+        )
+    forms: dict[str, Format] = {"completions": completions, "pairs": pairs}
+    made = export_hf(dataset, folder, forms.get(form))
+    of = "" if form == "rows" else f"{made.table.num_rows:,} {form} of "
+    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
+    for sentence in made.sentences():
+        typer.echo(sentence)

@@ -21,7 +21,8 @@ from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.export.cli import app
-from rejuice.trainer.export.huggingface import export_hf, pairs_of
+from rejuice.trainer.export.huggingface import export_hf
+from rejuice.trainer.export.trl_formats import Completions, Pairs
 from rejuice.trainer.export.verl import export_verl
 from rejuice.trainer.export.verl_reward import RowReward
 from rejuice.trainer.split import split_recipe
@@ -363,7 +364,7 @@ def curated(tmp_path):
 def test_datasets_loads_what_was_written(curated, tmp_path):
     from datasets import load_dataset, load_from_disk
 
-    assert export_hf(curated, tmp_path / "hf") == 6
+    assert export_hf(curated, tmp_path / "hf").rows == 6
     found = load_dataset(str(tmp_path / "hf"), split="train", cache_dir=str(tmp_path / "cache"))
     assert found.to_list() == TABLE.to_pylist()
     assert load_from_disk(str(tmp_path / "hf" / "arrow")).to_list() == TABLE.to_pylist()
@@ -387,63 +388,34 @@ def test_a_card_states_columns_figures_funnel_and_recipe(recipe_file, tmp_path):
     assert recipe["process"][0]["column_range_filter"]["min"] == 0.2
 
 
-def test_pairs_are_the_best_and_the_worst_of_a_group(curated, tmp_path):
-    assert export_hf(curated, tmp_path / "hf", "pairs") == 1
-    assert pq.read_table(tmp_path / "hf" / "data" / "train.parquet").to_pylist() == [
-        {
-            "prompt": [{"role": "user", "content": "a"}],
-            "chosen": [{"role": "assistant", "content": "y"}],
-            "rejected": [{"role": "assistant", "content": "z"}],
-            "score_chosen": 1.0,
-            "score_rejected": 0.0,
-        }
-    ]
-    assert "1 pairs made of 6 rows to 3 prompts" in (tmp_path / "hf" / "README.md").read_text()
+def test_a_card_needs_no_recipe(recipe_file, tmp_path):
+    path = recipe_file([{"length_filter": {"min": 1}}], rows=[{"response": "x"}])
+    engine.run(load(path))
+    (tmp_path / "out" / "curated.run" / "recipe.yaml").unlink()  # `dj-process` writes none.
+    export_hf(tmp_path / "out" / "curated.parquet", tmp_path / "hf")
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "| length_filter | 1 |" in card
+    assert "## Recipe" not in card
 
 
-@given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), min_size=1, max_size=4), max_size=5))  # fmt: skip
-def test_pairs_have_the_extremes_of_their_groups(groups):
-    rewards = [reward for group in groups for reward in group]
-    names = [str(g) for g, group in enumerate(groups) for _ in group]
-    table = pa.table(
-        {
-            "prompt_id": pa.array(names, pa.string()),
-            "prompt": pa.array(
-                [[{"role": "user", "content": n}] for n in names], TABLE["prompt"].type
-            ),
-            "response": pa.array([str(row) for row in range(len(names))], pa.string()),
-            "reward": pa.array(rewards, pa.float64()),
-        }
-    )
-    found = pairs_of(table).to_pylist()
-    expected = [
-        (str(g), max(values), min(values))
-        for g, group in enumerate(groups)
-        if (values := [r for r in group if r is not None]) and max(values) > min(values)
-    ]
-    assert [(f["prompt"][0]["content"], f["score_chosen"], f["score_rejected"]) for f in found] == expected  # fmt: skip
-    for pair in found:
-        assert rewards[int(pair["chosen"][0]["content"])] == pair["score_chosen"]
-        assert rewards[int(pair["rejected"][0]["content"])] == pair["score_rejected"]
+def test_a_card_says_what_was_left_out(curated, tmp_path):
+    export_hf(curated, tmp_path / "hf", Completions())
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "3 completions made of 6 rows to 3 prompts" in card
+    assert "`correct_only`: True.\n\nRows left out: wrong 2, ungraded 1." in card
+    assert "| `verdict` | 5 | | | | correct 3, wrong_answer 2 |" in card
 
 
-def test_completions_are_chats(curated, tmp_path):
-    assert export_hf(curated, tmp_path / "hf", "completions") == 6
-    assert pq.read_table(tmp_path / "hf" / "data" / "train.parquet").slice(5).to_pylist() == [
-        {
-            "prompt": [{"role": "user", "content": "c"}],
-            "completion": [{"role": "assistant", "content": "w"}],
-        }
-    ]
-
-
-def test_what_cannot_be_written_is_an_error(curated, tmp_path):
+def test_what_cannot_be_written_is_an_error_and_writes_nothing(curated, tmp_path):
     with pytest.raises(DataError, match="is not empty; give another folder"):
         export_hf(curated, tmp_path)
-    with pytest.raises(DataError, match="column 'reward' is missing; there are: prompt_id, prompt"):
-        pairs_of(TABLE.drop_columns("reward"))
-    with pytest.raises(DataError, match="rows of a prompt are not next to each other"):
-        pairs_of(TABLE.take([0, 3, 1]))
+    with pytest.raises(
+        DataError, match=r"nowhere\.parquet does not exist; give a file or a folder"
+    ):
+        export_hf(tmp_path / "nowhere.parquet", tmp_path / "hf")
+    with pytest.raises(DataError, match=r"curated\.parquet: no pair is left of 6 rows"):
+        export_hf(curated, tmp_path / "hf", Pairs(min_margin=2.0))
+    assert not (tmp_path / "hf").exists()
 
 
 # ------------------------------------------------------------------ the command
@@ -466,6 +438,66 @@ def test_the_command_prints_what_to_give_verl(recipe, tmp_path):
     ]
     done = CliRunner().invoke(app, ["hf", str(folder / "train.parquet"), str(tmp_path / "hf")])
     assert done.stdout.splitlines()[-1] == f"{tmp_path / 'hf'}: 4 rows."
+
+
+def test_the_command_writes_correct_completions_and_counts_the_rest(curated, tmp_path):
+    folder = tmp_path / "hf"
+    done = CliRunner().invoke(app, ["hf", str(curated), str(folder), "--as", "completions"])
+    assert done.stdout.splitlines() == [
+        f"{folder}: 3 completions of 6 rows.",
+        "Rows left out: wrong 2, ungraded 1.",
+    ]
+    written = pq.read_table(folder / "data" / "train.parquet")["completion"].to_pylist()
+    assert [chat[0]["content"] for chat in written] == ["y", "u", "v"]
+
+
+def test_the_command_writes_all_completions_if_that_is_requested(curated, tmp_path):
+    words = ["hf", str(curated), str(tmp_path / "hf"), "--as", "completions", "--all"]
+    assert CliRunner().invoke(app, words).stdout.splitlines() == [
+        f"{tmp_path / 'hf'}: 6 completions of 6 rows.",
+        "Completions by verdict: correct 3, wrong 2, ungraded 1.",
+    ]
+
+
+def test_the_command_writes_pairs_and_counts_groups_without_one(curated, tmp_path):
+    words = ["hf", str(curated), str(tmp_path / "hf"), "--as", "pairs"]
+    options = ["--min_margin", "0.5", "--pairs_per_group", "2", "--match_length"]
+    assert CliRunner().invoke(app, [*words, *options]).stdout.splitlines() == [
+        f"{tmp_path / 'hf'}: 1 pairs of 6 rows.",
+        "Rows left out: no_reward 1.",
+        "Groups without a pair: equal_rewards 1, no_row_left 1.",
+        "1 of 3 groups gave pairs.",
+        "Mean length in characters: chosen 1.0, rejected 1.0.",
+        "Chosen by verdict: correct 1, wrong 0, ungraded 0.",
+    ]
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "`min_margin`: 0.5, `pairs_per_group`: 2, `match_length`: True." in card
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--all"], "--all is an option of completions; add --as completions"),
+        (["--as", "pairs", "--all"], "--all is an option of completions; add --as completions"),
+        *(
+            (
+                words,
+                "--min_margin, --pairs_per_group and --match_length are options of pairs; "
+                "add --as pairs",
+            )
+            for words in (
+                ["--min_margin", "0.5"],
+                ["--as", "completions", "--pairs_per_group", "2"],
+                ["--match_length"],
+            )
+        ),
+    ],
+)
+def test_an_option_of_another_format_is_refused(curated, tmp_path, words, message):
+    done = CliRunner().invoke(app, ["hf", str(curated), str(tmp_path / "hf"), *words])
+    assert isinstance(done.exception, RejuiceError)
+    assert str(done.exception) == message
+    assert not (tmp_path / "hf").exists()
 
 
 def test_the_command_loads_nothing_heavy():
