@@ -118,6 +118,7 @@ def run(
         chunk_rows=chunk_rows,
         cache=cache_dir,
         progress=Progress(console, quiet=quiet),
+        warn=(lambda _: None) if quiet else warn,
     )
     show_funnel(report, Console(quiet=quiet))
 
@@ -131,14 +132,18 @@ def check(
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset."""
     from .recipe.columns import checked_schema
+    from .recipe.group_warnings import group_warnings
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
+        for line in group_warnings(loaded):
+            warn(line)
         typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
         typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
         return
-    checked_schema(loaded)
+    for line in group_warnings(loaded, checked_schema(loaded).names):
+        warn(line)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")
 
 
@@ -277,6 +282,11 @@ def main() -> NoReturn:
             typer.echo(f"rejuice: stopped{advice}", err=True)
         raise
     sys.exit(2)
+
+
+def warn(line: str) -> None:
+    """Print what is allowed, but rarely meant, on stderr."""
+    typer.echo(f"rejuice: warning: {line}", err=True)
 
 
 def _overrides(

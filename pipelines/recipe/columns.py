@@ -43,14 +43,15 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
     """Follow the columns through the recipe before anything is run.
 
     Raises:
-        RecipeError: a step reads a column that neither the dataset nor an earlier step has.
+        RecipeError: a step reads a column that neither the dataset nor an earlier step has, or a
+            statistic of the dataset's of what an earlier step has written anew.
         DataError: an id is not a text.
     """
     for name in ("prompt_id", "response_id"):
         if name in schema.names and not _may_be_text(schema.field(name).type):
             found = f"column '{name}' is {schema.field(name).type}"
             raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
-    columns = set(schema.names)
+    columns, written = set(schema.names), set[str]()
     for step in recipe.steps:
         operator = step.operator
         if operator.reads() == ALL:
@@ -62,8 +63,16 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
                     _remedy(name, columns),
                     where=recipe.where(step),
                 )
+        for statistic, of in operator.optional_reads().items():
+            if statistic in columns - written and of in written:
+                raise RecipeError(
+                    f"column '{statistic}' is the dataset's, and '{of}' was written since",
+                    f"rename it in the dataset; {_remedy(statistic, columns)}",
+                    where=recipe.where(step),
+                )
         columns.difference_update(operator.removes())
         columns.update(operator.writes())
+        written.update(operator.writes())
 
 
 def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:

@@ -56,6 +56,16 @@ class Scored(Filter):
         return drop({"too_high": pc.greater(table["score"], self.most)})
 
 
+class WholeGroups(Scored):
+    """A filter that says it drops whole groups."""
+
+    def drops_within_groups(self):
+        return False
+
+    def reads(self):
+        return ("prompt_id", "score")
+
+
 class Doubled(Mapper):
     """A mapper that keeps every promise."""
 
@@ -178,6 +188,11 @@ class UndeclaredRead(Scored):
 
 def test_an_undeclared_read():
     breaks(UndeclaredRead(), "fails on the columns it declares to read: KeyError: ")
+
+
+def test_whole_groups_as_declared():
+    check_operator(WholeGroups(most=5.0), TABLE)
+    breaks(WholeGroups(most=3.0), "drops some rows of a group and keeps others: see drops_within")
 
 
 class UndeclaredGroups(PerGroup):
