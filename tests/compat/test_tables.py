@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from version_0_4 import as_it_was
 
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
@@ -69,15 +70,6 @@ def found(export):
     """What a golden holds, of an export and of the decisions beside it."""
     dropped = digests.dropped(export.with_suffix(".run"))
     return {**digests.digest_of(as_it_was(pq.read_table(export))), "dropped": dropped}
-
-
-def as_it_was(table):
-    """The table as 0.4.0 named its columns, without the dataset's `answer`, which it lost."""
-    if "extracted_answer" not in table.column_names:
-        return table
-    kept = [name for name in table.column_names if name != "answer"]
-    renamed = {"extracted_answer": "answer"}
-    return table.select(kept).rename_columns([renamed.get(name, name) for name in kept])
 
 
 def values_of(columns):
