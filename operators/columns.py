@@ -43,7 +43,7 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "policy": pa.string(),
     "policy_version": pa.int64(),
     "verdict": pa.string(),  # correct, wrong_answer, no_answer, timeout, verifier_error
-    "answer": pa.string(),  # the extracted answer
+    "extracted_answer": pa.string(),  # the final answer found in the response
     "pass_rate": pa.float64(),  # share of correct among the graded responses of the group
     "group_n": pa.int64(),  # responses of the group, as it was sampled
     "reward": pa.float64(),  # weighted sum of the reward_<component> columns

@@ -66,7 +66,7 @@ def rollouts(groups: int = 60) -> pa.Table:
                     "prompt": [{"role": "user", "content": f"question {group}?"}],
                     "reference": "1",
                     "response": text,
-                    "answer": draw.choice(["1", "2", None]),
+                    "extracted_answer": draw.choice(["1", "2", None]),
                     "verdict": draw.choice(["correct", "wrong_answer", "timeout", None]),
                     "reward": draw.choice([0.1, 1 / 3, 1.0, None]),
                     "response_token_ids": [draw.randrange(99) for _ in range(draw.randrange(4))],
