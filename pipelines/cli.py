@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
 from ..operators import RejuiceError, __version__
+
+if TYPE_CHECKING:
+    from .recipe.recipe import Recipe
 
 app = typer.Typer(
     name="rejuice",
@@ -132,18 +136,15 @@ def check(
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset."""
     from .recipe.columns import checked_schema
-    from .recipe.group_warnings import group_warnings
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
-        for line in group_warnings(loaded):
-            warn(line)
+        warn_of_groups(loaded)
         typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
         typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
         return
-    for line in group_warnings(loaded, checked_schema(loaded).names):
-        warn(line)
+    warn_of_groups(loaded, checked_schema(loaded).names)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")
 
 
@@ -287,6 +288,16 @@ def main() -> NoReturn:
 def warn(line: str) -> None:
     """Print what is allowed, but rarely meant, on stderr."""
     typer.echo(f"rejuice: warning: {line}", err=True)
+
+
+def warn_of_groups(
+    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
+) -> None:
+    """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
+    from .recipe.group_warnings import group_warnings
+
+    for line in group_warnings(recipe, columns, training=training):
+        warn(line)
 
 
 def _overrides(

@@ -66,7 +66,6 @@ def train(
     A run that was stopped resumes from its latest checkpoint with --resume.
     """
     _need_extra()
-    from ..pipelines.recipe.group_warnings import group_warnings
     from ..pipelines.recipe.read import load
     from .run import TrainingRun
 
@@ -81,8 +80,8 @@ def train(
     loaded = load(path, {**given, **overrides_of(context)})
     run = TrainingRun.of(folder.resolve(), loaded)
     console = Console(stderr=True, quiet=quiet)
-    for line in [] if quiet else group_warnings(loaded, training=True):
-        cli.warn(line)
+    if not quiet:
+        cli.warn_of_groups(loaded, training=True)
     if dry_run:
         _dry_run(run, resume, console)
         return

@@ -41,11 +41,15 @@ def group_warnings(
     steps, known = recipe.steps, set(columns)
     sampling = [at for at, step in enumerate(steps) if "response" in step.operator.writes()]
     first = sampling[0] if sampling else -1
-    # What a step writes before sampling, and what the dataset has then, is the prompt's.
-    of_responses = {name for step in steps[max(first, 0) :] for name in step.operator.writes()}
+    # Responses that the dataset has, in whatever columns; all else that is there before sampling is
+    # the prompt's.
+    stored = {*steps[first].operator.reads()} - SHARED_IN_GROUP if sampling else set[str]()
+    later = (name for step in steps[max(first, 0) :] for name in step.operator.writes())
+    of_responses = {*stored, *later}
     lines = []
     for at, step in enumerate(steps):
-        if at > first and _drops_within_groups(step.operator, bool(sampling), of_responses):
+        sampled = at > first or not stored.isdisjoint(step.operator.reads())
+        if sampled and _drops_within_groups(step.operator, bool(sampling), of_responses):
             affected = dict(_affected(steps[at + 1 :], known))
             if training and not any("advantage" in each.operator.writes() for each in steps):
                 affected[_TRAINING] = GrpoAdvantageMapper.estimates
@@ -56,11 +60,17 @@ def group_warnings(
     return lines
 
 
-def _drops_within_groups(operator: Operator, sampled: bool, of_responses: set[str]) -> bool:
-    """Whether a step may drop some responses to a prompt and keep others."""
+def _drops_within_groups(operator: Operator, samples: bool, of_responses: set[str]) -> bool:
+    """Whether a step may drop some responses to a prompt and keep others.
+
+    Args:
+        operator: of the step.
+        samples: whether the recipe does; else any column of the dataset may be the response's.
+        of_responses: columns that are known to be of responses, and not of their prompt.
+    """
     reads = operator.reads()
     if operator.scope is Scope.ROW and reads and reads != ALL:
-        shared = SHARED_IN_GROUP | ({*reads} - of_responses if sampled else set())
+        shared = SHARED_IN_GROUP | ({*reads} - of_responses if samples else set())
         if shared.issuperset(reads):
             return False  # All responses to a prompt have the same values, so the same fate.
     return operator.drops_within_groups()

@@ -1,6 +1,7 @@
 """Which steps change the group that later steps compute from: a line for each, and for no other."""
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.group_warnings import group_warnings
 from rejuice.pipelines.recipe.read import load
 
+RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 SAMPLED = [
     {"prompt_template_mapper": {"reference": "solution"}},
     {"recorded_rollout_mapper": {"columns": ["samples"]}},
@@ -83,6 +85,16 @@ def test_steps_that_drop_single_responses_before_a_group_is_summarised(warned, p
 def test_prompts_may_be_chosen_by_their_content_before_sampling(warned):
     once, short = {EXACT: {"column": "question", "within": "all"}}, {"length_filter": {"column": "question", "max": 99}}  # fmt: skip
     assert warned([SUM, ADVANTAGE], first=[once, short, *SAMPLED]) == []
+
+
+def test_recorded_responses_are_sampled_before_they_are_read(warned):
+    by_text = [{EXACT: {"column": "samples", "within": "all"}}, *SAMPLED]
+    assert warned([SUM, ADVANTAGE], first=by_text) == [EXACT]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_no_recipe_that_is_shipped_is_warned_of(path):
+    assert group_warnings(load(path)) == []
 
 
 def test_responses_of_the_dataset_are_sampled_before_the_first_step(warned):
