@@ -54,8 +54,8 @@ def group_warnings(
             if training and not any("advantage" in each.operator.writes() for each in steps):
                 affected[_TRAINING] = GrpoAdvantageMapper.estimates
             if affected:
-                keeps = [step for step in steps[at + 1 :] if _lacks(step.operator, known)]
-                lines.append(_line(recipe, step, affected, bool(keeps), training))
+                uses = any(s.name in affected and s.operator.optional_reads() for s in steps)
+                lines.append(_line(recipe, step, affected, uses, training))
         known.update(step.operator.writes())
     return lines
 
@@ -86,12 +86,8 @@ def _affected(later: tuple[Step, ...], known: set[str]) -> Iterator[tuple[str, s
         known.update(step.operator.writes())
 
 
-def _lacks(operator: Operator, known: set[str]) -> bool:
-    """Whether it would use statistics of the sampled group, which are not there."""
-    return not known.issuperset(operator.optional_reads())
-
-
-def _line(recipe: Recipe, step: Step, affected: dict[str, str], keeps: bool, training: bool) -> str:
+def _line(recipe: Recipe, step: Step, affected: dict[str, str], uses: bool, training: bool) -> str:
+    """The warning; `uses`: an affected step would use statistics of the sample, were they there."""
     what = _DROPPED.get(step.operator.kind, "single responses by their content")
     computed = ", ".join(dict.fromkeys(affected.values()))
     line = f"{recipe.where(step)}: drops {what} before {' and '.join(affected)}: {computed}"
@@ -99,4 +95,4 @@ def _line(recipe: Recipe, step: Step, affected: dict[str, str], keeps: bool, tra
     if training:
         return f"{line}, and what it drops has no gradient; leave it out of training"
     line += f"; put it after {list(affected)[-1]}"
-    return f"{line}, or {GroupStatsMapper.name()} before it for the pass rate" if keeps else line
+    return f"{line}, or {GroupStatsMapper.name()} before it for the pass rate" if uses else line

@@ -127,6 +127,13 @@ def test_a_recipe_for_training_has_an_advantage_even_if_it_does_not_say_so(warne
             "pass rate",
         ),
         (
+            [EXACT, STATS, RATE],
+            {},
+            "line 10, step 4 exact_deduplicator: drops repeated responses, the policy's likeliest, "
+            "before group_stats_mapper: the pass rate and size of the group are then those of the "
+            "rest, not of the group that was sampled; put it after group_stats_mapper",
+        ),
+        (
             [STATS, LONG, RATE, SUM, ADVANTAGE],
             {"train": {"steps": 1}},
             "line 11, step 5 length_filter: drops single responses by their content before "
