@@ -44,6 +44,9 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
         OperatorError: the first broken promise.
         DataError: what the operator itself says of `table`.
     """
+    unwritten = sorted(set(operator.replaces()) - set(operator.writes()))
+    if unwritten:
+        _broken(operator, f"replaces {unwritten}, which it does not write")
     change = _attempt(operator, table, "the columns it declares to read")
     _equal(operator, change, _attempt(operator, table, "a second run"), "a second run")
     _equal(operator, change, _attempt(_pickled(operator), table, "pickling"), "pickling")

@@ -109,6 +109,16 @@ class Operator(BaseModel, ABC):
         """Columns the operator adds or replaces."""
         return ()
 
+    def replaces(self) -> Columns:
+        """Columns of `writes` that may be in the input: by default those that it also reads.
+
+        A recipe is refused if a step would replace any other column, of the dataset or of another
+        operator. Columns that the same operator, or the run that made the dataset, has written may
+        always be computed again.
+        """
+        reads = self.reads()
+        return tuple(name for name in self.writes() if reads == ALL or name in reads)
+
     def removes(self) -> Columns:
         """Columns of the input that the output no longer has."""
         return ()

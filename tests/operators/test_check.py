@@ -231,6 +231,15 @@ def test_a_declared_column_that_is_not_written():
     breaks(MissingColumn(), "wrote ['double'], declared ['double', 'triple']")
 
 
+class ReplacesMore(Doubled):
+    def replaces(self):
+        return ("double", "score")
+
+
+def test_a_column_that_it_replaces_but_does_not_write():
+    breaks(ReplacesMore(), "replaces ['score'], which it does not write")
+
+
 class UndeclaredRemoval(Operator):
     """Takes a column away without a word."""
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import RIGHT, WRONG, right_and_wrong
 from ...operators.groups import Groups
+from ...pipelines.dataset.written import mark_written
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from .curation import Curated
@@ -68,7 +69,10 @@ class StepFiles:
             return
         self.wait()
         folder = self._run.step_folder(step) / part
-        self._written = self._writer.submit(_write, folder, tables, recipe)
+        # A replay of the step computes again what other steps of the recipe have written.
+        names = [name for each in self._run.recipe.steps for name in each.operator.writes()]
+        marked = {name: _marked(table, names) for name, table in tables.items()}
+        self._written = self._writer.submit(_write, folder, marked, recipe)
 
     def wait(self) -> None:
         """Wait until the last step is written.
@@ -84,6 +88,10 @@ class StepFiles:
         folder = self._run.folder / "validations"
         folder.mkdir(exist_ok=True)
         pq.write_table(table, folder / f"{step:06d}.parquet")
+
+
+def _marked(table: pa.Table, written: Sequence[str]) -> pa.Table:
+    return table.replace_schema_metadata(mark_written(table.schema, written).metadata)
 
 
 def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:

@@ -170,9 +170,31 @@ def test_what_stands_in_the_dataset_must_not_be_of_other_verdicts(recipe_file, t
         checked_schema(load(path))
     assert str(caught.value).replace(f"{tmp_path}/", "") == (
         "recipe.yaml, line 10, step 4 pass_rate_filter: column 'pass_rate' is the dataset's, and "
-        "'verdict' was written since; rename it in the dataset; group_stats_mapper writes it: put "
-        "that step before this one"
+        "'verdict' was written since; group_stats_mapper writes it: put that step before this one, "
+        "or rename it in the dataset"
     )
+
+
+def test_a_pass_rate_of_yours_is_not_replaced(recipe_file, tmp_path):
+    path = recipe_file([*SAMPLED, STATS, RATE], [{**PROMPTS[0], "pass_rate": 0.5}])
+    with pytest.raises(RecipeError) as caught:
+        checked_schema(load(path))
+    assert str(caught.value).replace(f"{tmp_path}/", "") == (
+        "recipe.yaml, line 10, step 4 group_stats_mapper: would replace column 'pass_rate' of the "
+        "dataset; rename it there, or drop it there to have it computed again"
+    )
+
+
+def test_what_a_run_wrote_is_computed_again(recipe_file, tmp_path):
+    run(load(recipe_file([*SAMPLED, STATS], PROMPTS)))
+    export = tmp_path / "out" / "curated.parquet"
+    again = recipe_file(
+        ["math_verify_mapper", STATS, RATE], name="again.yaml", dataset_path=str(export),
+        export_path=str(tmp_path / "again" / "curated.parquet"),
+    )  # fmt: skip
+    run(load(again))
+    table = pq.read_table(tmp_path / "again" / "curated.parquet")
+    assert table["pass_rate"].to_pylist() == [2 / 3] * 3
 
 
 def test_a_stored_pass_rate_goes_with_stored_verdicts(recipe_file, tmp_path):
