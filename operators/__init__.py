@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .filter.verification_filter import VerificationFilter
     from .mapper.diversity_reward_mapper import DiversityRewardMapper
     from .mapper.format_reward_mapper import FormatRewardMapper
+    from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
@@ -73,6 +74,7 @@ __all__ = [
     "Filter",
     "FormatRewardMapper",
     "GroupSizeFilter",
+    "GroupStatsMapper",
     "Groups",
     "GrpoAdvantageMapper",
     "JudgementRewardMapper",

@@ -16,7 +16,7 @@ from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .fields import build
 from .groups import Groups
-from .operator import ALL, Operator, ResumableOperator, Scope
+from .operator import ALL, Kind, Operator, ResumableOperator, Scope
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -25,7 +25,8 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     """Check that an operator keeps its promises on `table`, and on what is made of it.
 
     Checked: it reads only declared columns, writes exactly the declared ones, of the right
-    length; reasons are declared slugs; parents ascend and no row vanishes without a reason; the
+    length; reasons are declared slugs; parents ascend and no row vanishes without a reason; whole
+    groups are dropped where `drops_within_groups` says so; the
     result is the same again, after pickling, from rebuilt config, and on any split of the rows
     its scope allows; an empty table, one-row groups and nulls do not break it (nulls may be
     refused with a DataError); a column has the same type every time. A ResumableOperator also has
@@ -43,6 +44,9 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
         OperatorError: the first broken promise.
         DataError: what the operator itself says of `table`.
     """
+    unwritten = sorted(set(operator.replaces()) - set(operator.writes()))
+    if unwritten:
+        _broken(operator, f"replaces {unwritten}, which it does not write")
     change = _attempt(operator, table, "the columns it declares to read")
     _equal(operator, change, _attempt(operator, table, "a second run"), "a second run")
     _equal(operator, change, _attempt(_pickled(operator), table, "pickling"), "pickling")
@@ -55,6 +59,7 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     # An operator may stop here if it was configured to do so: `on_missing: fail`.
     with suppress(DataError):
         _attempt(operator, _with_nulls(table), "nulls")
+    _check_whole_groups(operator, table, change)
     for at in _splits(operator, table):
         _check_split(operator, table, change, at)
     if isinstance(operator, ResumableOperator):
@@ -122,6 +127,16 @@ def _check_parents(operator: Operator, change: Change, n: int) -> None:
         _broken(operator, f"row {row} must have either children or a reason")
 
 
+def _check_whole_groups(operator: Operator, table: pa.Table, change: Change) -> None:
+    promised = operator.kind is not Kind.MAPPER and not operator.drops_within_groups()
+    if not promised or change.reasons is None or "prompt_id" not in table.column_names:
+        return
+    dropped_N = np.asarray(change.reasons.is_valid())
+    groups = Groups.of(table)
+    if (np.isin(groups.mean(dropped_N), (0, 1), invert=True)).any():
+        _broken(operator, "drops some rows of a group and keeps others: see drops_within_groups()")
+
+
 def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -> None:
     after = f"a split at row {at}"
     tables = [table.slice(0, at), table.slice(at)]
@@ -178,8 +193,10 @@ def _pickled(operator: Operator) -> Operator:
 
 def _declared(operator: Operator, table: pa.Table) -> pa.Table:
     # What the runner hands over: nothing else.
-    reads = operator.reads()
-    return table if reads == ALL else table.select([n for n in table.column_names if n in reads])
+    if operator.reads() == ALL:
+        return table
+    reads = {*operator.reads(), *operator.optional_reads()}
+    return table.select([name for name in table.column_names if name in reads])
 
 
 def _splits(operator: Operator, table: pa.Table) -> list[int]:

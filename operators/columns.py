@@ -43,12 +43,20 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "policy": pa.string(),
     "policy_version": pa.int64(),
     "verdict": pa.string(),  # correct, wrong_answer, no_answer, timeout, verifier_error
-    "answer": pa.string(),  # the extracted answer
+    "extracted_answer": pa.string(),  # the final answer found in the response
+    "pass_rate": pa.float64(),  # share of correct among the graded responses of the group
+    "group_n": pa.int64(),  # responses of the group, as it was sampled
     "reward": pa.float64(),  # weighted sum of the reward_<component> columns
     "advantage": pa.float64(),
     "task": pa.string(),  # generate or verify
     "label": pa.string(),  # the right judgement of a verification prompt: Yes or No
 }
+
+SHARED_IN_GROUP = frozenset({"prompt_id", "prompt", "reference", "pass_rate", "group_n"})
+"""Columns in which all rows of a group have the same value."""
+
+RIGHT, WRONG = "correct", ("wrong_answer", "no_answer")
+"""Verdicts on responses that were graded; all others are failures to grade."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -98,7 +106,7 @@ def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[BoolArray, BoolArray]:
         verdicts: the column `verdict`. `no_answer` counts as wrong.
     """
     known = verdicts.cast(pa.string())
-    right, wrong = pa.array(["correct"]), pa.array(["wrong_answer", "no_answer"])
+    right, wrong = pa.array([RIGHT]), pa.array(WRONG)
     return np.asarray(pc.is_in(known, right)), np.asarray(pc.is_in(known, wrong))
 
 

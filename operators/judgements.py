@@ -1,12 +1,14 @@
 """The policy's judgements of its own answers, joined to the responses that they judge.
 
-    task      response_id  prompt_id  answer  judged_response_id  judgement  judged_right
-    generate  a            p          7                                      0.5
-    generate  b            p          7                                      0.5   as a: same answer
-    generate  c            p          8                                      null  not judged
-    verify    d            q                  a                   Yes
-    verify    e            q                  a                   No
-    verify    f            q                  a                   null             malformed
+    task      response_id  prompt_id  extracted_answer  judged_response_id  judgement  judged_right
+    generate  a            p          7                                                0.5
+    generate  b            p          7                                                0.5 as a
+    generate  c            p          8                                                null
+    verify    d            q                            a                   Yes
+    verify    e            q                            a                   No
+    verify    f            q                            a                   null
+
+b has the same answer as a, c is not judged, and f is malformed.
 
 Verification rows are separate groups and may be in another chunk than the response that they judge.
 So the operators that need judgements have dataset scope, and keep only `digest` of each row.
@@ -14,6 +16,7 @@ So the operators that need judgements have dataset scope, and keep only `digest`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,14 +29,21 @@ from .operator import Columns
 
 Mode = Literal["answer", "response"]
 
-_TEXTS = ("response", "answer")
+JUDGED_COLUMN: Mapping[Mode, str] = {"response": "response", "answer": "extracted_answer"}
+"""The column with the text that is judged in each mode."""
+
 _OTHER, _GENERATED, _NO, _YES = range(4)
 
 
 def read(mode: Mode) -> Columns:
     """Columns that `digest` needs."""
-    columns = ("prompt_id", "task", "response_id", "answer", "judged_response_id", "judgement")
-    return columns if mode == "answer" else (*columns, mode)
+    ids = ("prompt_id", "task", "response_id", "judged_response_id")
+    return (*ids, "judgement", *(JUDGED_COLUMN[text] for text in _texts(mode)))
+
+
+def _texts(mode: Mode) -> tuple[Mode, ...]:
+    """What judgements are found by: the same response first, then the same answer."""
+    return ("response", "answer") if mode == "response" else ("answer",)
 
 
 def digest(table: pa.Table, mode: Mode) -> pa.Table:
@@ -55,8 +65,8 @@ def digest(table: pa.Table, mode: Mode) -> pa.Table:
         "role": pa.array(role_N, pa.int8()),
         "about": pa.array(hash_each(ids), pa.uint64(), mask=np.asarray(ids.is_null())),
     }
-    for name in _TEXTS if mode == "response" else ("answer",):
-        texts = same_text(table[name])
+    for name in _texts(mode):
+        texts = same_text(table[JUDGED_COLUMN[name]])
         usable_N = np.asarray(pc.fill_null(pc.not_equal(texts, ""), False)) & generated_N
         keys_N = scoped_keys(hash_each(texts), table["prompt_id"])
         columns[name] = pa.array(keys_N, pa.uint64(), mask=~usable_N)
@@ -117,7 +127,7 @@ def judged(digests: pa.Table) -> Judged:
     ballots_M2 = np.stack((np.ones(judging_N.sum(), np.int64), role_N[judging_N] == _YES), axis=1)
     own_N2[wanted_N] = _sums(ids_N[judging_N], ballots_M2, ids_N[wanted_N])
     found_N2 = own_N2.copy()
-    for name in (text for text in _TEXTS if text in digests.column_names):
+    for name in (text for text in _texts("response") if text in digests.column_names):
         keys_N, usable_N = _keys(digests[name])
         known_N = usable_N & (own_N2[:, 0] > 0)
         wanted_N = usable_N & (found_N2[:, 0] == 0)

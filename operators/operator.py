@@ -74,6 +74,9 @@ class Operator(BaseModel, ABC):
     that change results."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
+    estimates: ClassVar[str] = ""
+    """What it computes of the responses to a prompt as an estimate of what the policy gives, such
+    as `the pass rate`; empty: nothing. It is off where some of them were dropped before."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -94,13 +97,40 @@ class Operator(BaseModel, ABC):
         """Columns that must be in the table."""
         return ()
 
+    def optional_reads(self) -> Mapping[str, str]:
+        """Columns that it reads where they are there, each with the column it is a statistic of.
+
+        A recipe in which a step writes the latter after the dataset gave the former is refused: the
+        statistic would be that of other values.
+        """
+        return {}
+
     def writes(self) -> Columns:
         """Columns the operator adds or replaces."""
         return ()
 
+    def replaces(self) -> Columns:
+        """Columns of `writes` that may be in the input: by default those that it also reads.
+
+        A recipe is refused if a step would replace any other column, of the dataset or of another
+        operator. Columns that the same operator, or the run that made the dataset, has written may
+        always be computed again.
+        """
+        reads = self.reads()
+        return tuple(name for name in self.writes() if reads == ALL or name in reads)
+
     def removes(self) -> Columns:
         """Columns of the input that the output no longer has."""
         return ()
+
+    def drops_within_groups(self) -> bool:
+        """Whether it may drop some responses to a prompt and keep others, by what is in them.
+
+        What is computed of a group afterwards is then of another group than the one that was
+        sampled, and `rejuice check` warns of it. A filter that drops all rows of a prompt or none
+        returns False.
+        """
+        return self.kind is not Kind.MAPPER
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         """What decides the result, as JSON: all fields. Kept results are found again by it.
@@ -123,7 +153,8 @@ class Operator(BaseModel, ABC):
 
         As narrow as can be: the digests of all chunks are in memory together.
         """
-        return table.select(list(dict.fromkeys(self.reads())))
+        optional = (name for name in self.optional_reads() if name in table.column_names)
+        return table.select(list(dict.fromkeys((*self.reads(), *optional))))
 
     @abstractmethod
     def apply(self, table: pa.Table) -> Change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,6 +58,10 @@ def run(
             beside the export; without an `export_path` nothing is kept after the run.
         progress: show a progress bar.
 
+    Warns:
+        UserWarning: a step changes groups before something is computed of them, see
+            docs/group-statistics.md.
+
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
     """
@@ -82,6 +87,7 @@ def run(
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else Path(cache),
                 progress=Progress(quiet=not progress),
+                warn=lambda line: warnings.warn(line, stacklevel=4),
             )
         except RejuiceError as error:
             raise _about_the_table(error, head.get("dataset_path")) from error.__cause__

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
 from ..operators import RejuiceError, __version__
+
+if TYPE_CHECKING:
+    from .recipe.recipe import Recipe
 
 app = typer.Typer(
     name="rejuice",
@@ -118,6 +122,7 @@ def run(
         chunk_rows=chunk_rows,
         cache=cache_dir,
         progress=Progress(console, quiet=quiet),
+        warn=(lambda _: None) if quiet else warn,
     )
     show_funnel(report, Console(quiet=quiet))
 
@@ -135,10 +140,11 @@ def check(
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     if not loaded.head.dataset_path.exists():
+        warn_of_groups(loaded)
         typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
         typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
         return
-    checked_schema(loaded)
+    warn_of_groups(loaded, checked_schema(loaded).names)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")
 
 
@@ -277,6 +283,21 @@ def main() -> NoReturn:
             typer.echo(f"rejuice: stopped{advice}", err=True)
         raise
     sys.exit(2)
+
+
+def warn(line: str) -> None:
+    """Print what is allowed, but rarely meant, on stderr."""
+    typer.echo(f"rejuice: warning: {line}", err=True)
+
+
+def warn_of_groups(
+    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
+) -> None:
+    """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
+    from .recipe.group_warnings import group_warnings
+
+    for line in group_warnings(recipe, columns, training=training):
+        warn(line)
 
 
 def _overrides(

@@ -80,6 +80,8 @@ def train(
     loaded = load(path, {**given, **overrides_of(context)})
     run = TrainingRun.of(folder.resolve(), loaded)
     console = Console(stderr=True, quiet=quiet)
+    if not quiet:
+        cli.warn_of_groups(loaded, training=True)
     if dry_run:
         _dry_run(run, resume, console)
         return

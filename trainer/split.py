@@ -223,9 +223,12 @@ def _check_order(steps: Sequence[Step], where: str) -> None:
     compared = False
     for step in steps:
         if compared and _drops(step.operator):
+            within = step.operator.drops_within_groups()
             raise RecipeError(
                 f"{step.name} drops rows that were compared with their group already",
-                f"put it before {GrpoAdvantageMapper.name()}",
+                "leave it out of training"
+                if within
+                else f"put it before {GrpoAdvantageMapper.name()}",
                 where=f"{where}, step {step.number}",
             )
         compared = compared or isinstance(step.operator, GrpoAdvantageMapper)

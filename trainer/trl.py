@@ -29,6 +29,7 @@ from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
+from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.read import load
 from ..pipelines.recipe.steps import Step
 from .export.answers import answers_only
@@ -89,7 +90,9 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
     from datasets.table import InMemoryTable
 
     loaded = load(Path(recipe))
-    rows = read_all(Path(dataset_path or loaded.head.dataset_path))
+    path = Path(dataset_path or loaded.head.dataset_path)
+    rows = read_all(path)
+    check_replaced(loaded.steps, rows.column_names, path, loaded.where)
     table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})
     first = named.group_by("name", use_threads=False).aggregate([("row", "min")])["row_min"]

@@ -56,6 +56,9 @@ class ExactDeduplicator(Filter):
         alone = self.unit == "response" and self.within == "all"
         return (column,) if alone else ("prompt_id", column)
 
+    def drops_within_groups(self) -> bool:
+        return self.unit == "response"
+
     def digest(self, table: pa.Table) -> pa.Table:
         """One 64-bit key per row, and for prompts one bit for the first row of each group."""
         texts = self._normalised(texts_of(table[self.column or self.unit]))

@@ -69,6 +69,9 @@ class MinhashDeduplicator(Filter):
         alone = self.unit == "response" and self.within == "all"
         return (column,) if alone else ("prompt_id", column)
 
+    def drops_within_groups(self) -> bool:
+        return self.unit == "response"
+
     def digest(self, table: pa.Table) -> pa.Table:
         """Signature and key per row: only rows with the same key can be near duplicates."""
         texts = texts_of(table[self.column or self.unit])

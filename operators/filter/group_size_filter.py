@@ -41,6 +41,9 @@ class GroupSizeFilter(Filter):
     def reads(self) -> Columns:
         return ("prompt_id",)
 
+    def drops_within_groups(self) -> bool:
+        return False
+
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)
         size_N = groups.sizes_G[groups.codes_N]

@@ -29,6 +29,7 @@ class RewardStdFilter(Filter):
     """Keep groups with a larger standard deviation than this."""
 
     scope: ClassVar[Scope] = Scope.GROUP
+    estimates: ClassVar[str] = "the deviation of the rewards"
     reasons: ClassVar[Mapping[str, str]] = {
         "no_reward": "no response of the group has a finite reward",
         "no_reward_spread": "the standard deviation of the group's rewards is not above `min`",
@@ -36,6 +37,9 @@ class RewardStdFilter(Filter):
 
     def reads(self) -> Columns:
         return ("prompt_id", self.column)
+
+    def drops_within_groups(self) -> bool:
+        return False
 
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)

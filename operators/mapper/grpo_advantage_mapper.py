@@ -39,6 +39,7 @@ class GrpoAdvantageMapper(Operator):
     right or all wrong is scaled up to advantages around 1."""
 
     scope: ClassVar[Scope] = Scope.GROUP
+    estimates: ClassVar[str] = "the mean and deviation of the rewards"
     reasons: ClassVar[Mapping[str, str]] = {
         "no_reward": "no response of the group has a finite reward",
         "group_of_one": "only one response of the group has a finite reward",

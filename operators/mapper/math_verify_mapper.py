@@ -64,7 +64,7 @@ class MathVerifyMapper(Mapper):
         return ("response", "reference")
 
     def writes(self) -> Columns:
-        return ("verdict", "answer", "reward_accuracy", "reward_accuracy_missing")
+        return ("verdict", "extracted_answer", "reward_accuracy", "reward_accuracy_missing")
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         # References of a dataset may be numbers.
@@ -85,7 +85,7 @@ class MathVerifyMapper(Mapper):
         correct_N = np.asarray(pc.fill_null(pc.equal(slugs, "correct"), False))
         return {
             "verdict": slugs,
-            "answer": _scatter([verdict.answer for verdict in verdicts], rows, table.num_rows),
+            "extracted_answer": _scatter([each.answer for each in verdicts], rows, table.num_rows),
             **component(
                 "accuracy",
                 np.where(correct_N, self.right, self.wrong),

@@ -87,6 +87,13 @@ class PromptTemplateMapper(Operator):
     def writes(self) -> Columns:
         return ("prompt_id", "prompt", "reference")
 
+    def replaces(self) -> Columns:
+        # A field of a struct, or what a pattern finds, is not all that the column says.
+        whole = {"prompt": self.question}
+        if self.reference is not None and self.reference_pattern is None:
+            whole["reference"] = self.reference
+        return tuple(name for name, source in whole.items() if name == source)
+
     def apply(self, table: pa.Table) -> Change:
         prompts = self._prompts(_at_path(table, self.question))
         columns = {"prompt": prompts}

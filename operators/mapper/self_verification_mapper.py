@@ -18,7 +18,7 @@ from typing_extensions import Self
 from ..chats import fill, last_user_message, prompt_ids, user_messages
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
 from ..groups import Array, Groups, hash_each, uniform_N
-from ..judgements import same_text
+from ..judgements import JUDGED_COLUMN, Mode, same_text
 from ..operator import Change, Columns, Operator, Scope
 
 _JUDGE = (
@@ -74,7 +74,7 @@ class SelfVerificationMapper(Operator):
     `exact_deduplicator` before sampling.
     """
 
-    mode: Literal["answer", "response"] = "answer"
+    mode: Mode = "answer"
     """What is judged: the extracted answer or the whole response."""
     candidates: Literal["balanced", "all"] = "balanced"
     """`balanced`: as many right as wrong ones from each prompt, up to `max_per_label`, chosen at
@@ -124,8 +124,9 @@ class SelfVerificationMapper(Operator):
 
     def reads(self) -> Columns:
         extra = () if self.question is None else (self.question,)
-        answer = ("answer",) if self.ungraded == "ask" else ()
-        return tuple(dict.fromkeys((*_READ, self.mode, *answer, *self.carry, *extra)))
+        answer = (JUDGED_COLUMN["answer"],) if self.ungraded == "ask" else ()
+        judged = JUDGED_COLUMN[self.mode]
+        return tuple(dict.fromkeys((*_READ, judged, *answer, *self.carry, *extra)))
 
     def writes(self) -> Columns:
         return (*_WRITTEN, *self.carry)
@@ -158,14 +159,14 @@ class SelfVerificationMapper(Operator):
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
         """Responses that could be judged, one for each distinct text of a prompt."""
-        text = same_text(table[self.mode])
+        text = same_text(table[JUDGED_COLUMN[self.mode]])
         graded_N = _graded(table)
         usable_N = np.asarray(pc.fill_null(pc.not_equal(text, ""), False)).astype(bool)
         ungraded_N = graded_N == _UNGRADED
         if self.ungraded == "skip":
             usable_N &= ~ungraded_N
         else:  # Responses without an answer cannot be voted on, in mode response either.
-            answer = same_text(table["answer"])
+            answer = same_text(table[JUDGED_COLUMN["answer"]])
             usable_N &= ~ungraded_N | np.asarray(pc.fill_null(pc.not_equal(answer, ""), False))
         has_question_G = np.asarray(question_G.is_valid())
         rows = np.flatnonzero(usable_N & has_question_G[groups.codes_N])
@@ -196,14 +197,15 @@ class SelfVerificationMapper(Operator):
     def _verification_rows(
         self, table: pa.Table, chosen: _Candidates, question_G: pa.Array
     ) -> dict[str, pa.Array]:
-        needed = dict.fromkeys((self.mode, "prompt_id", "response_id", *self.carry))
+        text = JUDGED_COLUMN[self.mode]
+        needed = dict.fromkeys((text, "prompt_id", "response_id", *self.carry))
         judged = table.select(list(needed)).take(pa.array(chosen.rows))
         m = len(chosen.rows)
         template = self.template or _TEMPLATES[self.mode]
         values = {
             "{question}": question_G.take(pa.array(chosen.codes)),
             f"{{{self.mode}}}": pc.utf8_trim_whitespace(
-                judged[self.mode].combine_chunks().cast(pa.string())
+                judged[text].combine_chunks().cast(pa.string())
             ),
         }
         prompts = user_messages(fill(template, values))

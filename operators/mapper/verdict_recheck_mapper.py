@@ -62,7 +62,7 @@ class VerdictRecheckMapper(Operator):
     depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
 
     def reads(self) -> Columns:
-        return ("prompt_id", "response", "answer", "reference", "verdict")
+        return ("prompt_id", "response", "extracted_answer", "reference", "verdict")
 
     def writes(self) -> Columns:
         return ("recheck",)
@@ -70,7 +70,7 @@ class VerdictRecheckMapper(Operator):
     def apply(self, table: pa.Table) -> Change:
         verdicts, *texts = (
             flat(table[name].cast(pa.string()))
-            for name in ("verdict", "response", "answer", "reference")
+            for name in ("verdict", "response", "extracted_answer", "reference")
         )
         chosen_N = np.asarray(pc.is_in(verdicts, pa.array(_GRADED)))
         for text in texts:

@@ -67,6 +67,10 @@ class LabelBalanceSelector(Operator):
     def reads(self) -> Columns:
         return ("prompt_id", self.column)
 
+    def drops_within_groups(self) -> bool:
+        # A label is that of a verification prompt: a group of one row until it is judged.
+        return self.column != "label"
+
     def digest(self, table: pa.Table) -> pa.Table:
         labels = table[self.column].cast(pa.string())
         is_positive = pc.equal(labels, self.positive)

@@ -95,6 +95,7 @@ class StepLog:
             cached=cached,
             notes=dict(self.notes),
             columns=merge(self.summaries),
+            written=sorted(self.written),
         )
 
 

@@ -61,6 +61,11 @@ class Frame:
         return list(self._home)
 
     @property
+    def written_columns(self) -> list[str]:
+        """Columns that a step has written, and that are not as they were in the first table."""
+        return [name for name, at in self._home.items() if at > 0]
+
+    @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         homes = self._home.items()

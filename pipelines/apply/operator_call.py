@@ -33,7 +33,8 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
             raise DataError(
                 f"column '{name}' is missing", f"there are: {', '.join(frame.column_names)}"
             )
-    return frame.select(reads)
+    optional = (name for name in operator.optional_reads() if name in frame.column_names)
+    return frame.select([*reads, *optional])
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:

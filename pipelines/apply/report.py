@@ -26,6 +26,9 @@ class StepReport(BaseModel):
     cached: bool
     notes: dict[str, float]
     columns: dict[str, Any]
+    """Figures of the written columns that have any."""
+    written: list[str] = []
+    """All written columns; not recorded by version 0.4 and earlier."""
 
 
 class Report(BaseModel):

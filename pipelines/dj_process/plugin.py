@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
 
@@ -22,6 +23,8 @@ from pydantic_core import to_jsonable_python
 from ...operators import Operator, RejuiceError, ResumableOperator, build, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
+from ..recipe.columns import check_replaced
+from ..recipe.steps import Step, step_names
 from .step_in_run import StepInRun
 
 
@@ -44,6 +47,7 @@ def register(kind: type[Operator]) -> type[Any]:
         "run": _run,
         # The third executor partitions rows without regard to groups.
         "_supported_exec_modes": ("default", "ray"),
+        "operator_class": kind,
         "__doc__": kind.__doc__,
         "__module__": __name__,
     }
@@ -72,22 +76,40 @@ def register_installed() -> None:
 def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     names = list(kind.model_fields)
     given = {**dict(zip(names, args, strict=False)), **kwargs}
-    fields = {name: given[name] for name in names if name in given}
-    for name, field in kind.model_fields.items():
-        # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
-        if field.is_required() and fields.get(name, ...) is None:
-            del fields[name]
     Pipeline.__init__(self, **{k: v for k, v in given.items() if k not in names})
     try:
-        self.operator = build(kind, fields)
+        self.operator = build(kind, _own_fields(kind, given))
     except RejuiceError as error:
         _stop(error.at(kind.name()))
+
+
+def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The operator's fields, without Data-Juicer's."""
+    # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
+    unset = {
+        name
+        for name, field in kind.model_fields.items()
+        if field.is_required() and given.get(name) is None
+    }
+    return {name: given[name] for name in kind.model_fields if name in given and name not in unset}
+
+
+def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+    """The steps of ours in the `process` of a run."""
+    kinds = [next(iter(entry)) for entry in process]
+    for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
+        operator = getattr(OPERATORS.modules.get(kind), "operator_class", None)
+        if operator is not None:
+            fields = _own_fields(operator, process[at][kind] or {})
+            yield Step(at + 1, name, build(operator, fields))
 
 
 def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
     """Apply the operator to all rows, and write its audit log beside the export."""
     step_in_run = StepInRun.of(self, exporter)
     try:
+        if step_in_run.is_first:
+            _check_replaced(step_in_run, dataset)
         if is_ray_mode():
             from .on_ray import run
         else:
@@ -103,6 +125,18 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()
     return out
+
+
+def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
+    """Refuse the run before its first step of ours, if one of them would replace a column."""
+    columns = dataset.columns() if is_ray_mode() else dataset.column_names
+    steps = [
+        step
+        for step in _steps_of_ours(step_in_run.process)
+        if step.number >= step_in_run.step.number
+    ]
+    path = Path(step_in_run.head["dataset_path"])
+    check_replaced(steps, columns or (), path, step_in_run.where)
 
 
 def _stop(error: RejuiceError) -> NoReturn:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from ..apply.audit_log import StepLog
 from ..apply.report import Report, StepReport
 from ..dataset.arrow_files import write_arrow
 from ..dataset.write import run_folder
+from ..recipe.head import position
 from ..recipe.steps import Step, step_names
+from ..recipe.yaml_text import YAMLError, parse_document
 
 
 class StepInRun:
@@ -25,8 +28,10 @@ class StepInRun:
         resumed: bool,
         export_path: str | None,
         head: dict[str, str],
+        process: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.step, self.export_path, self.head = step, export_path, head
+        self.process = process
         ours = [get(name) for name in before if name in installed()]
         self.is_first = not ours and not resumed
         grouped = step.operator.scope is not Scope.ROW
@@ -57,7 +62,14 @@ class StepInRun:
             "dataset_path": str(settings.get("dataset_path")),
             "export_path": str(path),
         }
-        return cls(step, kinds[:at] if at else [], resumed, path, head)
+        return cls(step, kinds[:at] if at else [], resumed, path, head, process)
+
+    def where(self, step: Step) -> str:
+        """Where a message about a step of the run points, as `Recipe.where`."""
+        path, line = Path(self.head["recipe"]), None
+        with suppress(OSError, YAMLError, LookupError):
+            line = parse_document(path.read_text("utf-8")).item_lines["process"][step.number - 1]
+        return position(path, line, f"step {step.number} {step.name}")
 
     def write(self, log: StepLog) -> None:
         """Write the decisions of the step, and add its line to the report."""

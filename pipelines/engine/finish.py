@@ -26,6 +26,7 @@ from ..apply.report import Report
 from ..apply.steps import apply_steps
 from ..dataset.read import conform
 from ..dataset.write import run_folder, unfinished_run_folder, writer
+from ..dataset.written import mark_written, written_columns
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import dump, parse
 from .plan import Plan
@@ -99,9 +100,13 @@ class _Finished(NamedTuple):
 def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> AuditLog:
     totals = AuditLog()
     chunks = range(len(plan.source.rows))
-    schemas = [plan.frame_before(chunk, None).schema for chunk in chunks]
+    written, schemas = set(written_columns(plan.recipe.head.dataset_path)), list[pa.Schema]()
+    for chunk in chunks:
+        frame = plan.frame_before(chunk, None)
+        written.update(frame.written_columns)
+        schemas.append(frame.schema)
     try:
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        schema = mark_written(pa.unify_schemas(schemas, promote_options="permissive"), written)
     except pa.ArrowTypeError as error:
         found = f"a step wrote a column in two types: {error}"
         raise OperatorError(found, "let it write one type always") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import accumulate
@@ -27,6 +27,7 @@ from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..dataset.arrow_files import read_arrow, write_arrow
 from ..dataset.write import check_export_path
+from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
@@ -47,6 +48,7 @@ def run(
     chunk_rows: int | None = None,
     cache: Path | None = None,
     progress: Progress | None = None,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
 
@@ -58,6 +60,7 @@ def run(
             `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
+        warn: called with each warning about the recipe, one line, before a step is run.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -72,6 +75,8 @@ def run(
     try:
         with progress.task("read", None):
             plan = Plan.open(recipe, cache, chunk_rows)
+        for line in group_warnings(recipe, plan.source.schema.names):
+            warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             if retry_dropped:
                 plan = _retry_dropped(plan)

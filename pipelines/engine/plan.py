@@ -20,7 +20,7 @@ from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
 from ..dataset.read import Dataset, Source, chunk_name
-from ..recipe.columns import checked_schema, group_columns
+from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load
@@ -70,6 +70,8 @@ class Plan(NamedTuple):
         dataset = Dataset(recipe.head.dataset_path)
         groups = group_columns(recipe, checked_schema(recipe, dataset))
         source = dataset.chunks(cache, chunk_rows=chunk_rows, group_by=groups)
+        # Once more with all columns: some may first turn up far down.
+        check_replaced(recipe.steps, source.schema.names, dataset.path, recipe.where)
         return cls.of(recipe, source, cache)
 
     @classmethod

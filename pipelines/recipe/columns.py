@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,9 @@ from ...operators.registry import load_all
 from ..dataset.arrow_types import is_text
 from ..dataset.read import Dataset
 from ..dataset.write import check_export_path
+from ..dataset.written import written_columns
 from .recipe import Recipe
+from .steps import Step
 
 
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
@@ -24,33 +28,36 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
 
     Raises:
         RejuiceError: the dataset cannot be read, the export would harm it, or a step reads a
-            column that is not there.
+            column that is not there, or would replace one that it does not read.
     """
     path = recipe.head.dataset_path
     check_export_path(recipe.path, recipe.head.export_path, path)
     dataset = dataset or Dataset(path)
+    schema = dataset.first_schema
     try:
-        check_columns(recipe, dataset.first_schema)
+        check_columns(recipe, schema)
     except RecipeError:
-        if dataset.schema.equals(dataset.first_schema):
+        if dataset.schema.equals(schema):
             raise
-        check_columns(recipe, dataset.schema)
-        return dataset.schema
-    return dataset.first_schema
+        schema = dataset.schema
+        check_columns(recipe, schema)
+    check_replaced(recipe.steps, schema.names, path, recipe.where)
+    return schema
 
 
 def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
     """Follow the columns through the recipe before anything is run.
 
     Raises:
-        RecipeError: a step reads a column that neither the dataset nor an earlier step has.
+        RecipeError: a step reads a column that neither the dataset nor an earlier step has, or a
+            statistic of the dataset's of what an earlier step has written anew.
         DataError: an id is not a text.
     """
     for name in ("prompt_id", "response_id"):
         if name in schema.names and not _may_be_text(schema.field(name).type):
             found = f"column '{name}' is {schema.field(name).type}"
             raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
-    columns = set(schema.names)
+    columns, written = set(schema.names), set[str]()
     for step in recipe.steps:
         operator = step.operator
         if operator.reads() == ALL:
@@ -62,8 +69,75 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
                     _remedy(name, columns),
                     where=recipe.where(step),
                 )
+        for statistic, of in operator.optional_reads().items():
+            if statistic in columns - written and of in written:
+                raise RecipeError(
+                    f"column '{statistic}' is the dataset's, and '{of}' was written since",
+                    f"{_remedy(statistic, columns)}, or rename it in the dataset",
+                    where=recipe.where(step),
+                )
         columns.difference_update(operator.removes())
         columns.update(operator.writes())
+        written.update(operator.writes())
+
+
+def check_replaced(
+    steps: Sequence[Step], columns: Iterable[str], dataset: Path, where: Callable[[Step], str]
+) -> None:
+    """Follow who wrote each column, so that nothing of the user's is replaced.
+
+    A step may replace what it reads, and compute again what an earlier step of the same operator or
+    the run that made the dataset has written.
+
+    Args:
+        steps: of a recipe.
+        columns: of the rows before the first of the steps.
+        dataset: the path of the dataset.
+        where: what to call a step in a message.
+
+    Raises:
+        RecipeError: a step would replace another column.
+    """
+    # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
+    writers = dict[str, Step | None].fromkeys(columns)
+    for step in steps:
+        operator = step.operator
+        known = [name for name in operator.writes() if name in writers]
+        taken = [name for name in known if name not in operator.replaces()]
+        _check_of_steps(step, {name: writers[name] for name in taken}, where)
+        of_dataset = [name for name in taken if writers[name] is None]
+        if of_dataset:  # Only now: files are opened for it.
+            written = written_columns(dataset) if dataset.exists() else frozenset[str]()
+            of_dataset = [name for name in of_dataset if name not in written]
+        if of_dataset:
+            them = "it" if len(of_dataset) == 1 else "them"
+            raise RecipeError(
+                f"would replace {_named(of_dataset)} of the dataset",
+                f"rename {them} there, or drop {them} there to have {them} computed again",
+                where=where(step),
+            )
+        for name in operator.removes():
+            writers.pop(name, None)
+        writers.update(dict.fromkeys(operator.writes(), step))
+
+
+def _check_of_steps(
+    step: Step, writers: Mapping[str, Step | None], where: Callable[[Step], str]
+) -> None:
+    """Refuse to replace a column of another operator before it."""
+    for name, writer in writers.items():
+        if writer is not None and writer.operator.name() != step.operator.name():
+            raise RecipeError(
+                f"would replace {_named([name])} of step {writer.number} {writer.name}",
+                "leave one of the two steps out",
+                where=where(step),
+            )
+
+
+def _named(columns: Sequence[str]) -> str:
+    """`column 'a'`, or `columns 'a', 'b'`."""
+    names = ", ".join(f"'{name}'" for name in columns)
+    return f"column{'s' if len(columns) > 1 else ''} {names}"
 
 
 def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
@@ -89,6 +163,11 @@ def _may_be_text(kind: pa.DataType) -> bool:
 
 def _remedy(missing: str, columns: set[str]) -> str:
     """What to do about a missing column."""
+    if missing == "extracted_answer" and {"answer", "verdict"} <= columns:
+        return (
+            "version 0.4 called it 'answer': rename that column of its exports, or put "
+            "math_verify_mapper before this step"
+        )
     writers = []
     for name, kind in load_all()[0].items():
         # Only its output columns are asked for, so any value does for a required field.

@@ -35,13 +35,18 @@ def explain_recipe(recipe: Recipe) -> str:
         lines += [
             f"{step.number}. {step.name} ({operator.scope.value})",
             f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
-            f"   reads   {', '.join(operator.reads()) or '-'}",
+            f"   reads   {', '.join(_reads(operator)) or '-'}",
             f"   writes  {', '.join(operator.writes()) or '-'}",
             *(f"   {name}: {_quoted(text)}" for name, text in operator.explain().items()),
         ]
         if operator.reasons:
             lines.append(f"   drops   {', '.join(operator.reasons)}")
     return "\n".join(lines) + "\n"
+
+
+def _reads(operator: Operator) -> list[str]:
+    optional = (f"{name} where it is there" for name in operator.optional_reads())
+    return [*operator.reads(), *optional]
 
 
 def _fields(operator: Operator) -> dict[str, Any]:

@@ -109,6 +109,8 @@ def _columns(kind: type[Operator]) -> str:
     for verb, names in (("Reads", operator.reads()), ("Writes", operator.writes())):
         if names:
             listed.append(f" {verb} {', '.join(f'`{name}`' for name in names)}.")
+    if optional := operator.optional_reads():
+        listed.insert(1, f" Reads {', '.join(f'`{name}`' for name in optional)} where it is there.")
     return "".join(listed)
 
 

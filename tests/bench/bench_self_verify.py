@@ -109,8 +109,8 @@ def balanced(rows: pl.DataFrame) -> float:
 def majority(answers: pl.DataFrame, n: int) -> float:
     """Share of the prompts whose most frequent answer, of the first `n`, is right."""
     place = pl.int_range(pl.len()).over("prompt_id")
-    first = answers.with_row_index("row").filter(place < n).drop_nulls("answer")
-    votes = first.group_by("prompt_id", "answer").agg(
+    first = answers.with_row_index("row").filter(place < n).drop_nulls("extracted_answer")
+    votes = first.group_by("prompt_id", "extracted_answer").agg(
         pl.len().alias("votes"), pl.col("row").min(), (pl.col("verdict") == "correct").any()
     )
     ranked = votes.sort("votes", "row", descending=[True, False])

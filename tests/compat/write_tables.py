@@ -1,13 +1,14 @@
 """Write `data/tables`: what each recipe makes of recorded responses, and those responses.
 
     cd CHECKOUT && .venv/bin/python write_tables.py DATA/tables [inputs] [RECIPE ...]
-    cd CHECKOUT && .venv/bin/python write_tables.py DATA/tables gsm8k_solutions=DATASET
+    cd CHECKOUT && .venv/bin/python write_tables.py DATA/tables gsm8k_solutions=DATASET ...
     cd CHECKOUT && .venv/bin/python write_tables.py DATA/steps NAME=RUN/steps/000001 ...
 
 CHECKOUT is the version that later ones must agree with; what is there now is of version 0.4.0.
 `inputs` samples and solves again; without it only the tables are made again, of responses that are
 there. The third form keeps a step of a training run, with what it trained on. Write a table again
-only where a recipe is meant to make another one, and say so in the changelog.
+only where a recipe is meant to make another one, and say so in the changelog; keep the recipe as it
+was in `data/recipes`, with its table.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 
 CHECKOUT = Path.cwd()
+HERE = Path(__file__).resolve().parent
 COMMAND = Path(sys.executable).parent / "rejuice"
 PROMPTS, N = 12, 8
 EXACT = ("prompt_token_ids", "response_token_ids", "response_logprobs", "sampling")
@@ -47,13 +49,18 @@ def specs():
     return {name: fields for name, fields in found.items() if not name.startswith(".")}
 
 
+def recipe_path(name):
+    """The recipe that is shipped, or was shipped, under a name."""
+    earlier = HERE / "data" / "recipes" / f"{name}.yaml"
+    return earlier if earlier.exists() else CHECKOUT / "recipes" / f"{name}.yaml"
+
+
 def table_of(name, overrides, steps=None):
     """The export of a recipe, or of its first steps, and what it dropped."""
     with tempfile.TemporaryDirectory() as folder:
         export = f"{folder}/curated.parquet"
-        path = CHECKOUT / "recipes" / f"{name}.yaml"
-        recipe = load(path, {**overrides, "export_path": export, "np": "1"})
-        run(recipe._replace(steps=recipe.steps[:steps]))
+        recipe = load(recipe_path(name), {**overrides, "export_path": export, "np": "1"})
+        run(recipe.replace(steps=recipe.steps[:steps]))
         return pq.read_table(export), dropped(Path(folder) / "curated.run")
 
 
@@ -145,7 +152,7 @@ def main(words):
         write_inputs()
     for word in words or specs():
         name, _, path = word.partition("=")
-        if path and name != "gsm8k_solutions":
+        if path and not name.startswith("gsm8k_solutions"):
             write_step(name, Path(path).resolve())
         else:
             overrides = {"dataset_path": str(Path(path).resolve())} if path else specs()[name]

@@ -56,6 +56,16 @@ class Scored(Filter):
         return drop({"too_high": pc.greater(table["score"], self.most)})
 
 
+class WholeGroups(Scored):
+    """A filter that says it drops whole groups."""
+
+    def drops_within_groups(self):
+        return False
+
+    def reads(self):
+        return ("prompt_id", "score")
+
+
 class Doubled(Mapper):
     """A mapper that keeps every promise."""
 
@@ -180,6 +190,11 @@ def test_an_undeclared_read():
     breaks(UndeclaredRead(), "fails on the columns it declares to read: KeyError: ")
 
 
+def test_whole_groups_as_declared():
+    check_operator(WholeGroups(most=5.0), TABLE)
+    breaks(WholeGroups(most=3.0), "drops some rows of a group and keeps others: see drops_within")
+
+
 class UndeclaredGroups(PerGroup):
     def reads(self):
         return ()
@@ -214,6 +229,15 @@ class MissingColumn(Doubled):
 
 def test_a_declared_column_that_is_not_written():
     breaks(MissingColumn(), "wrote ['double'], declared ['double', 'triple']")
+
+
+class ReplacesMore(Doubled):
+    def replaces(self):
+        return ("double", "score")
+
+
+def test_a_column_that_it_replaces_but_does_not_write():
+    breaks(ReplacesMore(), "replaces ['score'], which it does not write")
 
 
 class UndeclaredRemoval(Operator):

@@ -73,7 +73,9 @@ def test_a_component_without_reasons_is_never_missing():
     assert columns["reward_format_missing"].type == pa.string()
 
 
-@pytest.mark.parametrize("name", ["prompt_id", "response", "verdict", "answer", "task", "label"])
+@pytest.mark.parametrize(
+    "name", ["prompt_id", "response", "verdict", "extracted_answer", "task", "label"]
+)
 def test_texts_of_the_contract_are_strings(name):
     assert ROW_CONTRACT[name] == pa.string()
 

@@ -58,12 +58,12 @@ def test_answers_of_other_prompts_are_other_answers():
 
 def test_whitespace_is_normalised_as_in_self_verification_mapper():
     table = judged_rows("a:Y a a a a")
-    table = replaced(table, answer=["1 2", " 1  2\n", "1\t2", "12", "1 3", None])
+    table = replaced(table, extracted_answer=["1 2", " 1  2\n", "1\t2", "12", "1 3", None])
     assert judged_right(table) == [1.0, 1.0, 1.0, None, None]
 
 
 def test_no_answer_is_not_an_answer_that_is_shared():
-    table = replaced(judged_rows(":Y : : "), answer=[None, None, " ", None])
+    table = replaced(judged_rows(":Y : : "), extracted_answer=[None, None, " ", None])
     assert judged_right(table) == [1.0, None, None]
 
 

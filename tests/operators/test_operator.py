@@ -50,6 +50,32 @@ def test_the_kind_is_that_of_the_base_class_unless_it_is_declared():
     assert "kind" not in PassRateFilter.model_fields
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "found"),
+    [
+        ("pass_rate_filter", {}, False),
+        ("reward_std_filter", {}, False),
+        ("group_size_filter", {}, False),
+        ("exact_deduplicator", {"unit": "prompt"}, False),
+        ("minhash_deduplicator", {"unit": "prompt"}, False),
+        ("label_balance_selector", {"column": "label"}, False),
+        ("reward_sum_mapper", {"weights": {"a": 1}, "on_missing": "drop_row"}, False),
+        ("exact_deduplicator", {}, True),
+        ("minhash_deduplicator", {}, True),
+        ("length_filter", {"max": 9}, True),
+        ("truncated_response_filter", {}, True),
+        ("diverse_response_selector", {"k": 1}, True),
+        ("label_balance_selector", {}, True),
+    ],
+)
+def test_operators_declare_whether_they_drop_single_responses(name, fields, found):
+    assert build(get(name), fields).drops_within_groups() is found
+
+
+def test_a_filter_of_yours_drops_single_responses_unless_it_says_otherwise():
+    assert LLMScore2Filter(threshold=1).drops_within_groups()
+
+
 def test_an_operator_is_frozen():
     operator = PassRateFilter()
     with pytest.raises(ValidationError, match="frozen"):

@@ -187,6 +187,12 @@ def test_yaml_cannot_hold_a_table_and_needs_an_export(table, dataset):
         Recipe(PROCESS, dataset).to_yaml()
 
 
+def test_a_step_that_changes_groups_is_warned_of_where_the_run_is_called(table):
+    with pytest.warns(UserWarning, match="exact_deduplicator: drops repeated responses") as caught:
+        run(Recipe(["exact_deduplicator", "pass_rate_filter"], table))
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 def test_no_row_may_be_left(table, tmp_path):
     everything = [GroupSizeFilter(min=1000)]
     for name in ("", "x.parquet", "x.jsonl"):

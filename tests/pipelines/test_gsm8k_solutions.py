@@ -1,8 +1,10 @@
 """The recipe over 2,640 real, labelled model responses: what it says is true and repeatable."""
 
+import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -63,6 +65,22 @@ def test_verification_prompts_are_balanced_and_their_labels_are_the_published_on
     assert len({row["prompt_id"] for row in verify}) == len(verify)
     for row in verify:
         assert row["label"] == ("Yes" if label[row["judged_response_id"]] else "No")
+
+
+def test_the_pass_rate_is_that_of_all_published_labels(curated, dataset):
+    """Also in groups of which deduplication has left a part."""
+    models = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
+    lines = Path(dataset).read_text("utf-8").splitlines()
+    published = {}
+    for row in map(json.loads, lines):
+        labels = [bool(row[model]["is_correct"]) for model in models]
+        published[row["question"]] = sum(labels) / len(labels)
+    answers = [row for row in curated[1].to_pylist() if row["task"] == "generate"]
+    for row in answers:
+        assert row["pass_rate"] == published[row["prompt"][-1]["content"]]
+        assert row["group_n"] == 4
+    left = Counter(row["prompt_id"] for row in answers)
+    assert 0 < sum(rows < 4 for rows in left.values()) < len(left)
 
 
 @pytest.mark.parametrize("chunk_rows", [7, 100])

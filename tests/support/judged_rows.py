@@ -6,7 +6,7 @@ import pyarrow as pa
 
 JUDGEMENTS = {"Y": "Yes", "N": "No", "-": None}
 COLUMNS = (
-    "prompt_id", "response_id", "task", "answer", "response", "judged_response_id", "judgement",
+    "prompt_id", "response_id", "task", "extracted_answer", "response", "judged_response_id", "judgement",
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def _group(at: int, group: str) -> list[dict[str, str | None]]:
         own = f"{at}.{k}"
         answering.append(
             {"prompt_id": f"p{at}", "response_id": own, "task": "generate",
-             "answer": answer or None, "response": f"I say {answer}"}
+             "extracted_answer": answer or None, "response": f"I say {answer}"}
         )  # fmt: skip
         judging += [
             {"prompt_id": f"v{own}", "response_id": f"{own}-{i}", "task": "verify",

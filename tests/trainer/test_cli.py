@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import yaml
 from command import heavy_after, runner
-from fake_run import line, save, write_recipe, write_run
+from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.train import Profile, Train
@@ -137,6 +137,21 @@ def test_train(rejuice, recipe, verl, tmp_path):
 
 def test_quiet(rejuice, recipe, verl):
     assert rejuice("train", recipe, "-q") == (0, "", "")
+
+
+@pytest.mark.parametrize("words", [[], ["--dry-run"]])
+def test_a_deduplicator_is_warned_of(rejuice, verl, tmp_path, monkeypatch, words):
+    monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
+    process = [*PROCESS[:-1], "exact_deduplicator", PROCESS[-1]]
+    recipe = write_recipe(tmp_path / "try.yaml", process=process)
+    code, _, err = rejuice("train", recipe, *words)
+    assert code == 0
+    first, *others = err.splitlines()
+    assert first.startswith("rejuice: warning: try.yaml, line ")
+    assert "exact_deduplicator: drops repeated responses, the policy's likeliest, before" in first
+    assert first.endswith("and what it drops has no gradient; leave it out of training")
+    assert not any("warning" in line for line in others)
+    assert rejuice("train", recipe, *words, "-q", "-o", "other")[2] == ""
 
 
 def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):

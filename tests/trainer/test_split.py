@@ -49,7 +49,12 @@ def test_steps_before_and_after_sampling(parts):
         ),
         (
             [*PLAIN, {"grpo_advantage_mapper": None}, {"length_filter": {"max": 9}}],
-            ", step 6: length_filter drops rows that were compared with their group already; put "
+            ", step 6: length_filter drops rows that were compared with their group already; "
+            "leave it out of training",
+        ),
+        (
+            [*PLAIN, {"grpo_advantage_mapper": None}, {"reward_std_filter": None}],
+            ", step 6: reward_std_filter drops rows that were compared with their group already; put "
             "it before grpo_advantage_mapper",
         ),
     ],

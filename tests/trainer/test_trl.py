@@ -230,6 +230,14 @@ def test_the_dataset_has_every_column_and_each_prompt_once(recipe):
     assert found["reference"][:] == ["2", "2"]
 
 
+def test_a_column_of_the_dataset_is_not_replaced(recipe):
+    path = recipe(rows=[{"question": "1 + 1?", "answer": "2", "verdict": "as I say"}])
+    with pytest.raises(
+        RecipeError, match="step 3 math_verify_mapper: would replace column 'verdict'"
+    ):
+        train_dataset(path)
+
+
 def test_the_settings_are_the_recipes(recipe):
     found = grpo_settings(recipe())
     assert found == {

@@ -15,7 +15,8 @@ from typing import Any
 
 from ...operators.errors import RejuiceError
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from ...pipelines.recipe.columns import checked_schema
+from ...pipelines.dataset.read import Dataset
+from ...pipelines.recipe.columns import check_replaced, checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
 from ..loop.failures import ERROR_FILE
@@ -45,6 +46,9 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
     run = TrainingRun.of(folder.resolve(), recipe)
     if run.config.replay is None:
         checked_schema(recipe)
+    if run.config.validation_path is not None and not resume:
+        validation = Dataset(run.config.validation_path)
+        check_replaced(recipe.steps, validation.first_schema.names, validation.path, recipe.where)
     _check_folder(run, resume)
     if run.config.verl:
         verl_config.check_keys(overrides(run, resume))

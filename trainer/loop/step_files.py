@@ -8,12 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...operators.columns import RIGHT, WRONG, right_and_wrong
 from ...operators.groups import Groups
+from ...pipelines.dataset.written import mark_written
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from .curation import Curated
@@ -68,7 +69,10 @@ class StepFiles:
             return
         self.wait()
         folder = self._run.step_folder(step) / part
-        self._written = self._writer.submit(_write, folder, tables, recipe)
+        # A replay of the step computes again what other steps of the recipe have written.
+        names = [name for each in self._run.recipe.steps for name in each.operator.writes()]
+        marked = {name: _marked(table, names) for name, table in tables.items()}
+        self._written = self._writer.submit(_write, folder, marked, recipe)
 
     def wait(self) -> None:
         """Wait until the last step is written.
@@ -84,6 +88,10 @@ class StepFiles:
         folder = self._run.folder / "validations"
         folder.mkdir(exist_ok=True)
         pq.write_table(table, folder / f"{step:06d}.parquet")
+
+
+def _marked(table: pa.Table, written: Sequence[str]) -> pa.Table:
+    return table.replace_schema_metadata(mark_written(table.schema, written).metadata)
 
 
 def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:
@@ -104,14 +112,14 @@ def response_figures(
             mean = pc.mean(table[name]).as_py()
             if mean is not None:
                 found[name] = mean
-    if curated.verdicts:
-        verified = sum(curated.verdicts.values())
-        found["pass_rate"] = curated.verdicts.get("correct", 0) / verified
+    # Failures to grade are neither right nor wrong.
+    if graded := sum(curated.verdicts.get(verdict, 0) for verdict in (RIGHT, *WRONG)):
+        found["pass_rate"] = curated.verdicts.get(RIGHT, 0) / graded
     if curated.verdicts and table.num_rows:
-        right_N = np.asarray(pc.equal(table["verdict"], "correct").fill_null(False))
+        right_N, wrong_N = right_and_wrong(table["verdict"])
         groups = Groups.of(table)
-        share_G = groups.sum(right_N) / groups.sizes_G
-        found["mixed_groups"] = float(((share_G > 0) & (share_G < 1)).mean())
+        mixed_G = (groups.sum(right_N) > 0) & (groups.sum(wrong_N) > 0)
+        found["mixed_groups"] = float(mixed_G.mean())
     lengths = pc.list_value_length(rollouts["response_token_ids"])
     found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
     found["rows_sampled"] = rollouts.num_rows

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import RecipeError
+from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.fields import build
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
@@ -36,6 +36,25 @@ def test_bounds_are_inclusive():
 def test_ungraded_responses_count_neither_way():
     change = check_operator(PassRateFilter(max=0.9), table(a="ct?", b="tt", c="cw"))
     assert change.reasons.to_pylist() == ["too_easy"] * 3 + ["not_graded"] * 2 + [None] * 2
+
+
+def test_the_column_counts_instead_of_the_rows_that_are_left():
+    rows = table(a="cw", b="cc", c="tt", d="ww")
+    rates = [0.9, 0.9, 0.5, 0.5, None, None, 0.2, 0.2]
+    change = check_operator(
+        PassRateFilter(min=0.2, max=0.8), rows.append_column("pass_rate", pa.array(rates))
+    )
+    assert change.reasons.to_pylist()[::2] == ["too_easy", None, "not_graded", None]
+
+
+def test_a_column_that_differs_within_a_prompt_is_an_error():
+    rows = table(a="cw", b="cw").append_column("pass_rate", pa.array([0.5, 0.5, 0.5, 0.25]))
+    with pytest.raises(DataError) as caught:
+        PassRateFilter().apply(rows)
+    assert str(caught.value) == (
+        "column 'pass_rate' differs between the responses to prompt 'b'; "
+        "a pass rate is that of the prompt: let group_stats_mapper write it"
+    )
 
 
 def test_bounds_in_the_wrong_order_are_an_error():

@@ -48,7 +48,7 @@ def test_right_answers_are_worth_one_and_wrong_ones_nothing():
         ),
     )
     assert columns["verdict"] == ["correct", "wrong_answer", "no_answer", "no_answer"]
-    assert columns["answer"] == ["18", "19", None, None]
+    assert columns["extracted_answer"] == ["18", "19", None, None]
     assert columns["reward_accuracy"] == [1.0, 0.0, 0.0, 0.0]
     assert columns["reward_accuracy_missing"] == [None] * 4
 
@@ -76,7 +76,7 @@ def test_what_is_not_there_is_not_graded_and_answers_are_extracted_all_the_same(
     rows = table((None, "1"), ("It is 7.", None), (None, None), ("It is 1.", "1"), ("So 8.", " "))
     columns = {k: v.to_pylist() for k, v in MathVerifyMapper().map(rows).items()}
     assert columns["verdict"] == [None, "verifier_error", None, "correct", "verifier_error"]
-    assert columns["answer"] == [None, "7", None, "1", "8"]
+    assert columns["extracted_answer"] == [None, "7", None, "1", "8"]
     assert columns["reward_accuracy"] == [None, None, None, 1.0, None]
     assert columns["reward_accuracy_missing"] == [
         "no_response",

@@ -538,7 +538,7 @@ def check_both(recipe, report, n):
         tasks[row["task"], row["label"]] += 1
         if row["task"] == "verify":
             assert row["reward"] == row["reward_verification"] == (row["judgement"] == row["label"])
-            assert row["reward_accuracy"] is row["verdict"] is row["answer"] is None
+            assert row["reward_accuracy"] is row["verdict"] is row["extracted_answer"] is None
             assert row["judged_response_id"] in ids
         else:
             assert row["reward"] == row["reward_accuracy"] + row["reward_format"]

@@ -406,7 +406,7 @@ def rolled_out(graded, accuracy):
         "prompt_id": [f"p{prompt}" for prompt, *_ in graded],
         "reference": ["a reference"] * len(graded),
         "verdict": [names[verdict] for _, verdict, _ in graded],
-        "answer": [f"{verdict}{answer}" for _, verdict, answer in graded],
+        "extracted_answer": [f"{verdict}{answer}" for _, verdict, answer in graded],
     }
     columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
     chats = [[{"role": "user", "content": f"question {prompt}"}] for prompt, *_ in graded]

@@ -36,7 +36,7 @@ def table(*groups, **columns):
         "reference": ["ref"] * len(words),
         "response": [f"I say {word[1:]}" for _, word in words],
         "verdict": [VERDICTS[word[0]] for _, word in words],
-        "answer": [word[1:] or None for _, word in words],
+        "extracted_answer": [word[1:] or None for _, word in words],
     }
     arrays = {name: pa.array(values, pa.string()) for name, values in texts.items()}
     return pa.table({**arrays, "prompt": pa.array(prompts, MESSAGES), **columns})
@@ -88,7 +88,7 @@ def test_a_verification_row_is_a_prompt_that_is_not_sampled():
         "task": "verify",
         "label": "Yes",
         "judged_response_id": "r0",
-        **dict.fromkeys(["response_id", "response", "verdict", "answer"]),
+        **dict.fromkeys(["response_id", "response", "verdict", "extracted_answer"]),
     }
     assert (no["label"], no["reference"], no["judged_response_id"]) == ("No", "No", "r1")
     assert len({row["prompt_id"] for row in rows}) == 3
@@ -210,9 +210,9 @@ def test_trap_nothing_is_oversampled():
 @pytest.mark.parametrize("candidates", ["balanced", "all"])
 def test_trap_duplicates_of_one_answer_are_judged_once(candidates):
     source = table("c1 c1 c1 w2 w2 w3")
-    answers = source["answer"].to_pylist()
+    answers = source["extracted_answer"].to_pylist()
     answers[1], answers[4] = " 1\n", "2 "
-    source = source.set_column(5, "answer", pa.array(answers))
+    source = source.set_column(5, "extracted_answer", pa.array(answers))
     rows, change = after(SelfVerificationMapper(candidates=candidates, max_per_label=9), source)
     assert labels(rows) == (
         {"Yes": 1, "No": 1} if candidates == "balanced" else {"Yes": 1, "No": 2}

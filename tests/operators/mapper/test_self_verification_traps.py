@@ -46,7 +46,7 @@ def graded(*groups, questions=None):
                     "response_id": f"r{g:04d}.{k}",
                     "response": f"It is {word[1:]}.",
                     "verdict": VERDICTS[word[0]],
-                    "answer": word[1:].replace("_", " ") or None,
+                    "extracted_answer": word[1:].replace("_", " ") or None,
                 }
             )
     return rows

@@ -116,8 +116,8 @@ def test_a_vote_needs_no_reference():
     out = run_in_memory(
         [JudgementRewardMapper(), SelfVerifiedVoteMapper(prior=0)], judged
     ).to_pylist()
-    assert [row["answer"] for row in out if row["majority"]] == ["7", "7"]
-    assert [row["answer"] for row in out if row["voted"]] == ["8"]
+    assert [row["extracted_answer"] for row in out if row["majority"]] == ["7", "7"]
+    assert [row["extracted_answer"] for row in out if row["voted"]] == ["8"]
     assert {row["reward_verification_missing"] for row in out} == {"other_task", "no_label"}
 
 
@@ -166,7 +166,9 @@ GROUPS = st.lists(st.lists(VOTE, min_size=1, max_size=6).map(" ".join), max_size
 def test_one_answer_of_each_prompt_wins_each_vote(groups):
     table = judged_rows(*groups)
     columns, change = voted(table)
-    keys = zip(*(generated(table, table[name]) for name in ("prompt_id", "answer")), strict=True)
+    keys = zip(
+        *(generated(table, table[name]) for name in ("prompt_id", "extracted_answer")), strict=True
+    )
     keys = list(keys)
     for name in ("majority", "voted"):
         won = {key for key, wins in zip(keys, columns[name], strict=True) if wins}

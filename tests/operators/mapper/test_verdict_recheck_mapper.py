@@ -33,7 +33,7 @@ def table(*rows):
         "prompt_id": [str(at // 2) for at in range(len(rows))],
         "verdict": [VERDICTS[letter] for letter in letters],
         "response": responses,
-        "answer": answers,
+        "extracted_answer": answers,
         "reference": references,
     }
     return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
@@ -219,7 +219,7 @@ def test_the_known_differences_are_those_that_are_documented():
     rows = table(*KNOWN)
     graded = MathVerifyMapper().map(rows)
     assert graded["verdict"].to_pylist() == rows["verdict"].to_pylist()
-    assert graded["answer"].to_pylist() == rows["answer"].to_pylist()
+    assert graded["extracted_answer"].to_pylist() == rows["extracted_answer"].to_pylist()
     change = run(VerdictRecheckMapper(), rows)
     assert [change.notes[name] for name in NOTES] == [15, 0, 15, 9, 6, 0]
 

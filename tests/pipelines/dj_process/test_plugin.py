@@ -66,7 +66,7 @@ def rollouts(groups: int = 60) -> pa.Table:
                     "prompt": [{"role": "user", "content": f"question {group}?"}],
                     "reference": "1",
                     "response": text,
-                    "answer": draw.choice(["1", "2", None]),
+                    "extracted_answer": draw.choice(["1", "2", None]),
                     "verdict": draw.choice(["correct", "wrong_answer", "timeout", None]),
                     "reward": draw.choice([0.1, 1 / 3, 1.0, None]),
                     "response_token_ids": [draw.randrange(99) for _ in range(draw.randrange(4))],
@@ -397,6 +397,7 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
     questions = [f"question {row}" for row in range(rollouts().num_rows)]
     questions[17] = ""
     table = rollouts().append_column("question", pa.array(questions))
+    table = table.drop_columns(["prompt_id", "prompt", "reference"])
     process = [{"prompt_template_mapper": {"question": "question", "reference": None}}]
     ran, _, _ = dj_process(tmp_path, process, table=table, executor=executor)
     assert ran.returncode == 1
@@ -407,6 +408,40 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
     ours = [text for text in log.splitlines() if "pid=" not in text]
     assert not [text for text in ours if "Traceback" in text]
     assert not (tmp_path / "out" / "curated.parquet").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["default", "ray"])
+def test_a_column_of_the_dataset_is_not_replaced(tmp_path, executor):
+    """The run ends before its first step of ours."""
+    theirs = {"whitespace_normalization_mapper": {"text_key": "response"}}
+    verify = {"math_verify_mapper": {}}
+    process = [theirs, {"length_filter": {"min": 1}}, verify]
+    ran, path, _ = dj_process(tmp_path, process, executor=executor)
+    assert ran.returncode == 1
+    line = path.read_text().split("\n").index("- math_verify_mapper: {}") + 1
+    message = (
+        f"{path}, line {line}, step 3 math_verify_mapper: would replace columns 'verdict', "
+        "'extracted_answer' of the dataset; rename them there, or drop them there to have them "
+        "computed again"
+    )
+    assert (ran.stdout + ran.stderr).count(message) == 1
+    assert not (tmp_path / "out" / "curated.run").exists()
+
+
+@pytest.mark.slow
+def test_an_export_of_dj_process_is_computed_again(tmp_path):
+    """The report beside it says what the steps have written."""
+    table = rollouts().drop_columns(["verdict", "extracted_answer"])
+    (tmp_path / "first").mkdir()
+    ran, _, _ = dj_process(tmp_path / "first", [{"math_verify_mapper": {}}], table=table)
+    assert ran.returncode == 0, ran.stderr
+    (tmp_path / "again").mkdir()
+    head = {"dataset_path": str(tmp_path / "first" / "out" / "curated.parquet")}
+    ran, _, _ = dj_process(tmp_path / "again", [{"math_verify_mapper": {"timeout": 4}}], **head)
+    assert ran.returncode == 0, ran.stderr
+    first, again = exported(tmp_path / "first"), exported(tmp_path / "again")
+    assert again["verdict"].to_pylist() == first["verdict"].to_pylist()
 
 
 @pytest.mark.slow

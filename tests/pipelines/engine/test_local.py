@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import OperatorError, build, get
 from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.dataset.arrow_files import write_arrow
+from rejuice.pipelines.dataset.written import mark_written
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -142,12 +144,16 @@ def test_an_empty_result_is_an_export_with_the_right_columns(recipe_file, rollou
     assert exported.column_names == rollouts(4).column_names
 
 
-def test_prompt_ids_of_the_dataset_that_are_overwritten(recipe_file):
+def test_prompt_ids_of_an_earlier_run_that_are_overwritten(recipe_file, tmp_path):
     rows = [
         {"prompt_id": f"row {i}", "question": f"q{i // 4}", "answer": "1", "verdict": verdict}
         for i, verdict in enumerate(["correct", "wrong_answer", "wrong_answer", "no_answer"] * 9)
     ]
-    path = recipe_file(["prompt_template_mapper", {"pass_rate_filter": {"min": 0.2}}], rows)
+    table = pa.Table.from_pylist(rows)
+    dataset = tmp_path / "earlier.arrow"
+    write_arrow(dataset, table.cast(mark_written(table.schema, ["prompt_id"])))
+    process = ["prompt_template_mapper", {"pass_rate_filter": {"min": 0.2}}]
+    path = recipe_file(process, dataset_path=str(dataset))
     _, whole = run(path)
     _, cut = run(path, overwrite=True, chunk_rows=6)
     assert whole.num_rows == len(rows)

@@ -84,7 +84,7 @@ def test_the_history_of_a_row_that_was_kept(ran):
         "   response = It is 7.\n"
         "03_math_verify_mapper: kept\n"
         "   verdict = correct\n"
-        "   answer = 7\n"
+        "   extracted_answer = 7\n"
         "   reward_accuracy = 1.0\n"
         "04_pass_rate_filter: kept\n"
         "05_length_filter: kept\n"

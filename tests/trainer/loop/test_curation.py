@@ -17,12 +17,14 @@ from rejuice.operators.filter.group_size_filter import GroupSizeFilter
 from rejuice.operators.filter.length_filter import LengthFilter
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
+from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.recipe.steps import Step, step_names
 from rejuice.trainer.loop.curation import Curation, at_progress, curate, drop_rows, threads
+from rejuice.trainer.loop.step_files import response_figures
 
 
 class LengthMapper(Mapper):
@@ -62,6 +64,7 @@ RECIPES = {
     "dataset at the end": [*ROWS, *GROUPS, *ALL],
     "dataset at the start": [ALL[0], *ROWS, *GROUPS],
     "dataset between": [*ROWS, ALL[0], SUM, *ALL[1:], GrpoAdvantageMapper()],
+    "group statistics": [ROWS[0], GroupStatsMapper(), *ROWS[1:], ALL[0], *GROUPS],
     "nothing": [],
 }
 
@@ -271,3 +274,38 @@ def test_a_figure_that_is_0_is_reported_as_by_a_run_over_all_rows(pool):
     }
     assert found.notes == curate(steps, table).notes
     assert found.verdicts == {"correct": 5}
+
+
+class StoredVerdictMapper(Mapper):
+    """The verdict is what the response says."""
+
+    def reads(self):
+        return ("response",)
+
+    def writes(self):
+        return ("verdict",)
+
+    def map(self, table):
+        return {"verdict": table["response"]}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "pass_rate", "mixed"),
+    [
+        (["correct", "timeout", "correct", "no_answer"], 2 / 3, 0.5),
+        (["correct", "verifier_error", "timeout", None], 1.0, 0.0),
+        (["timeout", None, "verifier_error", "timeout"], None, 0.0),
+    ],
+)
+def test_a_failure_to_grade_is_neither_right_nor_wrong_in_the_figures(verdicts, pass_rate, mixed):
+    rollouts = pa.table(
+        {
+            "prompt_id": ["a", "a", "b", "b"],
+            "response_id": ["a0", "a1", "b0", "b1"],
+            "response": pa.array(verdicts, pa.string()),
+            "response_token_ids": [[1], [2], [3], [4]],
+        }
+    )
+    steps = steps_of([StoredVerdictMapper()])
+    found = response_figures(curate(steps, rollouts), rollouts, steps)
+    assert (found.get("pass_rate"), found["mixed_groups"]) == (pass_rate, mixed)

@@ -190,8 +190,13 @@ def test_a_verification_prompt_may_be_too_long(trained):
     assert sorted(gone) == ["over_ratio", "prompt_too_long"]
 
 
-def test_the_step_can_be_run_again_offline(trained):
-    here, _ = trained("mixed")
+ADVANTAGES = [*RECIPE[:2], {"grpo_advantage_mapper": None}, *RECIPE[2:]]
+
+
+@pytest.mark.parametrize("after", [RECIPE, ADVANTAGES], ids=["judgements", "answers too"])
+def test_the_step_can_be_run_again_offline(trained, after):
+    """With an advantage of answers, the rollouts have that column before the steps run."""
+    here, _ = trained("mixed", after)
     here.answer(MIXED)
     batch, _ = here.sample(step=1, groups=2)
     kept = here.saved("verify/curated")

@@ -1,0 +1,64 @@
+"""Which columns of a dataset steps have written: they may be computed again, all others are kept.
+
+An export as Parquet or Arrow says so in the metadata of its schema, wherever it is moved, and so
+does a table that is read from it. Of any other export, the report in its run folder says it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from .read import dataset_files
+from .write import run_folder
+
+_KEY = b"rejuice.written"
+
+
+def mark_written(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """The schema, with a mark at those of its columns that steps have written."""
+    marked = sorted(set(names) & set(schema.names))
+    return schema.with_metadata({**(schema.metadata or {}), _KEY: json.dumps(marked)})
+
+
+def written_columns(path: Path) -> frozenset[str]:
+    """The columns of a dataset that steps have written, as far as is known.
+
+    Args:
+        path: a file or a folder of files: the export of a run under Ray, or several exports, of
+            which all have to say it.
+    """
+    of_files = [_marked(file) or _reported(file) for file in dataset_files(path)]
+    return _reported(path) | frozenset.intersection(*of_files)
+
+
+def _marked(file: Path) -> frozenset[str]:
+    """The columns that the metadata of a file names."""
+    metadata = None
+    if file.suffix == ".parquet":
+        import pyarrow.parquet as pq  # It loads clients of object stores.
+
+        metadata = pq.read_schema(file).metadata
+    elif file.suffix == ".arrow":
+        with suppress(pa.ArrowInvalid), pa.memory_map(str(file)) as source:
+            # An export is no stream.
+            metadata = pa.ipc.open_file(source).schema.metadata
+    return frozenset(json.loads((metadata or {}).get(_KEY, b"[]")))
+
+
+def _reported(export_path: Path) -> frozenset[str]:
+    """The columns that the run to a path has written."""
+    path = run_folder(export_path) / "report.json"
+    if not path.exists():
+        return frozenset()
+    report = json.loads(path.read_text("utf-8"))
+    # The dataset of a run may differ from its export in nothing but the suffix.
+    if Path(report["export_path"]).name != export_path.name:
+        return frozenset()
+    # Reports of version 0.4 and earlier only name the columns of which they have figures.
+    written = (step.get("written", step["columns"]) for step in report["steps"])
+    return frozenset(name for names in written for name in names)
