@@ -74,6 +74,9 @@ class Operator(BaseModel, ABC):
     that change results."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
+    not_failures: ClassVar[frozenset[str]] = frozenset()
+    """Slugs of its `_missing` columns that say that the step is not meant for the row. Where all
+    values are missing and some reason is another one, a run ends with an error."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

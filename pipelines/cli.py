@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from ..operators import RejuiceError, __version__
+from ..operators import EmptyResultError, RejuiceError, __version__
 
 app = typer.Typer(
     name="rejuice",
@@ -46,7 +46,11 @@ ChunkRows = Annotated[
         help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable.",
     ),
 ]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
+]
 _OVERRIDES = "rejuice.overrides"
+_EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 """Shown below the help of commands that take overrides."""
@@ -95,6 +99,7 @@ def run(
         bool,
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
+    allow_empty: AllowEmpty = False,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
@@ -102,17 +107,19 @@ def run(
     """Run a recipe: write the curated rows, the audit log and a report.
 
     A run that was stopped continues where it stopped. Steps whose input, config and code have not
-    changed are not run again.
+    changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
+    with status 1.
     """
+    from .apply.empty_result import check_not_empty
     from .engine import local as engine
     from .engine.progress import Progress
     from .recipe.read import load
     from .show.funnel import show_funnel
 
-    overrides = _overrides(context, dataset_path, export_path, np)
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
     console = Console(stderr=True, quiet=quiet)
     report = engine.run(
-        load(recipe, overrides),
+        loaded,
         overwrite=overwrite,
         retry_dropped=retry_dropped,
         chunk_rows=chunk_rows,
@@ -120,6 +127,8 @@ def run(
         progress=Progress(console, quiet=quiet),
     )
     show_funnel(report, Console(quiet=quiet))
+    if not allow_empty:
+        check_not_empty(loaded, report)
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG)
@@ -262,13 +271,18 @@ def _version(
 
 
 def main() -> NoReturn:
-    """Run the command; a user error is one line on stderr and exit status 2."""
+    """Run the command; a user error is one line on stderr and exit status 2.
+
+    The status is 1 where the work was done and its result is empty.
+    """
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
         typer.echo(f"rejuice: {error}", err=True)
         if isinstance(error, StoppedError):
             sys.exit(_INTERRUPTED)
+        if isinstance(error, EmptyResultError):
+            sys.exit(_EMPTY)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             advice = (

@@ -110,6 +110,8 @@ class Dataset:
     def table(self) -> pa.Table:
         """All its rows, in memory."""
         tables = list(_all_batches(self.files))
+        if not any(table.num_rows for table in tables):
+            raise _empty(self.files)
         schema = _unify([table.schema for table in tables])
         return pa.concat_tables([conform(table, schema) for table in tables])
 

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from ...pipelines.cli import AllowEmpty
+
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
 
@@ -54,8 +56,9 @@ def hf(
             "--as", help="Rows as they are; prompt and completion; or prompt, chosen, rejected."
         ),
     ] = "rows",
+    allow_empty: AllowEmpty = False,
 ) -> None:
     """Write a curated dataset as a Hugging Face dataset, with a card."""
     from .huggingface import export_hf
 
-    typer.echo(f"{folder}: {export_hf(dataset, folder, shape):,} rows.")
+    typer.echo(f"{folder}: {export_hf(dataset, folder, shape, allow_empty=allow_empty):,} rows.")

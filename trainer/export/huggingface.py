@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...operators import DataError, Groups, __version__
+from ...operators import DataError, EmptyResultError, Groups, __version__
 from ...operators.columns import MESSAGES, flat, numbers
 from ...pipelines.apply.report import Report
 from ...pipelines.apply.summary import merge, summarise
@@ -25,7 +25,9 @@ from ...pipelines.dataset.write import run_folder
 Shape = Literal["rows", "completions", "pairs"]
 
 
-def export_hf(dataset: Path, folder: Path, shape: Shape = "rows") -> int:
+def export_hf(
+    dataset: Path, folder: Path, shape: Shape = "rows", *, allow_empty: bool = False
+) -> int:
     """Write a dataset to a folder, and its card.
 
     Args:
@@ -34,12 +36,14 @@ def export_hf(dataset: Path, folder: Path, shape: Shape = "rows") -> int:
         shape: `rows` as they are; `completions`, the columns `prompt` and `completion` of TRL's
             SFTTrainer; `pairs`, the columns `prompt`, `chosen` and `rejected` of its DPOTrainer,
             see `pairs_of`.
+        allow_empty: write a dataset without rows, too.
 
     Returns:
         How many rows it has.
 
     Raises:
         DataError: the folder holds something, or the dataset lacks a column.
+        EmptyResultError: there is no row to write.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} is not empty", "give another folder")
@@ -48,6 +52,11 @@ def export_hf(dataset: Path, folder: Path, shape: Shape = "rows") -> int:
 
     rows = read_all(dataset)
     table = _SHAPES[shape](rows)
+    if not table.num_rows and not allow_empty:
+        raise EmptyResultError(
+            f"{dataset} gives no {shape}: {_NO_ROWS[shape]}",
+            "give another dataset, or --allow_empty",
+        )
     made = Dataset(InMemoryTable(table))
     (folder / "data").mkdir(parents=True)
     made.to_parquet(str(folder / "data" / "train.parquet"))
@@ -103,6 +112,10 @@ def pairs_of(table: pa.Table) -> pa.Table:
     )
 
 
+_NO_ROWS = {
+    "completions": "no row has a response",
+    "pairs": "no prompt has responses of different rewards",
+}
 _SHAPES = {"rows": lambda table: table, "completions": completions_of, "pairs": pairs_of}
 
 

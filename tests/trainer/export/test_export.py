@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.operators import DataError, EmptyResultError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
@@ -437,7 +437,32 @@ def test_completions_are_chats(curated, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("shape", "column", "reason"),
+    [
+        ("completions", "response", "no row has a response"),
+        ("pairs", "reward", "no prompt has responses of different rewards"),
+    ],
+)
+def test_an_export_without_a_row_is_an_error_unless_allowed(tmp_path, shape, column, reason):
+    path, folder = tmp_path / "some.parquet", tmp_path / "hf"
+    at, field = TABLE.column_names.index(column), TABLE.schema.field(column)
+    pq.write_table(TABLE.set_column(at, field, pa.nulls(TABLE.num_rows, field.type)), path)
+    line = f"{path} gives no {shape}: {reason}; give another dataset, or --allow_empty"
+    words = ["hf", str(path), str(folder), "--as", shape]
+    failed = CliRunner().invoke(app, words).exception
+    assert isinstance(failed, EmptyResultError)
+    assert str(failed) == line
+    assert not folder.exists()
+    done = CliRunner().invoke(app, [*words, "--allow_empty"])
+    assert done.stdout == f"{folder}: 0 rows.\n"
+    assert pq.read_table(folder / "data" / "train.parquet").num_rows == 0
+
+
 def test_what_cannot_be_written_is_an_error(curated, tmp_path):
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "empty.parquet")
+    with pytest.raises(DataError, match="is empty; a dataset needs at least one row"):
+        export_hf(tmp_path / "empty.parquet", tmp_path / "hf")
     with pytest.raises(DataError, match="is not empty; give another folder"):
         export_hf(curated, tmp_path)
     with pytest.raises(DataError, match="column 'reward' is missing; there are: prompt_id, prompt"):
