@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
 from ..operators import EmptyResultError, RejuiceError, __version__
+
+if TYPE_CHECKING:
+    from .dataset.read import Dataset
+    from .recipe.recipe import Recipe
 
 app = typer.Typer(
     name="rejuice",
@@ -52,6 +57,9 @@ AllowEmpty = Annotated[
 _OVERRIDES = "rejuice.overrides"
 _EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
+more_checks: list[Callable[[Recipe, Dataset], Sequence[str]]] = []
+"""What `rejuice check` checks, too; the package that trains adds its own. Each gives lines about
+what it left out."""
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 """Shown below the help of commands that take overrides."""
 
@@ -138,17 +146,23 @@ def check(
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
 ) -> None:
-    """Check a recipe without running it: operators, fields, columns, dataset."""
+    """Check a recipe without running it: operators, fields, columns, dataset, training."""
+    from .dataset.read import Dataset
     from .recipe.columns import checked_schema
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
-    if not loaded.head.dataset_path.exists():
-        typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
-        typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
-        return
-    checked_schema(loaded)
-    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")
+    dataset = Dataset(loaded.head.dataset_path)
+    left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
+    right = "fields"
+    if dataset.path.exists():
+        checked_schema(loaded, dataset)
+        right = "fields and columns"
+    else:
+        left_out.insert(0, f"{dataset.path} does not exist yet, so columns were not checked.")
+    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
+    for line in left_out:
+        typer.echo(line)
 
 
 @app.command()

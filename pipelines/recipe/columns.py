@@ -1,4 +1,4 @@
-"""Whether a recipe fits its dataset: its columns are followed from step to step."""
+"""Whether a recipe fits its dataset: the first rows are tried, and columns followed to the end."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from ...operators.registry import load_all
 from ..dataset.arrow_types import is_text
 from ..dataset.read import Dataset
 from ..dataset.write import check_export_path
+from .first_rows import check_first_rows
 from .recipe import Recipe
 
 
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
-    """The dataset's schema, once the paths are right and every column that is read is there.
+    """The dataset's schema, once paths, columns and first rows are right.
 
     Args:
         recipe: as it was read.
         dataset: its dataset, where the caller has it open.
 
     Raises:
-        RejuiceError: the dataset cannot be read, the export would harm it, or a step reads a
-            column that is not there.
+        RejuiceError: the dataset cannot be read, the export would harm it, a step reads a column
+            that is not there, or no prompts can be made of the first rows.
     """
     path = recipe.head.dataset_path
     check_export_path(recipe.path, recipe.head.export_path, path)
     dataset = dataset or Dataset(path)
+    schema = dataset.first_schema
     try:
-        check_columns(recipe, dataset.first_schema)
+        check_columns(recipe, schema)
     except RecipeError:
-        if dataset.schema.equals(dataset.first_schema):
+        if dataset.schema.equals(schema):
             raise
-        check_columns(recipe, dataset.schema)
-        return dataset.schema
-    return dataset.first_schema
+        schema = dataset.schema
+        check_columns(recipe, schema)
+    check_first_rows(recipe, dataset)
+    return schema
 
 
 def check_columns(recipe: Recipe, schema: pa.Schema) -> None:

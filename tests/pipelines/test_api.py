@@ -187,6 +187,19 @@ def test_yaml_cannot_hold_a_table_and_needs_an_export(table, dataset):
         Recipe(PROCESS, dataset).to_yaml()
 
 
+def test_references_that_cannot_be_graded_are_found_before_anything_runs():
+    rows = pa.table({"question": ["1 + 1?", "2 + 2?"], "answer": ["#### 2", "#### 4"]})
+    template = {"prompt_template_mapper": {"reference_pattern": "#### .*"}}
+    recorded = {"recorded_rollout_mapper": {"columns": ["answer"]}}
+    with pytest.raises(RecipeError) as caught:
+        run(Recipe([template, recorded, "math_verify_mapper"], rows))
+    assert str(caught.value) == (
+        "Recipe, step 1 prompt_template_mapper: of the first 2 rows of the table, none has a "
+        "reference that can be graded against: '#### 2' (the reference is a worked solution, not a "
+        "bare answer); put the answer into a group of reference_pattern, as in '#### (.*)'"
+    )
+
+
 def test_no_row_may_be_left(table, tmp_path):
     everything = [GroupSizeFilter(min=1000)]
     for name in ("", "x.parquet", "x.jsonl"):
