@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 from .change import Change, Columns
 from .columns import component, component_columns
-from .errors import DataError, EngineError, OperatorError, RecipeError, RejuiceError
+from .errors import (
+    DataError,
+    EmptyResultError,
+    EngineError,
+    OperatorError,
+    RecipeError,
+    RejuiceError,
+)
 from .fields import build
 from .groups import Groups, uniform_N
 from .operator import (
@@ -69,6 +76,7 @@ __all__ = [
     "DataError",
     "DiverseResponseSelector",
     "DiversityRewardMapper",
+    "EmptyResultError",
     "EngineError",
     "ExactDeduplicator",
     "Filter",

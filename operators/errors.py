@@ -45,6 +45,10 @@ class OperatorError(RejuiceError):
     """An operator broke its contract or failed on rows that it should have handled."""
 
 
+class EmptyResultError(RejuiceError):
+    """The work is done, and came to nothing: no row is left, or a step failed on every row."""
+
+
 class EngineError(RejuiceError):
     """An engine has failed or cannot be opened: it gives no further results."""
 

@@ -77,6 +77,9 @@ class Operator(BaseModel, ABC):
     estimates: ClassVar[str] = ""
     """What it computes of the responses to a prompt as an estimate of what the policy gives, such
     as `the pass rate`; empty: nothing. It is off where some of them were dropped before."""
+    not_failures: ClassVar[frozenset[str]] = frozenset()
+    """Slugs of its `_missing` columns that say that the step is not meant for the row. Where all
+    values are missing and some reason is another one, a run ends with an error."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

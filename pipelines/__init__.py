@@ -14,13 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import Result, run
+    from .api import EmptyRunError, Result, run
     from .recipe.read import load
     from .recipe.recipe import Recipe
 
-__all__ = ["Recipe", "Result", "load", "run"]
+__all__ = ["EmptyRunError", "Recipe", "Result", "load", "run"]
 
-_HOMES = {"Recipe": "recipe.recipe", "Result": "api", "load": "recipe.read", "run": "api"}
+_HOMES = {
+    "EmptyRunError": "api",
+    "Recipe": "recipe.recipe",
+    "Result": "api",
+    "load": "recipe.read",
+    "run": "api",
+}
 
 
 if not TYPE_CHECKING:  # So that mypy knows the names above, and no others.

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..operators import RecipeError, RejuiceError
+from ..operators import EmptyResultError, RecipeError, RejuiceError
 from .apply.audit_log import DECISIONS
+from .apply.empty_result import check_not_empty
 from .apply.report import Report
 from .dataset.arrow_files import read_arrow, write_arrow
 from .dataset.read import Dataset
@@ -38,11 +39,22 @@ class Result(NamedTuple):
     report: Report
 
 
+class EmptyRunError(EmptyResultError):
+    """A run has finished and left no row, or one of its steps has failed on every row.
+
+    Attributes:
+        result: what the run made all the same.
+    """
+
+    result: Result
+
+
 def run(
     recipe: Recipe,
     *,
     overwrite: bool = False,
     retry_dropped: bool = False,
+    allow_empty: bool = False,
     chunk_rows: int | None = None,
     cache: Path | str | None = None,
     progress: bool = False,
@@ -53,6 +65,7 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
+        allow_empty: return the result even if no row is left, or a step has failed on every row.
         chunk_rows: rows per chunk, about, 1 or more; None: as `rejuice run` chooses.
         cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
             beside the export; without an `export_path` nothing is kept after the run.
@@ -63,6 +76,7 @@ def run(
             docs/group-statistics.md.
 
     Raises:
+        EmptyRunError: the result is empty; everything was written, and the error has the result.
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
     """
     if chunk_rows is not None and chunk_rows < 1:
@@ -91,7 +105,20 @@ def run(
             )
         except RejuiceError as error:
             raise _about_the_table(error, head.get("dataset_path")) from error.__cause__
-        return _result(recipe, located, report)
+        result = _result(recipe, located, report)
+    if not allow_empty:
+        _check_not_empty(recipe, result)
+    return result
+
+
+def _check_not_empty(recipe: Recipe, result: Result) -> None:
+    try:
+        check_not_empty(recipe, result.report)
+    except EmptyResultError as error:
+        right = error.right.replace("--allow_empty", "allow_empty=True")
+        empty = EmptyRunError(error.found, right, where=error.where)
+        empty.result = result
+        raise empty from None
 
 
 def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:

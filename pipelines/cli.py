@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from ..operators import RejuiceError, __version__
+from ..operators import EmptyResultError, RejuiceError, __version__
 
 if TYPE_CHECKING:
+    from .dataset.read import Dataset
     from .recipe.recipe import Recipe
 
 app = typer.Typer(
@@ -50,8 +51,15 @@ ChunkRows = Annotated[
         help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable.",
     ),
 ]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
+]
 _OVERRIDES = "rejuice.overrides"
+_EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
+more_checks: list[Callable[[Recipe, Dataset], Sequence[str]]] = []
+"""What `rejuice check` checks, too; the package that trains adds its own. Each gives lines about
+what it left out."""
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 """Shown below the help of commands that take overrides."""
 
@@ -99,6 +107,7 @@ def run(
         bool,
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
+    allow_empty: AllowEmpty = False,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
@@ -106,17 +115,19 @@ def run(
     """Run a recipe: write the curated rows, the audit log and a report.
 
     A run that was stopped continues where it stopped. Steps whose input, config and code have not
-    changed are not run again.
+    changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
+    with status 1.
     """
+    from .apply.empty_result import check_not_empty
     from .engine import local as engine
     from .engine.progress import Progress
     from .recipe.read import load
     from .show.funnel import show_funnel
 
-    overrides = _overrides(context, dataset_path, export_path, np)
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
     console = Console(stderr=True, quiet=quiet)
     report = engine.run(
-        load(recipe, overrides),
+        loaded,
         overwrite=overwrite,
         retry_dropped=retry_dropped,
         chunk_rows=chunk_rows,
@@ -125,6 +136,8 @@ def run(
         warn=(lambda _: None) if quiet else warn,
     )
     show_funnel(report, Console(quiet=quiet))
+    if not allow_empty:
+        check_not_empty(loaded, report)
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG)
@@ -134,18 +147,24 @@ def check(
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
 ) -> None:
-    """Check a recipe without running it: operators, fields, columns, dataset."""
+    """Check a recipe without running it: operators, fields, columns, dataset, training."""
+    from .dataset.read import Dataset
     from .recipe.columns import checked_schema
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
-    if not loaded.head.dataset_path.exists():
-        warn_of_groups(loaded)
-        typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
-        typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
-        return
-    warn_of_groups(loaded, checked_schema(loaded).names)
-    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")
+    dataset = Dataset(loaded.head.dataset_path)
+    left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
+    right, columns = "fields", list[str]()
+    if dataset.path.exists():
+        columns = checked_schema(loaded, dataset).names
+        right = "fields and columns"
+    else:
+        left_out.insert(0, f"{dataset.path} does not exist yet, so columns were not checked.")
+    warn_of_groups(loaded, columns)
+    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
+    for line in left_out:
+        typer.echo(line)
 
 
 @app.command()
@@ -268,13 +287,18 @@ def _version(
 
 
 def main() -> NoReturn:
-    """Run the command; a user error is one line on stderr and exit status 2."""
+    """Run the command; a user error is one line on stderr and exit status 2.
+
+    The status is 1 where the work was done and its result is empty.
+    """
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
         typer.echo(f"rejuice: {error}", err=True)
         if isinstance(error, StoppedError):
             sys.exit(_INTERRUPTED)
+        if isinstance(error, EmptyResultError):
+            sys.exit(_EMPTY)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             advice = (

@@ -16,6 +16,8 @@ from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, 
 from .export.cli import app as export
 
 if TYPE_CHECKING:
+    from ..pipelines.dataset.read import Dataset
+    from ..pipelines.recipe.recipe import Recipe
     from ..pipelines.recipe.train import Train
     from .run import TrainingRun
 
@@ -67,6 +69,7 @@ def train(
     """
     _need_extra()
     from ..pipelines.recipe.read import load
+    from .launch.checks import check_training
     from .run import TrainingRun
 
     path, folder = _found(recipe, output)
@@ -83,6 +86,7 @@ def train(
     if not quiet:
         cli.warn_of_groups(loaded, training=True)
     if dry_run:
+        check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
         return
     _need_for(run.config)
@@ -166,6 +170,19 @@ def build_policy(
 
 
 app.add_typer(export, name="export", no_args_is_help=True)
+
+
+def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """What `rejuice check` checks, too, of a recipe that has a `train:` section."""
+    if recipe.head.train is None:
+        return []
+    from .launch.checks import check_training
+    from .run import TrainingRun
+
+    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
+
+
+cli.more_checks.append(_check_training)
 
 
 def main() -> NoReturn:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.feather as feather
 
 from ..operators.errors import RecipeError
 from ..pipelines.recipe.read import load
@@ -19,7 +18,7 @@ from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
 from ..pipelines.recipe.yaml_text import dump
 from .policies import Policy, Sampling
-from .split import SplitRecipe, check_schedule, split_recipe
+from .split import SplitRecipe, check_section, split_recipe
 
 RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""
@@ -62,7 +61,7 @@ class TrainingRun(NamedTuple):
         if config is None:
             raise RecipeError("there is no `train:` section", "add one", where=where)
         parts = split_recipe(recipe)
-        check_schedule(parts, config, where)
+        check_section(parts, config, where)
         return cls(folder, recipe, config, parts)
 
     @classmethod
@@ -81,6 +80,8 @@ class TrainingRun(NamedTuple):
 
     def prompts(self, partition: str) -> pa.Table:
         """The prompts of a partition, mapped from their file."""
+        import pyarrow.feather as feather  # It loads what `rejuice check` does not need.
+
         return feather.read_table(
             self.folder / "prompts" / f"{PARTITION_FILES[partition]}.arrow", memory_map=True
         )

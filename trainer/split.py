@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ..operators.errors import RecipeError
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+from ..operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
 from ..operators.operator import Kind, Mapper, Operator, Scope
@@ -76,26 +77,43 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
     Raises:
         RecipeError: the recipe cannot be used for training.
     """
-    found = _parts(recipe.steps, recipe.head.project_name, str(recipe.path))
+    found = _parts(recipe)
     if not gives_reward(found.judging.after if found.judging else found.after):
         raise RecipeError(
             "no step after policy_rollout_mapper writes the column reward",
             f"add a {RewardSumMapper.name()}",
             where=str(recipe.path),
         )
-    _check_order(found.after, str(recipe.path))
+    _check_sampled(found.after, recipe)
+    _check_order(found.after, recipe)
     if found.judging:
-        _check_order(found.judging.after, str(recipe.path))
-        _check_advantages(found.after, found.judging.after, str(recipe.path))
+        _check_order(found.judging.after, recipe)
+        _check_advantages(found.after, found.judging.after, recipe)
     return found
 
 
-def check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
-    """Check that a recipe has what its schedule trains on.
+def check_section(found: SplitRecipe, config: Train, where: str) -> None:
+    """Check that a recipe has what its `train:` section needs.
 
     Raises:
         RecipeError: it does not.
     """
+    _check_schedule(found, config, where)
+    if config.validation_path is not None:
+        try:
+            grading_steps(found.after)
+        except RecipeError as error:
+            raise error.at(where) from None
+    if config.replay is not None and found.rollout.temperature != 1:
+        raise RecipeError(
+            f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
+            "of the policy itself",
+            "set the temperature of policy_rollout_mapper to 1",
+            where=where,
+        )
+
+
+def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
     schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
     if schedule != "generate" and capacity < n:
         raise RecipeError(
@@ -129,7 +147,8 @@ def gives_reward(steps: Sequence[Step]) -> bool:
     return any("reward" in step.operator.writes() for step in steps)
 
 
-def _parts(steps: Sequence[Step], source: str, where: str) -> SplitRecipe:
+def _parts(recipe: Recipe) -> SplitRecipe:
+    steps, source = recipe.steps, recipe.head.project_name
     samples = [
         at for at, step in enumerate(steps) if isinstance(step.operator, PolicyRolloutMapper)
     ]
@@ -139,7 +158,7 @@ def _parts(steps: Sequence[Step], source: str, where: str) -> SplitRecipe:
         raise RecipeError(
             found,
             "training needs one policy_rollout_mapper, and a second where the policy judges",
-            where=where,
+            where=str(recipe.path),
         )
     first, last = samples[0], samples[-1]
     before, rollout = tuple(steps[:first]), _rollout(steps[first])
@@ -148,19 +167,24 @@ def _parts(steps: Sequence[Step], source: str, where: str) -> SplitRecipe:
             raise RecipeError(
                 f"no step answers the prompts of {steps[at].name}",
                 "put policy_rollout_mapper: {task: verify} after it, or leave the step out",
-                where=f"{where}, step {steps[at].number}",
+                where=_where(recipe, steps[at]),
             )
         return SplitRecipe(source, before, rollout, tuple(steps[first + 1 :]))
     if len(asks) != 1 or not first < asks[0] < last:
         raise RecipeError(
             "two steps sample responses",
             f"the second answers the prompts of one {SelfVerificationMapper.name()} before it",
-            where=f"{where}, step {steps[last].number}",
+            where=_where(recipe, steps[last]),
         )
     ask = asks[0]
     judging = JudgingSteps(tuple(steps[ask:last]), _rollout(steps[last]), tuple(steps[last + 1 :]))
-    _check_judging(judging, rollout, f"{where}, step {steps[last].number}", where)
+    _check_judging(judging, rollout, _where(recipe, steps[last]), recipe)
     return SplitRecipe(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
+
+
+def _where(recipe: Recipe, step: Step) -> str:
+    """Where a message points that names the step itself."""
+    return f"{recipe.line_of(step)}, step {step.number}"
 
 
 def _rollout(step: Step) -> PolicyRolloutMapper:
@@ -169,7 +193,7 @@ def _rollout(step: Step) -> PolicyRolloutMapper:
 
 
 def _check_judging(
-    judging: JudgingSteps, answers: PolicyRolloutMapper, here: str, where: str
+    judging: JudgingSteps, answers: PolicyRolloutMapper, here: str, recipe: Recipe
 ) -> None:
     """One policy answers and judges, at one temperature; no step sees both kinds of rows."""
     if judging.rollout.task != "verify":
@@ -194,14 +218,14 @@ def _check_judging(
             raise RecipeError(
                 f"{step.name} asks about answers without a verdict, which train nothing",
                 "leave ungraded: ask out",
-                where=f"{where}, step {step.number}",
+                where=_where(recipe, step),
             )
         lost = SAMPLES & set(step.operator.reads())
         if lost:
             raise RecipeError(
                 f"{step.name} reads {min(lost)}, which queued answers do not have",
                 f"put it before {SelfVerificationMapper.name()}",
-                where=f"{where}, step {step.number}",
+                where=_where(recipe, step),
             )
     if judging.rollout.max_tokens > answers.max_tokens:
         raise RecipeError(
@@ -215,11 +239,22 @@ def _check_judging(
             raise RecipeError(
                 f"{step.name} sees answers and judgements together, which training does not",
                 f"leave it out, or put it before {SelfVerificationMapper.name()}",
-                where=f"{where}, step {step.number}",
+                where=_where(recipe, step),
             )
 
 
-def _check_order(steps: Sequence[Step], where: str) -> None:
+def _check_sampled(steps: Sequence[Step], recipe: Recipe) -> None:
+    """Training trains on what it has sampled itself."""
+    for step in steps:
+        if isinstance(step.operator, RecordedRolloutMapper):
+            raise RecipeError(
+                f"{step.name} makes responses that training has not sampled",
+                "leave it out, or train on recorded responses by train.replay",
+                where=_where(recipe, step),
+            )
+
+
+def _check_order(steps: Sequence[Step], recipe: Recipe) -> None:
     compared = False
     for step in steps:
         if compared and _drops(step.operator):
@@ -229,12 +264,12 @@ def _check_order(steps: Sequence[Step], where: str) -> None:
                 "leave it out of training"
                 if within
                 else f"put it before {GrpoAdvantageMapper.name()}",
-                where=f"{where}, step {step.number}",
+                where=_where(recipe, step),
             )
         compared = compared or isinstance(step.operator, GrpoAdvantageMapper)
 
 
-def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], where: str) -> None:
+def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], recipe: Recipe) -> None:
     """verl has one estimator of advantages for all rows of a batch."""
     lasts = [
         [step for step in steps if isinstance(step.operator, GrpoAdvantageMapper)][-1:]
@@ -244,7 +279,7 @@ def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], where
         raise RecipeError(
             f"{lasts[1][0].name} differs from {lasts[0][0].name}",
             "training has one advantage, of answers and of judgements: give both the same fields",
-            where=f"{where}, step {lasts[1][0].number}",
+            where=_where(recipe, lasts[1][0]),
         )
 
 

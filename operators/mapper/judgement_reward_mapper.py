@@ -64,6 +64,7 @@ class JudgementRewardMapper(Operator):
         "no_label": "the label is neither Yes nor No",
     }
     """Why the reward may be missing."""
+    not_failures: ClassVar[frozenset[str]] = frozenset({"other_task", "no_label"})
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -53,6 +53,8 @@ class MathVerifyMapper(Mapper):
         "verifier_error": "the verifier failed on the response",
     }
     """Why the accuracy may be missing."""
+    # A vote without references needs the answers only.
+    not_failures: ClassVar[frozenset[str]] = frozenset({"no_reference"})
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

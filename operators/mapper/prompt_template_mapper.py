@@ -106,8 +106,29 @@ class PromptTemplateMapper(Operator):
         columns["prompt_id"] = prompt_ids(prompts, columns["reference"])
         reasons = drop(bad)
         if self.on_bad_row == "fail" and reasons.null_count < len(reasons):
-            self._fail(table, reasons)
+            row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
+            self._fail(table, row, reasons[row].as_py())
         return Change(columns, reasons)
+
+    def first_references(self, table: pa.Table) -> list[str]:
+        """The references of the first rows of a dataset, as `apply` would write them.
+
+        It looks at nothing else, and makes no array from Python's values, for which Arrow loads
+        pandas: a check of a recipe should be quick.
+
+        Raises:
+            DataError: there is no such field, or a row has no reference and `on_bad_row` is `fail`.
+        """
+        if self.reference is None:
+            return []
+        found = self._texts(_at_path(table, self.reference)).to_pylist()
+        if self.reference_pattern is not None:
+            pattern = re.compile(self.reference_pattern)
+            found = [_last_match(pattern, text) for text in found]
+        references = [(text or "").strip() for text in found]
+        if self.on_bad_row == "fail" and "" in references:
+            self._fail(table, references.index(""), "no_reference")
+        return [text for text in references if text]
 
     def _prompts(self, questions: pa.Array) -> pa.Array:
         if is_text(questions.type) or pa.types.is_null(questions.type):
@@ -156,14 +177,7 @@ class PromptTemplateMapper(Operator):
         )
 
     def _references(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_nested(column.type):
-            raise DataError(
-                f"column '{self.reference}' is {column.type}",
-                "set `reference` to a column of strings or numbers",
-            )
-        if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
-            column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-        found = column.cast(pa.string())
+        found = self._texts(column)
         if self.reference_pattern is not None:
             pattern = re.compile(self.reference_pattern)
             found = pa.array(
@@ -172,12 +186,22 @@ class PromptTemplateMapper(Operator):
         stripped = pc.utf8_trim_whitespace(found)
         return pc.if_else(pc.equal(stripped, ""), pa.scalar(None, pa.string()), stripped)
 
-    def _fail(self, table: pa.Table, reasons: pa.Array) -> None:
-        row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
+    def _texts(self, column: pa.Array) -> pa.Array:
+        """The column in which references are found, as strings."""
+        if pa.types.is_nested(column.type):
+            raise DataError(
+                f"column '{self.reference}' is {column.type}",
+                "set `reference` to a column of strings or numbers",
+            )
+        if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
+            column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+        return column.cast(pa.string())
+
+    def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
         paths = [path for path in (self.question, self.reference) if path is not None]
         values = {path: _excerpt(_at_path(table, path)[row].as_py()) for path in paths}
-        if reasons[row].as_py() == "no_question" or self.reference is None:
+        if reason == "no_question" or self.reference is None:
             rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
             raise DataError(f"a row has no text in column '{self.question}'{rest}", right)
         pattern = (

@@ -33,6 +33,8 @@ def download(name: str, path: Path, *, config: str | None, split: str) -> int:
     except (DatasetNotFoundError, ValueError, OSError) as error:
         message = " ".join(str(error).split())
         raise DataError(f"cannot load '{name}'", message) from None
+    if not len(dataset):
+        raise DataError(f"split {split} of '{name}' has no row", "give another --split")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
     write = dataset.to_parquet if path.suffix == ".parquet" else dataset.to_json

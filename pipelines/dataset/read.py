@@ -26,6 +26,7 @@ _BLOCK = 16 << 20
 _CHUNK_BYTES = 256 << 20
 """Chunks of long rows have fewer rows: Arrow concatenates at most 2 GB of text."""
 _HEAD = 1 << 20
+_FIRST_ROWS = 1_000
 _MANIFEST = "schema.arrow"
 _ROWS = b"rows"
 
@@ -52,7 +53,7 @@ class Dataset:
     """A dataset that is opened once: each question is answered from its files at most once.
 
         dataset = Dataset(path)             # nothing is read yet
-        dataset.first_schema                # the head of one file: enough for most checks
+        dataset.first_rows                  # the head of one file: enough for most checks
         dataset.schema                      # of all rows
         dataset.chunks(cache, chunk_rows=65_536, group_by=("prompt_id",))
 
@@ -72,12 +73,17 @@ class Dataset:
         return dataset_files(self.path)
 
     @cached_property
+    def first_rows(self) -> pa.Table:
+        """The first rows, at most 1,000 of them and of one file."""
+        for file in self.files:
+            for table in _batches(file, block=_HEAD, rows=_FIRST_ROWS):
+                return table.slice(0, _FIRST_ROWS)
+        raise _empty(self.files)
+
+    @property
     def first_schema(self) -> pa.Schema:
         """The schema of the first rows. A column may first turn up further down."""
-        for file in self.files:
-            for table in _batches(file, block=_HEAD, rows=1):
-                return table.schema
-        raise _empty(self.files)
+        return self.first_rows.schema
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -110,6 +116,8 @@ class Dataset:
     def table(self) -> pa.Table:
         """All its rows, in memory."""
         tables = list(_all_batches(self.files))
+        if not any(table.num_rows for table in tables):
+            raise _empty(self.files)
         schema = _unify([table.schema for table in tables])
         return pa.concat_tables([conform(table, schema) for table in tables])
 

@@ -23,6 +23,7 @@ from pydantic_core import to_jsonable_python
 from ...operators import Operator, RejuiceError, ResumableOperator, build, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
+from ..apply.empty_result import empty_result
 from ..recipe.columns import check_replaced
 from ..recipe.steps import Step, step_names
 from .step_in_run import StepInRun
@@ -119,6 +120,9 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         entry = log.step(step_in_run.step.name)
         entry.seconds = time.perf_counter() - start
         step_in_run.write(entry)
+        found = empty_result(self.operator, entry.report())
+        if found:  # Data-Juicer's run goes on: to end it would lose what earlier steps have made.
+            logger.warning(f"step {step_in_run.step.number} {step_in_run.step.name}: {found}")
     except RejuiceError as error:
         _stop(error)
     finally:

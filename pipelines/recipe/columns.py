@@ -1,4 +1,4 @@
-"""Whether a recipe fits its dataset: its columns are followed from step to step."""
+"""Whether a recipe fits its dataset: the first rows are tried, and columns followed to the end."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from ..dataset.arrow_types import is_text
 from ..dataset.read import Dataset
 from ..dataset.write import check_export_path
 from ..dataset.written import written_columns
+from .first_rows import check_first_rows
 from .recipe import Recipe
 from .steps import Step
 
 
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
-    """The dataset's schema, once the paths are right and every column that is read is there.
+    """The dataset's schema, once paths, columns and first rows are right.
 
     Args:
         recipe: as it was read.
         dataset: its dataset, where the caller has it open.
 
     Raises:
-        RejuiceError: the dataset cannot be read, the export would harm it, or a step reads a
-            column that is not there, or would replace one that it does not read.
+        RejuiceError: the dataset cannot be read, the export would harm it, a step reads a column
+            that is not there or would replace one that it does not read, or no prompts can be made
+            of the first rows.
     """
     path = recipe.head.dataset_path
     check_export_path(recipe.path, recipe.head.export_path, path)
@@ -42,6 +44,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
         schema = dataset.schema
         check_columns(recipe, schema)
     check_replaced(recipe.steps, schema.names, path, recipe.where)
+    check_first_rows(recipe, dataset)
     return schema
 
 

@@ -193,11 +193,25 @@ def test_a_step_that_changes_groups_is_warned_of_where_the_run_is_called(table):
     assert [warning.filename for warning in caught] == [__file__]
 
 
+def test_references_that_cannot_be_graded_are_found_before_anything_runs():
+    rows = pa.table({"question": ["1 + 1?", "2 + 2?"], "answer": ["#### 2", "#### 4"]})
+    template = {"prompt_template_mapper": {"reference_pattern": "#### .*"}}
+    recorded = {"recorded_rollout_mapper": {"columns": ["answer"]}}
+    with pytest.raises(RecipeError) as caught:
+        run(Recipe([template, recorded, "math_verify_mapper"], rows))
+    assert str(caught.value) == (
+        "Recipe, step 1 prompt_template_mapper: of the first 2 rows of the table, none has a "
+        "reference that can be graded against: '#### 2' (the reference is a worked solution, not a "
+        "bare answer); put the answer into a group of reference_pattern, as in '#### (.*)'"
+    )
+
+
 def test_no_row_may_be_left(table, tmp_path):
     everything = [GroupSizeFilter(min=1000)]
     for name in ("", "x.parquet", "x.jsonl"):
         export = str(tmp_path / name) if name else None
-        assert run(Recipe(everything, table, export_path=export)).table.num_rows == 0
+        recipe = Recipe(everything, table, export_path=export)
+        assert run(recipe, allow_empty=True).table.num_rows == 0
 
 
 def test_every_built_in_operator_is_a_name_of_the_package():

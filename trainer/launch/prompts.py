@@ -13,7 +13,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from ...operators.columns import numbers
-from ...operators.errors import DataError, RecipeError
+from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.apply.audit_log import DECISIONS
@@ -22,7 +22,6 @@ from ...pipelines.recipe.steps import Step
 from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 from ..policies import policy_path
 from ..run import TrainingRun, is_prepared
-from ..split import grading_steps
 
 
 class PromptCounts(NamedTuple):
@@ -43,8 +42,6 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
         RejuiceError: a dataset is not what the run needs.
     """
     config, rollout, folder = run.config, run.split.rollout, run.folder / "prompts"
-    if config.validation_path:
-        grading_steps(run.split.after)  # Raises now, not when verl has started.
     source, longest = run.split.source, config.max_prompt_tokens
     encode = chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
 
@@ -62,12 +59,6 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
         return
     # Last: once train.parquet exists, the run can be launched.
     if config.replay:
-        if rollout.temperature != 1:
-            raise RecipeError(
-                f"temperature is {rollout.temperature:g}, and stored log-probabilities are those "
-                "of the policy itself",
-                "set the temperature of policy_rollout_mapper to 1",
-            )
         make_replay(
             config.replay,
             folder,
@@ -149,12 +140,7 @@ def make_replay(
         DataError: a column is missing, a group is too large, or too few are left.
     """
     table = read_all(dataset)
-    lacking = [name for name in _REPLAYED if name not in table.column_names]
-    if lacking:
-        raise DataError(
-            f"{dataset} has no column '{lacking[0]}'",
-            "replay needs what policy_rollout_mapper and reward_sum_mapper write",
-        )
+    check_replayed(dataset, table.column_names)
     curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
     for reason, drops in _REPLAY_DROPS.items():
         curated = drop_rows(curated, drops(curated.table, longest), reason)
@@ -177,6 +163,20 @@ def make_replay(
     pq.write_table(curated.decisions, folder / "train-decisions.parquet")
     pq.write_table(_for_verl(first_rows, source, "train"), folder / "train.parquet")
     return PromptCounts(first_rows.num_rows, curated.decisions.num_rows)
+
+
+def check_replayed(dataset: Path, columns: Sequence[str]) -> None:
+    """Check that a dataset has the columns that a replay needs.
+
+    Raises:
+        DataError: it does not.
+    """
+    lacking = [name for name in _REPLAYED if name not in columns]
+    if lacking:
+        raise DataError(
+            f"{dataset} has no column '{lacking[0]}'",
+            "replay needs what policy_rollout_mapper and reward_sum_mapper write",
+        )
 
 
 _REPLAYED = (

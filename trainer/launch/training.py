@@ -15,14 +15,13 @@ from typing import Any
 
 from ...operators.errors import RejuiceError
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from ...pipelines.dataset.read import Dataset
-from ...pipelines.recipe.columns import check_replaced, checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
 from ..loop.failures import ERROR_FILE
 from ..report import metrics
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
 from . import checkpoints, verl_config
+from .checks import check_training
 from .overrides import environment, overrides
 from .processes import end_all, of_run
 from .prompts import write_prompts
@@ -44,14 +43,8 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
     """
     run = TrainingRun.of(folder.resolve(), recipe)
-    if run.config.replay is None:
-        checked_schema(recipe)
-    if run.config.validation_path is not None and not resume:
-        validation = Dataset(run.config.validation_path)
-        check_replaced(recipe.steps, validation.first_schema.names, validation.path, recipe.where)
+    check_training(run, resume=resume)
     _check_folder(run, resume)
-    if run.config.verl:
-        verl_config.check_keys(overrides(run, resume))
     run.folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         _clear(run.folder)

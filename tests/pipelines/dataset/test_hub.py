@@ -36,6 +36,16 @@ def test_a_split_that_is_not_there(hub, tmp_path):
         download(hub, tmp_path / "a.parquet", config=None, split="test")
 
 
+def test_a_split_without_rows(tmp_path, monkeypatch):
+    import datasets
+
+    nothing = datasets.Dataset.from_list([])
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: nothing)
+    with pytest.raises(DataError, match=r"^split train of 'some/set' has no row; give another"):
+        download("some/set", tmp_path / "a.parquet", config=None, split="train")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_dataset_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"^cannot load '.*/none'; "):
         download(str(tmp_path / "none"), tmp_path / "a.parquet", config=None, split="train")

@@ -276,6 +276,22 @@ def test_no_rows_are_no_problem():
     assert out.features["advantage"].dtype == "float64"
 
 
+def test_a_step_that_leaves_no_row_warns_and_the_run_goes_on():
+    """Data-Juicer's own steps do so, too; to stop would lose what earlier steps have made."""
+    lines = []
+    sink = plugin.logger.add(lines.append, format="{level} {message}")
+    try:
+        out = run("group_size_filter", dataset(rollouts()), min=1000)
+    finally:
+        plugin.logger.remove(sink)
+    assert len(out) == 0
+    n = rollouts().num_rows
+    assert lines == [
+        "WARNING step 1 group_size_filter: no row is left: it dropped the last "
+        f"{n} rows: group_too_small {n}\n"
+    ]
+
+
 def test_the_fingerprint_tells_configs_apart():
     table = dataset(rollouts())
     marks = [run("pass_rate_filter", table, min=x)._fingerprint for x in (0.1, 0.1, 0.2)]

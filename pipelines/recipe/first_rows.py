@@ -1,0 +1,66 @@
+"""Whether the first rows of a dataset have references, and such that can be graded against.
+
+So a wrong `reference_pattern` is found before anything is sampled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...operators import DataError, RecipeError
+from ...operators.mapper.math_verify_mapper import MathVerifyMapper
+from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from ...operators.verifier import check_reference
+from ..dataset.read import Dataset
+from .recipe import Recipe
+
+_SHOWN = 40
+
+
+def check_first_rows(recipe: Recipe, dataset: Dataset) -> None:
+    """Find the references of the first rows, where the recipe begins with `prompt_template_mapper`.
+
+    Raises:
+        DataError: a row has no reference, and the step does not drop such rows.
+        RecipeError: no row has one, or the verifier can use none.
+    """
+    step, rows = recipe.steps[0], dataset.first_rows
+    operator = step.operator
+    if not isinstance(operator, PromptTemplateMapper):
+        return
+    if operator.reference is None or not set(operator.reads()) <= set(rows.column_names):
+        return  # There are none, or a column begins further down.
+    try:
+        references = operator.first_references(rows)
+    except DataError as error:
+        raise error.at(f"{dataset.path}, step {step.number} {step.name}") from None
+    verifies = any(isinstance(each.operator, MathVerifyMapper) for each in recipe.steps)
+    found = _problem(operator, references, verifies=verifies)
+    if found is not None:
+        what, right = found
+        what = f"of the first {rows.num_rows:,} rows of {dataset.path}, {what}"
+        raise RecipeError(what, right, where=recipe.where(step))
+
+
+def _problem(
+    operator: PromptTemplateMapper, references: Sequence[str], *, verifies: bool
+) -> tuple[str, str] | None:
+    """What is wrong with the references, and what would be right; None if some can be used."""
+    pattern, column = operator.reference_pattern, operator.reference
+    if not references:
+        if pattern is None:
+            return f"none has a reference in column '{column}'", "name the column in `reference`"
+        found = f"none matches reference_pattern {pattern!r} in column '{column}'"
+        return found, "change the pattern, or put rows that match it first"
+    if not verifies or any(check_reference(text) is None for text in references):
+        return None
+    first = " ".join(references[0].split())
+    shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}..."
+    reason = check_reference(references[0])
+    found = f"none has a reference that can be graded against: {shown!r} ({reason})"
+    if pattern is None:
+        return found, "take the answer out of it by reference_pattern, such as '#### (.*)'"
+    if re.compile(pattern).groups:
+        return found, "let the first group of reference_pattern be the bare answer"
+    return found, "put the answer into a group of reference_pattern, as in '#### (.*)'"

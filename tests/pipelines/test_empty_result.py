@@ -1,0 +1,164 @@
+"""A run that comes to nothing ends with status 1 and one line, and loses nothing."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import runner
+from fake_judge import FakeJudge
+
+from rejuice.operators import EmptyResultError, GroupSizeFilter
+from rejuice.pipelines import EmptyRunError, Recipe, run
+from rejuice.pipelines.apply.report import Report
+
+ADVICE = "fix that, or accept it with --allow_empty"
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return runner(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def emptied(recipe_file, rollouts):
+    """A recipe whose second step drops all that the first one leaves."""
+    process = [
+        {"pass_rate_filter": {"max": 0.9}},
+        {"group_size_filter": {"min": 100}},
+        {"length_filter": {"min": 1}},
+    ]
+    return recipe_file(process, rollouts(10).to_pylist())
+
+
+LINE = (
+    "rejuice: recipe.yaml, line 6, step 2 group_size_filter: no row is left: it dropped the last "
+    f"29 rows: group_too_small 29; {ADVICE}\n"
+)
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+def test_a_run_that_leaves_no_row_fails(rejuice, emptied, tmp_path, quiet):
+    code, out, err = rejuice("run", emptied, *quiet)
+    assert (code, err.splitlines(keepends=True)[-1]) == (1, LINE)
+    assert (out == "") == bool(quiet)
+    report = Report.read(tmp_path / "out" / "curated.parquet")
+    assert (report.rows_in, report.rows_out) == (30, 0)
+    decisions = tmp_path / "out" / "curated.run" / "02_group_size_filter" / "decisions.arrow"
+    assert pa.ipc.open_file(decisions).read_all().num_rows == 29
+    assert pq.read_table(tmp_path / "out" / "curated.parquet").num_rows == 0
+
+
+def test_what_was_computed_is_found_again_and_the_status_is_the_same(rejuice, emptied):
+    assert rejuice("run", emptied, "-q") == (1, "", LINE)
+    code, out, err = rejuice("run", emptied)
+    assert (code, out.count("cached"), err.splitlines(keepends=True)[-1]) == (1, 3, LINE)
+
+
+def test_an_empty_result_can_be_allowed(rejuice, emptied):
+    assert rejuice("run", emptied, "-q", "--allow_empty") == (0, "", "")
+
+
+def test_a_report_of_an_empty_run_is_printed_as_any_other(rejuice, emptied):
+    rejuice("run", emptied, "-q")
+    code, out, err = rejuice("report", "out/curated.parquet")
+    assert (code, err) == (0, "")
+    assert "No row is left: group_size_filter dropped the last ones." in out
+
+
+def test_a_verifier_that_grades_no_row_is_a_failure(rejuice, recipe_file):
+    rows = [
+        {"prompt_id": "p", "response": f"\\boxed{{{n}}}", "reference": f"#### {n}"}
+        for n in range(3)
+    ]
+    path = recipe_file(["math_verify_mapper"], rows)
+    assert rejuice("run", path, "-q", "--np", 1) == (
+        1,
+        "",
+        "rejuice: recipe.yaml, line 4, step 1 math_verify_mapper: none of 3 rows has a "
+        f"reward_accuracy: bad_reference 3; {ADVICE}\n",
+    )
+    assert rejuice("run", path, "-q", "--allow_empty")[0] == 0
+
+
+def test_a_vote_needs_answers_and_no_references(rejuice, recipe_file):
+    rows = [{"prompt_id": "p", "response": "\\boxed{1}", "reference": None}] * 3
+    assert rejuice("run", recipe_file(["math_verify_mapper"], rows), "-q") == (0, "", "")
+
+
+def judging(server):
+    judge = {"model": "judge", "server": {"base_url": server.url}, "cache": None}
+    return [{"llm_quality_reward_mapper": judge}]
+
+
+def responses(n):
+    prompt = [{"role": "user", "content": "1 + 1?"}]
+    return [{"prompt_id": "p", "prompt": prompt, "response": f"response {k}"} for k in range(n)]
+
+
+def test_a_judge_that_fails_on_every_row_is_a_failure(rejuice, recipe_file):
+    with FakeJudge(says={k: ["I would rather not."] for k in range(4)}) as server:
+        path = recipe_file(judging(server), responses(4))
+        code, _, err = rejuice("run", path, "-q")
+        assert (code, err.splitlines()[-1]) == (
+            1,
+            "rejuice: recipe.yaml, line 4, step 1 llm_quality_reward_mapper: none of 4 rows has a "
+            f"reward_quality: scorer_malformed 4; {ADVICE}",
+        )
+        rows = pq.read_table(path.parent / "out" / "curated.parquet")
+        assert rows["reward_quality_missing"].to_pylist() == ["scorer_malformed"] * 4
+
+
+def test_a_judge_that_fails_on_some_rows_is_none(rejuice, recipe_file):
+    with FakeJudge(says={k: ["I would rather not."] for k in range(3)}) as server:
+        assert rejuice("run", recipe_file(judging(server), responses(4)), "-q")[0] == 0
+
+
+def test_of_a_judge_and_what_it_leads_to_the_judge_is_named(rejuice, recipe_file, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np, pyarrow as pa\n"
+        "from rejuice.operators import Mapper, component, component_columns\n"
+        "class JudgeMapper(Mapper):\n"
+        "    def reads(self): return ('response',)\n"
+        "    def writes(self): return component_columns('taste')\n"
+        "    def map(self, table):\n"
+        "        n = table.num_rows\n"
+        "        reasons = [f'e{row % 5}' for row in range(n)]\n"
+        "        return component('taste', np.zeros(n), pa.array(reasons))\n"
+    )
+    process = [
+        "judge_mapper",
+        {"reward_sum_mapper": {"weights": {"taste": 1.0}, "on_missing": "drop_row"}},
+    ]
+    path = recipe_file(process, responses(6), custom_operator_paths=[str(tmp_path / "mine.py")])
+    assert rejuice("run", path, "-q") == (
+        1,
+        "",
+        "rejuice: recipe.yaml, line 4, step 1 judge_mapper: none of 6 rows has a reward_taste: "
+        f"e0 2, e1 1, e2 1, ..., and in the end no row is left; {ADVICE}\n",
+    )
+
+
+@pytest.mark.parametrize("export", ["", "x.parquet"])
+def test_in_python_the_error_has_the_result(rollouts, tmp_path, export):
+    table = rollouts(10)
+    export_path = str(tmp_path / export) if export else None
+    recipe = Recipe([GroupSizeFilter(min=100)], table, export_path=export_path)
+    with pytest.raises(EmptyRunError) as caught:
+        run(recipe)
+    assert isinstance(caught.value, EmptyResultError)
+    assert str(caught.value) == (
+        "Recipe, step 1 group_size_filter: no row is left: it dropped the last 30 rows: "
+        "group_too_small 30; fix that, or accept it with allow_empty=True"
+    )
+    assert caught.value.result.table.num_rows == 0
+    assert caught.value.result.decisions.num_rows == 30
+    again = run(recipe, allow_empty=True)
+    assert again.report.rows_out == 0
+
+
+def test_a_chunk_without_rows_is_no_failure(rejuice, recipe_file, rollouts):
+    path = recipe_file([{"pass_rate_filter": {"min": 0.5}}], rollouts(10).to_pylist())
+    assert rejuice("run", path, "-q", "--chunk_rows", 1)[0] == 0
+    report = json.loads((path.parent / "out" / "curated.run" / "report.json").read_text())
+    assert 0 < report["rows_out"] < report["rows_in"]

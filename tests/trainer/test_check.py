@@ -1,0 +1,212 @@
+"""One truth: what `rejuice check` passes, `rejuice train` takes, and of what is wrong they say the
+same line."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from command import heavy_after, runner
+from fake_run import PROCESS, write_recipe
+
+from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.trainer import cli
+from rejuice.trainer.launch import checks, dry_run, prompts, training
+
+RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+TEMPLATE, ROLLOUT, VERIFY, FORMAT, SUM = PROCESS
+ADVANTAGE = {"grpo_advantage_mapper": {}}
+ASK, JUDGE = {"self_verification_mapper": {}}, {"judgement_reward_mapper": {}}
+SECOND = {"policy_rollout_mapper": {"n": 2, "max_tokens": 16, "task": "verify"}}
+SUM_JUDGED = {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}}
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    """The command; whatever takes long is not done."""
+    monkeypatch.setattr(training, "launch", launched)
+    monkeypatch.setattr(training, "of_run", lambda folder: [])
+    monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
+    monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
+    monkeypatch.setattr(cli, "_need", lambda *_: None)
+    return runner(monkeypatch, capsys, tmp_path)
+
+
+def launched(run, **_):
+    """verl begins, and ends."""
+    (run.folder / "verl.log").touch()
+    return 1
+
+
+def changed(step, **fields):
+    ((name, before),) = step.items()
+    return {name: {**before, **fields}}
+
+
+GRADED = changed(TEMPLATE, reference_pattern="#### (.*)")
+JUDGED = [TEMPLATE, ROLLOUT, VERIFY, SUM, ASK, SECOND, JUDGE, SUM_JUDGED]
+WRONG = {
+    "a filter after the advantage": (
+        {"process": [*PROCESS, ADVANTAGE, {"length_filter": {"max": 9}}]},
+        ", line 16, step 7: length_filter drops rows that were compared with their group already; put it before grpo_advantage_mapper",
+    ),
+    "a pattern without a group": (
+        {"process": [changed(TEMPLATE, reference_pattern="#### .*"), *PROCESS[1:]]},
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '#### 0' (the reference is a worked solution, not a bare answer); put the answer into a group of reference_pattern, as in '#### (.*)'",
+    ),
+    "no pattern": (
+        {"process": PROCESS},
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '0 it is. #### 0' (the reference is a worked solution, not a bare answer); take the answer out of it by reference_pattern, such as '#### (.*)'",
+    ),
+    "a group of something else": (
+        {"process": [changed(TEMPLATE, reference_pattern="(####).*"), *PROCESS[1:]]},
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '####' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer",
+    ),
+    "a pattern that matches nothing, of rows that may be dropped": (
+        {"process": [changed(TEMPLATE, reference_pattern="A: (.*)", on_bad_row="drop_row"), *PROCESS[1:]]},
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none matches reference_pattern 'A: (.*)' in column 'answer'; change the pattern, or put rows that match it first",
+    ),
+    "a pattern that does not match a row": (
+        {"process": [changed(TEMPLATE, reference_pattern="A: (.*)"), *PROCESS[1:]]},
+        "data.jsonl, step 1 prompt_template_mapper: no reference in column 'answer': '0 it is. #### 0', 'A: (.*)' not found (its question: '0 + 0?'); fix the row, or set on_bad_row: drop_row to leave such rows out",
+    ),
+    "a column that is not there": (
+        {"process": [changed(TEMPLATE, question="title"), *PROCESS[1:]]},
+        ", line 5, step 1 prompt_template_mapper: column 'title' is missing; there are: answer, question",
+    ),
+    "no reward": (
+        {"process": PROCESS[:4]},
+        ": no step after policy_rollout_mapper writes the column reward; add a reward_sum_mapper",
+    ),
+    "no sampling": (
+        {"process": [TEMPLATE, {"recorded_rollout_mapper": {"columns": ["answer"]}}, *PROCESS[2:]]},
+        ": no step samples responses; training needs one policy_rollout_mapper, and a second where the policy judges",
+    ),
+    "recorded responses beside those that are sampled": (
+        {"process": [GRADED, ROLLOUT, {"recorded_rollout_mapper": {"columns": ["answer"]}}, *PROCESS[2:]]},
+        ", line 10, step 3: recorded_rollout_mapper makes responses that training has not sampled; leave it out, or train on recorded responses by train.replay",
+    ),
+    "two policies": (
+        {"process": [*JUDGED[:5], changed(SECOND, temperature=0.5, on_policy=False), *JUDGED[6:]]},
+        ", line 15, step 6: the two policy_rollout_mappers differ in temperature; training has one policy, which answers and judges",
+    ),
+    "a schedule without judgements": (
+        {"process": PROCESS, "train": {"schedule": "mixed"}},
+        ": schedule mixed trains on judgements, of which the recipe has none; add self_verification_mapper, policy_rollout_mapper: {task: verify} and their reward, or choose schedule generate",
+    ),
+    "a validation without a grade": (
+        {"process": [TEMPLATE, ROLLOUT, FORMAT, {"reward_sum_mapper": {"weights": {"format": 1.0}}}]},
+        ": no step writes reward_accuracy, by which validation grades; add a verifier, such as math_verify_mapper, or leave validation_path out",
+    ),
+    "a validation set of other columns": (
+        {"train": {"validation_path": "other.jsonl"}},
+        "train.validation_path, try.yaml, line 5, step 1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
+    ),
+    "a replay of responses that were not trained on": (
+        {"train": {"replay": "data.jsonl"}},
+        "data.jsonl has no column 'prompt_id'; replay needs what policy_rollout_mapper and reward_sum_mapper write",
+    ),
+    "a replay at another temperature": (
+        {"process": [TEMPLATE, changed(ROLLOUT, temperature=0.7, on_policy=False), *PROCESS[2:]], "train": {"replay": "data.jsonl"}},
+        ": temperature is 0.7, and stored log-probabilities are those of the policy itself; set the temperature of policy_rollout_mapper to 1",
+    ),
+    "a key that verl does not have": (
+        {"train": {"verl": {"data.shufle": True}}},
+        "verl has no key 'data.shufle'; did you mean 'data.shuffle'?",
+    ),
+    "an export onto its dataset": (
+        {"export_path": "data.jsonl"},
+        ": export_path data.jsonl would write over the dataset, or into its folder; give another export_path",
+    ),
+}  # fmt: skip
+
+
+def write(tmp_path, process=None, train=None, **head):
+    """The recipe, over worked solutions; right where no field is given."""
+    process = [GRADED, *PROCESS[1:]] if process is None else process
+    path = write_recipe(tmp_path / "try.yaml", process=process, train=train, **head)
+    data = tmp_path / "data.jsonl"
+    text = "".join(
+        f'{{"question": "{a} + {b}?", "answer": "{a + b} it is. #### {a + b}"}}\n'
+        for a in range(5)
+        for b in range(4)
+    )
+    data.write_text(text)
+    (tmp_path / "other.jsonl").write_text('{"problem": "1 + 1?", "answer": "#### 2"}\n')
+    return path
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_check_and_train_refuse_the_same_in_the_same_line(rejuice, tmp_path, what):
+    fields, line = WRONG[what]
+    path = write(tmp_path, **fields)
+    code, out, err = rejuice("check", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err == f"rejuice: {'' if line[0] not in ',:' else 'try.yaml'}{line}\n"
+    assert rejuice("train", path) == (2, "", err)
+    assert rejuice("train", path, "--dry-run") == (2, "", err)
+    assert not (tmp_path / "outputs").exists(), "nothing is made"
+
+
+@pytest.mark.parametrize("what", [name for name in WRONG if "pattern" in name or "group" in name])
+def test_run_refuses_what_cannot_be_graded_in_the_same_line(rejuice, tmp_path, what):
+    path = write(tmp_path, **WRONG[what][0])
+    assert rejuice("run", path, "-q") == rejuice("check", path)
+
+
+def test_a_right_recipe_passes_both(rejuice, tmp_path):
+    path = write(tmp_path)
+    right = "try.yaml: 5 steps, all fields and columns are right.\n"
+    assert rejuice("check", path) == (0, right, "")
+    code, _, err = rejuice("train", path, "-q")
+    assert (code, err.splitlines()[0][:24]) == (1, "rejuice: training failed")
+
+
+def test_an_export_may_be_selected_after_the_advantage(rejuice, tmp_path):
+    """Training refuses it; `rejuice run` does not, and neither a check without `train:`."""
+    path = write(tmp_path, process=[GRADED, *PROCESS[1:], ADVANTAGE, {"length_filter": {"max": 9}}])
+    document = yaml.safe_load(path.read_text())
+    del document["train"]
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    assert rejuice("check", path)[0] == 0
+
+
+def test_what_is_not_there_yet_is_left_out_and_reported(rejuice, tmp_path, monkeypatch):
+    path = write(tmp_path, train={"validation_path": "later.jsonl", "verl": {"data.shuffle": True}})
+    right = "try.yaml: 5 steps, all fields and columns are right.\n"
+    line = "later.jsonl does not exist yet, so columns were not checked.\n"
+    assert rejuice("check", path) == (0, right + line, "")
+    assert rejuice("train", path, "--dry-run")[0] == 0
+    code, _, err = rejuice("train", path)
+    assert (code, err.splitlines()[-1][:36]) == (2, "rejuice: later.jsonl does not exist;")
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    _, out, _ = rejuice("check", path)
+    assert out.endswith("verl is not installed, so the keys of train.verl were not checked.\n")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_our_own_recipes_pass_both(rejuice, tmp_path, path):
+    document = yaml.safe_load(path.read_text())
+    data = tmp_path / "problems.parquet"
+    write_prompts(data, prompts=8)
+    words = ["--dataset_path", data]
+    if "dapo" in path.stem:
+        words += ["--prompt_template_mapper.question", "question"]
+        words += ["--prompt_template_mapper.reference", "level"]
+    if "train" not in document:
+        if "recorded_rollout_mapper" not in path.read_text():
+            assert rejuice("check", path, *words)[0] == 0
+        assert rejuice("check", path)[0] == 0
+        return
+    words += ["--train.prompts_per_step", 4, "--train.updates_per_step", 1]
+    if document["train"].get("validation_path"):
+        words += ["--train.validation_path", data]
+    code, out, err = rejuice("check", path, *words)
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+    assert rejuice("train", path, *words, "--dry-run")[0] == 0
+    code, _, err = rejuice("train", path, *words, "-q")
+    assert (code, err.splitlines()[0][:24]) == (1, "rejuice: training failed")
+
+
+def test_a_check_of_a_recipe_that_trains_is_light(tmp_path):
+    path = write(tmp_path, train={"verl": {"data.shuffle": True}})
+    assert heavy_after(["check", path]) == []

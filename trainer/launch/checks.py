@@ -1,0 +1,93 @@
+"""What `rejuice check` and `rejuice train` check before anything is made.
+
+The recipe itself is checked where a run is made of it (`TrainingRun.of`), columns and first rows of
+`dataset_path` as for `rejuice run`. Here are the other datasets, and the keys of verl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from ...operators.errors import DataError, RecipeError
+from ...pipelines.dataset.read import Dataset
+from ...pipelines.recipe.columns import checked_schema
+from ..run import TrainingRun
+from ..split import grading_steps
+
+
+def check_training(
+    run: TrainingRun,
+    dataset: Dataset | None = None,
+    *,
+    may_lack: bool = False,
+    resume: bool = False,
+) -> list[str]:
+    """Check that a run can be made: its datasets, and its keys of verl.
+
+    Args:
+        run: the run.
+        dataset: its `dataset_path`, where the caller has it open.
+        may_lack: leave out what is not there yet: datasets, or verl.
+        resume: the run goes on: it has its prompts for validation.
+
+    Returns:
+        A line about each thing that was left out, but `dataset_path`.
+
+    Raises:
+        RejuiceError: a dataset is not what the run needs, or verl does not know a key.
+    """
+    path = run.recipe.head.dataset_path
+    if run.config.replay is None and (path.exists() or not may_lack):
+        checked_schema(run.recipe, dataset)
+    left_out = [
+        f"{path} does not exist yet, so columns were not checked."
+        for path in _other_datasets(run, may_lack=may_lack, resume=resume)
+    ]
+    if run.config.verl:
+        if may_lack and find_spec("verl") is None:
+            return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
+        from .overrides import overrides
+        from .verl_config import are_known, check_keys
+
+        if not are_known(run.config.verl):
+            check_keys(overrides(run, resume))
+    return left_out
+
+
+def _other_datasets(run: TrainingRun, *, may_lack: bool, resume: bool) -> Iterator[Path]:
+    """Check the datasets of the `train:` section; gives those that are not there."""
+    replay, validation = run.config.replay, run.config.validation_path
+    if replay is not None:
+        if may_lack and not replay.exists():
+            yield replay
+        else:
+            _check_replay(replay)
+    if validation is not None:
+        if (may_lack or resume) and not validation.exists():
+            yield validation
+        else:
+            _check_validation(run, validation)
+
+
+def _check_replay(path: Path) -> None:
+    from .prompts import check_replayed
+
+    dataset = Dataset(path)
+    try:  # A column may begin further down, but seldom does.
+        check_replayed(path, dataset.first_schema.names)
+    except DataError:
+        check_replayed(path, dataset.schema.names)
+
+
+def _check_validation(run: TrainingRun, path: Path) -> None:
+    """Check that prompts can be made of the validation set, and responses to them graded."""
+    recipe, parts = run.recipe, run.split
+    numbers = {step.number for step in (*parts.before, *grading_steps(parts.after))}
+    steps = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
+    head = recipe.head.model_copy(update={"dataset_path": path})
+    try:
+        checked_schema(recipe.replace(head=head, steps=tuple(steps), table=None))
+    except RecipeError as error:
+        raise error.at("train.validation_path") from None
