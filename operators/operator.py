@@ -74,6 +74,9 @@ class Operator(BaseModel, ABC):
     that change results."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
+    retryable: ClassVar[frozenset[str] | None] = None
+    """Which reasons in its columns `..._missing` another attempt may not meet, such as a timeout:
+    `--retry_missing` computes these rows again. None: all of them."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -168,6 +171,20 @@ class ResumableOperator(Operator):
         Yields:
             A row, and the change to a table of that row alone; each of `rows` once.
         """
+
+    def preflight(self) -> None:
+        """Check that what `process_rows` needs is there, such as a server that is up.
+
+        Called before other steps run, so that a run does not end after hours for what could be
+        known at once.
+
+        Raises:
+            EngineError: it is not there.
+        """
+
+    def has_results(self) -> bool:
+        """Whether it may know results from a cache of its own, and so need nothing else."""
+        return False
 
     def close(self) -> None:
         """Release what is kept from one call of `process_rows` to the next, such as a model."""

@@ -85,8 +85,11 @@ def train(
         return
     _need_for(run.config)
     from .launch.checkpoints import last
+    from .launch.preflight import check_servers
     from .launch.training import prepare
 
+    with console.status("checking the servers of the recipe"):
+        check_servers(run)
     with console.status("making the prompts"):
         run = prepare(loaded, folder, resume=resume)
     if resume and last(run.folder) is None:
