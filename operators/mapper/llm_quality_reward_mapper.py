@@ -181,7 +181,7 @@ class LlmQualityRewardMapper(ResumableOperator):
         try:  # Once, without waiting: the run goes on either way.
             check_server(self.server.model_copy(update={"patience_s": 0}), self.model)
         except ServerDownError as error:
-            _log.warning("%s; rewards are missing until it is", error)
+            _log.warning("%s: rewards are missing while it is down", error.found)
 
     def has_results(self) -> bool:
         file = self._cache_file()

@@ -114,7 +114,7 @@ def _row_keys(table: pa.Table) -> list[str]:
 
 def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
     """Rows that are finished: by a stopped run of this chunk, or as part of other chunks."""
-    finished = {entry.row: entry for entry in entries(path)}
+    finished = _journalled(path)
     rows_by_key = defaultdict[str, list[int]](list)
     for row, key in enumerate(keys):
         if row not in finished:
@@ -136,6 +136,11 @@ def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
         for place, rows in wanted.items():
             rows_by_key[other_keys[place]] = rows  # It is not finished there either.
     return finished
+
+
+def _journalled(whole: Path) -> dict[int, Entry]:
+    """The rows of an unfinished chunk that are finished."""
+    return {entry.row: entry for entry in entries(whole)}
 
 
 def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
@@ -201,8 +206,9 @@ def reopen(
 def _failed_places(whole: Path, find_failed: FindFailed) -> set[int]:
     """The failed rows of a chunk, whether all of it is finished or not."""
     if not whole.exists():
-        return {entry.row for entry in entries(whole) if find_failed(entry.change, 1)[0]}
-    commit = load(whole, mapped=False)
+        found = _journalled(whole).items()
+        return {row for row, entry in found if find_failed(entry.change, 1)[0]}
+    commit = load(whole)
     return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
 
 
@@ -217,7 +223,7 @@ def _rewrite_without(whole: Path, failed: Container[int]) -> None:
         changes = split(commit.change._replace(notes={}), range(commit.rows_in + 1))
         each = (Entry(row, change, seconds) for row, change in enumerate(changes))
     else:
-        notes, each = {}, (entry for entry in list(entries(whole)))
+        notes, each = {}, (entry for entry in _journalled(whole).values())
     with Journal(whole) as journal:
         for entry in each:
             if entry.row in failed or entry.change.drops_all():
