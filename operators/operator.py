@@ -183,7 +183,7 @@ class ResumableOperator(Operator):
         """
 
     def has_results(self) -> bool:
-        """Whether it may know results from a cache of its own, and so need nothing else."""
+        """Whether it may find results without computing them, as in a cache of its own."""
         return False
 
     def close(self) -> None:

@@ -168,6 +168,9 @@ class PolicyRolloutMapper(ResumableOperator):
     def preflight(self) -> None:
         preflight(self._engine_spec())
 
+    def has_results(self) -> bool:
+        return self.engine == "recorded"
+
     def close(self) -> None:
         release(self._engine_spec())
         _first_failures.clear()

@@ -111,6 +111,8 @@ def _retry(
         that failed; and, where that step is not resumable, how many rows it has computed again.
     """
     failed, retried = frozenset[str](), Counter[str]()
+    if missing is None and not dropped:
+        return plan, failed, retried
     if missing is not None:
         with _prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
             if isinstance(missing.operator, ResumableOperator):

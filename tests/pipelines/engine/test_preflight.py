@@ -75,6 +75,20 @@ def test_what_is_known_needs_no_server(recipe_of, servers):
         assert report.steps[2].columns["reward_quality"]["n"] == 4
 
 
+def test_recorded_responses_may_have_been_judged(recipe_of, servers, tmp_path):
+    policy, judge = servers
+    path = recipe_of(policy, judge)
+    engine.run(load(path))
+    judge.kill()
+    recorded = {
+        f"{SAMPLE}.engine": "recorded",
+        f"{SAMPLE}.recorded.path": str(tmp_path / "out" / "curated.parquet"),
+        "export_path": str(tmp_path / "again" / "curated.parquet"),
+    }
+    report = engine.run(load(path, recorded))
+    assert report.steps[2].columns["reward_quality"]["n"] == 4
+
+
 def test_a_model_that_is_not_served_is_known_before_all_else(recipe_of, servers):
     policy, judge = servers
     judge.always = Trouble.NOT_FOUND
