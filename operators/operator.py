@@ -80,6 +80,9 @@ class Operator(BaseModel, ABC):
     not_failures: ClassVar[frozenset[str]] = frozenset()
     """Slugs of its `_missing` columns that say that the step is not meant for the row. Where all
     values are missing and some reason is another one, a run ends with an error."""
+    retryable: ClassVar[frozenset[str] | None] = None
+    """Which reasons in its columns `..._missing` another attempt may not meet, such as a timeout:
+    `--retry_missing` computes these rows again. None: all of them."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -202,6 +205,20 @@ class ResumableOperator(Operator):
         Yields:
             A row, and the change to a table of that row alone; each of `rows` once.
         """
+
+    def preflight(self) -> None:
+        """Check that what `process_rows` needs is there, such as a server that is up.
+
+        Called before other steps run, so that a run does not end after hours for what could be
+        known at once.
+
+        Raises:
+            EngineError: it is not there.
+        """
+
+    def has_results(self) -> bool:
+        """Whether it may find results without computing them, as in a cache of its own."""
+        return False
 
     def close(self) -> None:
         """Release what is kept from one call of `process_rows` to the next, such as a model."""

@@ -55,6 +55,7 @@ def run(
     overwrite: bool = False,
     retry_dropped: bool = False,
     allow_empty: bool = False,
+    retry_missing: str | int | None = None,
     chunk_rows: int | None = None,
     cache: Path | str | None = None,
     progress: bool = False,
@@ -66,6 +67,8 @@ def run(
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
         allow_empty: return the result even if no row is left, or a step has failed on every row.
+        retry_missing: name or number of a step; where its result is missing for a reason that may
+            have passed, such as a timeout, it is computed again.
         chunk_rows: rows per chunk, about, 1 or more; None: as `rejuice run` chooses.
         cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
             beside the export; without an `export_path` nothing is kept after the run.
@@ -98,6 +101,7 @@ def run(
                 located,
                 overwrite=overwrite,
                 retry_dropped=retry_dropped,
+                retry_missing=retry_missing,
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else Path(cache),
                 progress=Progress(quiet=not progress),

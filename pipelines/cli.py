@@ -108,6 +108,15 @@ def run(
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
     allow_empty: AllowEmpty = False,
+    retry_missing: Annotated[
+        str | None,
+        typer.Option(
+            "--retry_missing",
+            metavar="STEP",
+            help="Compute again what failed in this step, given by name or number: rewards that "
+            "are missing because of a timeout, a malformed verdict and the like.",
+        ),
+    ] = None,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
@@ -130,6 +139,7 @@ def run(
         loaded,
         overwrite=overwrite,
         retry_dropped=retry_dropped,
+        retry_missing=retry_missing,
         chunk_rows=chunk_rows,
         cache=cache_dir,
         progress=Progress(console, quiet=quiet),

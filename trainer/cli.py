@@ -89,7 +89,7 @@ def train(
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
         return
-    _need_for(run.config)
+    _preflight(run, console)
     from .launch.checkpoints import last
     from .launch.training import prepare
 
@@ -267,6 +267,15 @@ def _how_to_resume(folder: Path) -> str:
 def _need_extra() -> None:
     for name in _NEEDED:
         _need(name, "training", "'rejuice[train]'")
+
+
+def _preflight(run: TrainingRun, console: Console) -> None:
+    """Find out what would be missed, before the prompts are made and verl is launched."""
+    _need_for(run.config)
+    from .launch.preflight import check_servers
+
+    with console.status("checking the servers of the recipe"):
+        check_servers(run)
 
 
 def _need_for(config: Train) -> None:

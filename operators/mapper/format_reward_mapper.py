@@ -43,6 +43,7 @@ class FormatRewardMapper(Mapper):
     """Reward of a response with another format."""
 
     gil_bound: ClassVar[bool] = True
+    retryable: ClassVar[frozenset[str] | None] = frozenset()
 
     @model_validator(mode="after")
     def _tags_fit(self) -> Self:

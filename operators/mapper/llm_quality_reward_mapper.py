@@ -26,7 +26,8 @@ from ..scoring.prompt import PLACEHOLDERS, TEMPLATE, chat_text, fill_placeholder
 from ..scoring.quality import WRITTEN, quality_columns
 from ..scoring.verdict import AnswerFormat, read_verdict, schema
 
-_first_failures = FirstFailures(logging.getLogger(__name__).warning)
+_log = logging.getLogger(__name__)
+_first_failures = FirstFailures(_log.warning)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TOP = 20  # log-probabilities at a token: the most that OpenAI gives, and vLLM by default
 _SEEDS = 2**31
@@ -103,6 +104,7 @@ class LlmQualityRewardMapper(ResumableOperator):
         "no_reference": "`template` contains the reference, which is null",
         **REASONS,
     }
+    retryable: ClassVar[frozenset[str] | None] = frozenset(REASONS)
 
     @field_validator("dimensions")
     @classmethod
@@ -168,6 +170,22 @@ class LlmQualityRewardMapper(ResumableOperator):
     def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
         for row, outcome in self._outcomes(table, rows):
             yield row, self._change([outcome])
+
+    def preflight(self) -> None:
+        from ..openai.client import ServerDownError
+        from ..openai.preflight import check_server
+
+        if self.on_server_down == "fail":
+            check_server(self.server, self.model)
+            return
+        try:  # Once, without waiting: the run goes on either way.
+            check_server(self.server.model_copy(update={"patience_s": 0}), self.model)
+        except ServerDownError as error:
+            _log.warning("%s: rewards are missing while it is down", error.found)
+
+    def has_results(self) -> bool:
+        file = self._cache_file()
+        return file is not None and file.exists()
 
     def close(self) -> None:
         release(self.server, self._cache_file())

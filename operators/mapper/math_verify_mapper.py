@@ -45,6 +45,7 @@ class MathVerifyMapper(Mapper):
 
     depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
     gil_bound: ClassVar[bool] = True
+    retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "verifier_error"})
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_reference": "the reference is null",

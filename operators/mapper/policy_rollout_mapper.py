@@ -24,6 +24,7 @@ from ..sampling.engines import (
     cache_key_state,
     decoded_prompt,
     open_engine,
+    preflight,
     release,
     rendered_chat,
 )
@@ -163,6 +164,12 @@ class PolicyRolloutMapper(ResumableOperator):
                 yield row, _unchanged(passed, row)
             else:
                 yield row, self._change(prompt_ids.slice(row, 1), [found])
+
+    def preflight(self) -> None:
+        preflight(self._engine_spec())
+
+    def has_results(self) -> bool:
+        return self.engine == "recorded"
 
     def close(self) -> None:
         release(self._engine_spec())

@@ -70,6 +70,7 @@ class RuleQualityRewardMapper(Mapper):
     """Characters of an n-gram, for `repetition`."""
 
     gil_bound: ClassVar[bool] = True
+    retryable: ClassVar[frozenset[str] | None] = frozenset()
     reasons: ClassVar[Mapping[str, str]] = {"empty_response": "the response is null or blank"}
 
     @model_validator(mode="after")

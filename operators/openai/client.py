@@ -6,6 +6,7 @@ Sampling and scoring share it; each brings its own requests, and its own parser 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from collections import Counter
@@ -31,6 +32,7 @@ from typing_extensions import Self
 
 from ..errors import EngineError
 from .options import ServerOptions
+from .wait_log import WaitLog
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -44,6 +46,7 @@ T = TypeVar("T")
 _UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _LONGEST_PAUSE_S = 30
 _LONGEST_POLL_INTERVAL_S = 5  # between polls for a server that is down
+_MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 
 
@@ -71,9 +74,14 @@ class Request(Generic[T]):
 class OpenAIClient:
     """Connections to one server, and its recent state; for one event loop.
 
+    Attributes:
+        base: its address, without a slash at the end.
+        waits: logs that it is waited for.
+
     Args:
         options: which server, and how to retry.
         connections: most at a time.
+        clock: in seconds.
 
     Raises:
         EngineError: the environment variable named for the key is not set.
@@ -81,18 +89,25 @@ class OpenAIClient:
 
     _session: aiohttp.ClientSession
 
-    def __init__(self, options: ServerOptions, connections: int) -> None:
-        self._options, self._connections = options, connections
+    def __init__(
+        self,
+        options: ServerOptions,
+        connections: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options, self._connections, self._clock = options, connections, clock
         self._headers = headers(options.api_key_env)
         self._unreachable_since: float | None = None
+        self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when it last gave a usable answer
         self.base = options.base_url.rstrip("/")
+        self.waits = WaitLog(self.base, clock=clock)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             connector=aiohttp.TCPConnector(limit=self._connections),
-            timeout=aiohttp.ClientTimeout(total=self._options.timeout_s, sock_connect=30),
         )
         return self
 
@@ -118,7 +133,7 @@ class OpenAIClient:
             EngineError: the server would never answer: the address, the model, the key or
                 something that all requests have in common is wrong.
         """
-        start = time.monotonic()
+        start = self._clock()
         budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
         try:
             return await self._retrying(budget)(self._attempt, request, failed_attempts)
@@ -135,51 +150,71 @@ class OpenAIClient:
         return AsyncRetrying(
             retry=retry_if_exception_type(AttemptError),
             stop=stop,
-            wait=wait_exception(_requested_wait) + self._back_off(_LONGEST_PAUSE_S),
+            wait=wait_exception(_requested_wait) + self.back_off(_LONGEST_PAUSE_S),
             reraise=True,
         )
 
-    def _back_off(self, longest_s: float) -> wait_random_exponential:
+    def back_off(self, longest_s: float = _LONGEST_POLL_INTERVAL_S) -> wait_random_exponential:
+        """The pauses between attempts."""
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
     async def _attempt(self, request: Request[T], failed_attempts: Counter[str]) -> T:
         try:
-            response = await self._send_when_reachable("POST", request.url, request.body)
+            response = await self.send_when_reachable("POST", request.url, request.body)
             if response.status == 404:
-                models = await self._send_when_reachable("GET", f"{self.base}/models")
+                models = await self.send_when_reachable("GET", f"{self.base}/models")
                 model = str(request.body["model"])
                 raise model_not_found(model, request.url, models, request.hint)
             check_status(response, self.base)
             found = request.read(response.body)
         except AttemptError as error:
             failed_attempts[error.reason] += 1
+            if error.retry_class in _MAY_PASS:
+                self._failing_since = self._failing_since or self._clock()
+                waited_s = self._clock() - self._failing_since
+                self.waits.report(error.detail, waited_s, self._options.give_up_s)
             raise
-        self._answered = time.monotonic()
+        self._answered, self._failing_since = self._clock(), None
         return found
 
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
-        start = time.monotonic()
+        start = self._clock()
         with suppress(AttemptError):
             await self._retrying(stop_after_attempt(3) | stop_before_delay(60))(
                 self._attempt, probe, failed_attempts
             )
         return self._answered > start  # This probe or another request.
 
-    async def _send_when_reachable(
-        self, method: str, url: str, body: Mapping[str, Any] | None = None
+    async def send_when_reachable(
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
     ) -> HttpResponse:
-        """The response, after waiting for the server if it cannot be reached."""
+        """The response, after waiting for the server if it cannot be reached.
+
+        Args:
+            method, url, body: of the request.
+            timeout_s: longest wait for the answer; None: that of the options.
+
+        Raises:
+            ServerDownError: it could not be reached for `patience_s`.
+            AttemptError: it did not answer, or broke the connection.
+            EngineError: the address is wrong.
+        """
         patience_s = self._options.patience_s
+        timeout_s = timeout_s or self._options.timeout_s
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_unreachable),
-            stop=lambda _: time.monotonic() - (self._unreachable_since or inf) >= patience_s,
-            wait=self._back_off(_LONGEST_POLL_INTERVAL_S),
+            stop=lambda _: self._clock() - (self._unreachable_since or inf) >= patience_s,
+            wait=self.back_off(),
             reraise=True,
         )
         try:
-            return await retrying(self._send, method, url, body)
+            return await retrying(self._send, method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
             found = f"no secure connection to {self.base}: {_message_of(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
@@ -189,15 +224,19 @@ class OpenAIClient:
             found = f"{self.base} could not be reached for {patience_s:g} s: {_message_of(error)}"
             raise ServerDownError(found, "is the server up?") from None
         except asyncio.TimeoutError:
-            detail = f"no answer in {self._options.timeout_s:g} s"
+            detail = f"no answer in {timeout_s:g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
             detail = _message_of(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
 
-    async def _send(self, method: str, url: str, body: Mapping[str, Any] | None) -> HttpResponse:
+    async def _send(
+        self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
+    ) -> HttpResponse:
         try:
-            async with self._session.request(method, url, json=body, allow_redirects=False) as got:
+            async with self._session.request(
+                method, url, json=body, allow_redirects=False, timeout=_timeout(timeout_s)
+            ) as got:
                 self._unreachable_since = None
                 return HttpResponse(
                     got.status,
@@ -205,8 +244,11 @@ class OpenAIClient:
                     got.headers.get("Retry-After", ""),
                     got.headers.get("Location", ""),
                 )
-        except _UNREACHABLE:
-            self._unreachable_since = self._unreachable_since or time.monotonic()
+        except _UNREACHABLE as error:
+            self._unreachable_since = self._unreachable_since or self._clock()
+            if _is_unreachable(error):
+                waited_s = self._clock() - self._unreachable_since
+                self.waits.report(_why_unreachable(error), waited_s, self._options.patience_s)
             raise
         except (asyncio.TimeoutError, aiohttp.ClientError):
             self._unreachable_since = None  # It was reached.
@@ -260,6 +302,17 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 def _is_unreachable(error: BaseException) -> bool:
     # Waiting does not fix a certificate.
     return isinstance(error, _UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
+
+
+def _why_unreachable(error: Exception) -> str:
+    cause = getattr(error, "os_error", None) or error
+    # Where a host has several addresses, the number is only in the text.
+    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
+    return "connection refused" if refused else _message_of(error)
+
+
+def _timeout(total_s: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=30)
 
 
 def _message_of(error: Exception) -> str:

@@ -121,15 +121,20 @@ def model_not_found(model: str, url: str, models: HttpResponse, hint: str) -> En
         models: the response of `/v1/models`.
         hint: what to try if the server has the model.
     """
-    try:
-        known = [entry.id for entry in _ModelList.model_validate_json(models.body).data]
-    except ValidationError:
-        known = []
+    known = served_models(models)
     if not known:
         return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
     if model not in known:
         return EngineError(f"the server has no model '{model}'", f"it has {', '.join(known[:9])}")
     return EngineError(f"the server has the model '{model}' but no {url}", hint)
+
+
+def served_models(models: HttpResponse) -> list[str]:
+    """The names in the response of `/v1/models`; none if it is something else."""
+    try:
+        return [entry.id for entry in _ModelList.model_validate_json(models.body).data]
+    except ValidationError:
+        return []
 
 
 def error_text(body: bytes) -> str:

@@ -18,6 +18,7 @@ import xxhash
 from ..errors import EngineError
 from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .protocol import Engine
+from .tokenizer import Encode
 
 EngineName = Literal["transformers", "openai", "vllm", "recorded"]
 
@@ -67,6 +68,18 @@ def open_engine(spec: EngineSpec) -> Engine:
     if key not in _open:
         _open[key] = _build_engine(spec)
     return _open[key]
+
+
+def preflight(spec: EngineSpec) -> None:
+    """Check that the server of a spec is up, if it has one, and has the model.
+
+    Raises:
+        EngineError: it is not.
+    """
+    if isinstance(spec.options, OpenAIOptions):
+        from ..openai.preflight import check_server
+
+        check_server(spec.options, spec.model)
 
 
 def release(spec: EngineSpec) -> None:
@@ -177,17 +190,33 @@ def _build_engine(spec: EngineSpec) -> Engine:
 
 def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
     from .openai_engine import OpenAIEngine
-    from .tokenizer import chat_encoder
 
-    name = _tokenizer_name(spec)
+    preflight(spec)  # A tokenizer may have to be downloaded, for a server that is down.
     return OpenAIEngine(
         spec.model,
         options,
-        encode=None if name is None else chat_encoder(name, spec.chat_template_kwargs),
+        encode=_server_encoder(spec),
         version=spec.version,
         exact=spec.exact,
         chat_template_kwargs=spec.chat_template_kwargs,
     )
+
+
+def _server_encoder(spec: EngineSpec) -> Encode | None:
+    """From a chat to the token ids that a server is sent; None if it gets the chat itself."""
+    from .tokenizer import TokenizerNotFoundError, chat_encoder
+
+    name = _tokenizer_name(spec)
+    if name is None:
+        return None
+    try:
+        return chat_encoder(name, spec.chat_template_kwargs)
+    except TokenizerNotFoundError as error:
+        right = (
+            f"{error.right}: name the tokenizer of the model, openai: {{tokenizer: …}}, or leave "
+            "the chat template to the server, openai: {api: chat}"
+        )
+        raise EngineError(error.found, right) from error
 
 
 def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:

@@ -159,7 +159,7 @@ def _check_exact(
     if lacks:
         raise EngineError(
             f"the server gives no {' and no '.join(lacks)}, which on-policy training needs",
-            "sample from one that does, such as vLLM",
+            "sample from one that does, such as vLLM, or set on_policy: false",
         )
     if ids is not None and seen is not None and seen != ids:
         raise EngineError("the server samples from other prompt token ids than those it was sent")

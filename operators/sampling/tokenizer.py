@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -16,6 +18,14 @@ Encode: TypeAlias = Callable[[Messages], Sequence[int]]
 """From a chat to its token ids, with the chat template applied. Raises TemplateRefusedError."""
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 """No further arguments for a chat template."""
+
+
+_HUB_TIMEOUT_S = 5.0
+_CONFIG = "tokenizer_config.json"
+
+
+class TokenizerNotFoundError(EngineError):
+    """There is no tokenizer of that name: no folder, and nothing that the hub or its cache has."""
 
 
 class TemplateRefusedError(Exception):
@@ -65,14 +75,19 @@ def decoded(name: str, token_ids: Sequence[int]) -> str:
 
 @lru_cache(maxsize=2)
 def _load(name: str) -> Any:
+    cached_only = not Path(name).is_dir() and _is_not_on_hub(name)
     try:
         from transformers import AutoTokenizer
     except ImportError:
         found = "a chat template needs transformers, which is not installed"
         raise EngineError(found, "pip install 'rejuice[policy]'") from None
     try:
-        # No length limit: the engine enforces the policy's own, and the tokenizer would only warn.
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, model_max_length=1 << 60)
+        tokenizer: Any = AutoTokenizer.from_pretrained(
+            name,
+            # No limit: the engine enforces the policy's own, and the tokenizer would only warn.
+            model_max_length=1 << 60,
+            local_files_only=cached_only,
+        )
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise EngineError(f"cannot load the tokenizer '{name}'", reason) from error
@@ -81,6 +96,39 @@ def _load(name: str) -> Any:
             f"the tokenizer of '{name}' has no chat template", "choose an instruction-tuned one"
         )
     return tokenizer
+
+
+def _is_not_on_hub(name: str) -> bool:
+    """Whether only the hub's cache on this machine has a tokenizer of that name.
+
+    One request tells: transformers would retry each of a tokenizer's files for many seconds.
+
+    Raises:
+        TokenizerNotFoundError: the cache has none either.
+    """
+    try:
+        from httpx import HTTPError
+        from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    except ImportError:
+        return False  # `_load` reports what to install.
+    try:
+        get_hf_file_metadata(hf_hub_url(name, _CONFIG), timeout=_HUB_TIMEOUT_S)
+        return False
+    except errors.EntryNotFoundError:
+        return False  # An old tokenizer has no such file.
+    except errors.GatedRepoError:
+        reason = "its repository on the hub is gated: `hf auth login` gives access"
+    except (errors.HFValidationError, errors.RepositoryNotFoundError):
+        reason = "the hub has no such repository"
+    except errors.OfflineModeIsEnabled:
+        reason = "HF_HUB_OFFLINE is set"
+    except (HTTPError, OSError) as error:
+        reason = f"the hub cannot be reached ({' '.join(str(error).split()) or 'no answer'})"
+    with suppress(errors.HFValidationError):
+        if any(try_to_load_from_cache(name, file) is not None for file in (_CONFIG, "config.json")):
+            return True
+    right = f"it is no folder, and {reason}"
+    raise TokenizerNotFoundError(f"cannot load the tokenizer '{name}'", right)
 
 
 def _check(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:

@@ -83,7 +83,7 @@ class StepLog:
         found, self.decisions = self.decisions, []
         return pa.concat_tables([DECISIONS.empty_table(), *found])
 
-    def report(self, *, cached: bool = False) -> StepReport:
+    def report(self, *, cached: bool = False, retried: int = 0) -> StepReport:
         """The step's line of the funnel."""
         return StepReport(
             step=self._step,
@@ -93,6 +93,7 @@ class StepLog:
             dropped=dict(self.dropped.most_common()),
             seconds=round(self.seconds, 3),
             cached=cached,
+            retried=retried,
             notes=dict(self.notes),
             columns=merge(self.summaries),
             written=sorted(self.written),

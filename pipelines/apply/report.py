@@ -13,7 +13,10 @@ from ..dataset.write import run_folder
 
 
 class StepReport(BaseModel):
-    """One line of the funnel: rows_in + added = rows_out + sum(dropped)."""
+    """One line of the funnel: rows_in + added = rows_out + sum(dropped).
+
+    `retried` rows had failed in an earlier run, and were computed again by this one.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
@@ -24,6 +27,7 @@ class StepReport(BaseModel):
     dropped: dict[str, int]
     seconds: float
     cached: bool
+    retried: int = 0
     notes: dict[str, float]
     columns: dict[str, Any]
     """Figures of the written columns that have any."""

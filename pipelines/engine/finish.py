@@ -34,9 +34,21 @@ from .progress import Progress
 
 
 def write_export(
-    plan: Plan, cached: Mapping[str, bool], chunk_rows: int, progress: Progress
+    plan: Plan,
+    cached: Mapping[str, bool],
+    retried: Mapping[str, int],
+    chunk_rows: int,
+    progress: Progress,
 ) -> Report:
-    """Apply the commits of every chunk, and write the export, the decisions and the report."""
+    """Apply the commits of every chunk, and write the export, the decisions and the report.
+
+    Args:
+        plan: of the run.
+        cached: by step, whether all of it was found.
+        retried: by step, how many rows that had failed were computed again.
+        chunk_rows: rows per chunk.
+        progress: where progress is shown.
+    """
     recipe = plan.recipe
     final = run_folder(recipe.head.export_path)
     folder = unfinished_run_folder(recipe.head.export_path)
@@ -45,7 +57,12 @@ def write_export(
         export = folder / f"export{recipe.head.export_path.suffix}"
         log = _write_rows(plan, folder, export, progress)
         report = Report.of(
-            [log.step(step.name).report(cached=cached[step.name]) for step in plan.steps],
+            [
+                log.step(step.name).report(
+                    cached=cached[step.name], retried=retried.get(step.name, 0)
+                )
+                for step in plan.steps
+            ],
             project_name=recipe.head.project_name,
             recipe=str(recipe.path.resolve() if recipe.from_file else recipe.path),
             dataset_path=str(recipe.head.dataset_path),

@@ -51,7 +51,7 @@ class Journal:
         batch = pa.record_batch(pack(entry.change))
         if batch.schema != self._schema:
             self.close()
-            number = len(journals(self._path))
+            number = max(map(_number, journals(self._path)), default=-1) + 1
             name = f"{self._path.stem}-{number}.journal"
             # A buffer, or each of a batch's many small parts would be a write of its own.
             self._sink = pa.output_stream(str(self._path.with_name(name)), buffer_size=_BUFFER)
@@ -82,8 +82,12 @@ class Journal:
 
 
 def journals(path: Path) -> list[Path]:
-    """The journals that are called after `path`."""
-    return sorted(path.parent.glob(f"{path.stem}-*.journal"))
+    """The journals that are called after `path`, the oldest first."""
+    return sorted(path.parent.glob(f"{path.stem}-*.journal"), key=_number)
+
+
+def _number(journal: Path) -> int:
+    return int(journal.stem.rpartition("-")[2])
 
 
 def entries(path: Path) -> Iterator[Entry]:

@@ -9,7 +9,9 @@ A killed run leaves whole commits; the next run computes what is missing.
 from __future__ import annotations
 
 import errno
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -33,10 +35,13 @@ from ..recipe.steps import Step
 from .commit import load, save
 from .finish import check_may_replace_export, write_export
 from .plan import Plan, Stage, kept_folder
+from .preflight import Preflight
 from .progress import Progress
-from .resumable import reopen, run_resumable
+from .resumable import Computed, dropped_rows, reopen, run_resumable
+from .retry import recompute_failed, reopen_failed, step_to_retry
 from .workers import Workers
 
+_log = logging.getLogger(__name__)
 _SECONDS = b"seconds"
 
 
@@ -45,6 +50,7 @@ def run(
     *,
     overwrite: bool = False,
     retry_dropped: bool = False,
+    retry_missing: str | int | None = None,
     chunk_rows: int | None = None,
     cache: Path | None = None,
     progress: Progress | None = None,
@@ -56,6 +62,8 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
+        retry_missing: name or number of a step; where its result is missing for a reason that may
+            have passed, such as a timeout, it is computed again.
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
             `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
@@ -69,6 +77,7 @@ def run(
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
+    again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_path)
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
@@ -78,27 +87,49 @@ def run(
         for line in group_warnings(recipe, plan.source.schema.names):
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
-            if retry_dropped:
-                plan = _retry_dropped(plan)
+            plan, failed, retried = _retry(plan, retry_dropped, again)
+            preflight = Preflight(plan)
+            preflight.before_all()
             cached = {step.name: plan.is_done(step) for step in plan.steps}
             for stage in plan.stages():
                 if stage.resumable:
-                    done = _run_resumable(plan, stage.steps[0], stage.resumable, progress)
-                    cached[stage.steps[0].name] |= done == 0
+                    step = stage.steps[0]
+                    ours = failed if step == again else frozenset[str]()
+                    done = _run_resumable(plan, step, stage.resumable, preflight, ours, progress)
+                    cached[step.name] |= done.rows == 0
+                    retried[step.name] += done.retried
                 else:
                     _run_stage(plan, stage, workers, progress)
-            return write_export(plan, cached, chunk_rows, progress)
+            cached |= dict.fromkeys(+retried, False)
+            return write_export(plan, cached, retried, chunk_rows, progress)
     except OSError as error:
         raise _disk_error(error, cache) from error
 
 
-def _retry_dropped(plan: Plan) -> Plan:
-    """Turn finished chunks of resumable steps back into journals without their dropped rows."""
-    for step in plan.steps:
+def _retry(
+    plan: Plan, dropped: bool, missing: Step | None
+) -> tuple[Plan, frozenset[str], Counter[str]]:
+    """Take failures out of the results, so that they are computed again.
+
+    Returns:
+        The plan, in which later steps have other keys; keys of rows of the resumable step `missing`
+        that failed; and, where that step is not resumable, how many rows it has computed again.
+    """
+    failed, retried = frozenset[str](), Counter[str]()
+    if missing is None and not dropped:
+        return plan, failed, retried
+    if missing is not None:
+        with _prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
+            if isinstance(missing.operator, ResumableOperator):
+                failed = reopen_failed(plan, missing, missing.operator.preflight)
+            else:
+                retried[missing.name] = recompute_failed(plan, missing)
+        if not failed and not retried[missing.name]:
+            _log.warning("%s has no result that failed: nothing is retried", missing.name)
+    for step in plan.steps if dropped else ():
         if isinstance(step.operator, ResumableOperator):
-            reopen(kept_folder(plan.cache, step.operator), plan.paths(step))
-            plan = Plan.of(plan.recipe, plan.source, plan.cache)  # Later steps have other keys now.
-    return plan
+            reopen(kept_folder(plan.cache, step.operator), dropped_rows)
+    return Plan.of(plan.recipe, plan.source, plan.cache), failed, retried
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
@@ -124,13 +155,17 @@ def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
         raise error.at(str(plan.recipe.head.dataset_path)) from None
 
 
-def _run_resumable(plan: Plan, step: Step, operator: ResumableOperator, progress: Progress) -> int:
-    """Run a resumable operator on all chunks, in this process: it has workers of its own.
-
-    Returns:
-        How many rows had to be computed.
-    """
-    kept, computed = kept_folder(plan.cache, operator), 0
+def _run_resumable(
+    plan: Plan,
+    step: Step,
+    operator: ResumableOperator,
+    preflight: Preflight,
+    failed: frozenset[str],
+    progress: Progress,
+) -> Computed:
+    """Run a resumable operator on all chunks, in this process: it has workers of its own."""
+    kept, computed = kept_folder(plan.cache, operator), Computed(0, 0)
+    before = partial(preflight.before_rows_of, step)
     rows, found = 0, list[GroupStarts]()
     for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
         frame = plan.frame_before(chunk, step)
@@ -144,7 +179,10 @@ def _run_resumable(plan: Plan, step: Step, operator: ResumableOperator, progress
                 advance(frame.num_rows)
                 continue
             with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-                computed += run_resumable(operator, frame, kept, path, advance)
+                done = run_resumable(
+                    operator, frame, kept, path, advance, failed=failed, before=before
+                )
+            computed = Computed(computed.rows + done.rows, computed.retried + done.retried)
     return computed
 
 

@@ -83,6 +83,8 @@ class Plan(NamedTuple):
             keys.append(f"{step.operator.name()}-{key}")
             if isinstance(step.operator, ResumableOperator):
                 key += f"-{retry_count(kept_folder(cache, step.operator))}"
+            elif retries := retry_count(cache / keys[-1]):
+                key += f"-{retries}"
         return cls(recipe, source, cache, tuple(keys))
 
     def stages(self) -> Iterator[Stage]:

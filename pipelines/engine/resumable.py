@@ -5,7 +5,7 @@ code led to its rows; the commit of the step is a link to it. A row is found aga
 in whatever chunk it was. A killed run leaves a journal of the rows that were finished; the next run
 computes the others, and writes all of them as one chunk.
 
-    kept-policy_rollout_mapper-52c0…/generation          how often dropped rows were retried
+    kept-policy_rollout_mapper-52c0…/generation          how often failed rows were retried
     kept-policy_rollout_mapper-52c0…/9af3….arrow         a finished chunk
     kept-policy_rollout_mapper-52c0…/9af3….keys          the content of its rows, hashed
     kept-policy_rollout_mapper-52c0…/77b1…-0.journal     finished rows of an unfinished chunk
@@ -22,7 +22,9 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 from filelock import FileLock, Timeout
@@ -30,6 +32,7 @@ from filelock import FileLock, Timeout
 from ...operators import Change, OperatorError, ResumableOperator
 from ...operators.change import concatenate, split
 from ...operators.check import checked
+from ...operators.columns import BoolArray
 from ..apply.frame import Frame
 from ..apply.operator_call import (
     apply_operator,
@@ -46,6 +49,16 @@ _log = logging.getLogger(__name__)
 _RETRIES_FILE = "generation"
 _CHECKED_ROWS = 16
 
+FindFailed = Callable[[Change, int], BoolArray]
+"""Finds the rows that failed, among so many rows to which a change was made: bool[N]."""
+
+
+class Computed(NamedTuple):
+    """How many rows had to be computed, and how many of them had failed before."""
+
+    rows: int
+    retried: int
+
 
 def run_resumable(
     operator: ResumableOperator,
@@ -53,7 +66,10 @@ def run_resumable(
     kept: Path,
     path: Path,
     advance: Callable[[int], None],
-) -> int:
+    *,
+    failed: Container[str] = frozenset[str](),
+    before: Callable[[], None] = lambda: None,
+) -> Computed:
     """Compute the rows of `frame` that are not finished yet, and commit all of them at `path`.
 
     Args:
@@ -62,14 +78,13 @@ def run_resumable(
         kept: the folder of what this operator computed so far.
         path: of the commit.
         advance: called with the number of rows that have been finished.
-
-    Returns:
-        How many rows had to be computed.
+        failed: keys of rows that `reopen` has opened again.
+        before: called before a row is computed.
 
     Raises:
         RejuiceError: what the operator raised; rows that were finished before it are kept.
     """
-    table, computed = read_columns(operator, frame), 0
+    table, computed = read_columns(operator, frame), Computed(0, 0)
     keys = _row_keys(table)
     whole = kept / f"{xxhash.xxh3_128_hexdigest(' '.join(keys).encode())}.arrow"
     kept.mkdir(parents=True, exist_ok=True)
@@ -80,7 +95,10 @@ def run_resumable(
             whole.with_suffix(".keys").write_text("\n".join(keys))
             finished = _finished_before(whole, keys)
             advance(len(finished))
-            computed = frame.num_rows - len(finished)
+            left = [row for row in range(frame.num_rows) if row not in finished]
+            computed = Computed(len(left), sum(keys[row] in failed for row in left))
+            if left:
+                before()
             save(whole, _finish(operator, table, whole, finished, advance))
         for journal in journals(whole):
             journal.unlink(missing_ok=True)
@@ -96,7 +114,7 @@ def _row_keys(table: pa.Table) -> list[str]:
 
 def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
     """Rows that are finished: by a stopped run of this chunk, or as part of other chunks."""
-    finished = {entry.row: entry for entry in entries(path)}
+    finished = _journalled(path)
     rows_by_key = defaultdict[str, list[int]](list)
     for row, key in enumerate(keys):
         if row not in finished:
@@ -120,6 +138,11 @@ def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
     return finished
 
 
+def _journalled(whole: Path) -> dict[int, Entry]:
+    """The rows of an unfinished chunk that are finished."""
+    return {entry.row: entry for entry in entries(whole)}
+
+
 def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
     """The changes to these rows of a chunk; dropped rows are left out."""
     if whole.exists():
@@ -139,32 +162,84 @@ def _link(path: Path, whole: Path) -> None:
     temporary.replace(path)
 
 
-def retry_count(kept: Path) -> int:
-    """How often dropped rows of a step were retried; the keys of later steps depend on it."""
-    path = kept / _RETRIES_FILE
+def retry_count(folder: Path) -> int:
+    """How often results of a step were retried; the keys of later steps depend on it."""
+    path = folder / _RETRIES_FILE
     return int(path.read_text()) if path.exists() else 0
 
 
-def reopen(kept: Path, paths: Sequence[Path]) -> None:
-    """Turn commits back into journals, so that dropped rows are retried and the others kept.
+def count_retry(folder: Path) -> None:
+    """Count one more retry of a step, so that later steps get other keys."""
+    (folder / _RETRIES_FILE).write_text(str(retry_count(folder) + 1))
+
+
+def reopen(
+    kept: Path, find_failed: FindFailed, before: Callable[[], None] = lambda: None
+) -> frozenset[str]:
+    """Turn results with failed rows back into journals without them: these rows are retried.
 
     Args:
         kept: the folder of what the operator computed.
-        paths: of the commits of one step.
+        find_failed: finds the failed rows.
+        before: called once before anything is changed, if a row failed.
+
+    Returns:
+        The keys of the failed rows.
     """
-    wholes = [path.resolve() for path in paths if path.exists()]
-    commits = {whole: load(whole, mapped=False) for whole in wholes}
-    with_drops = {w: c for w, c in commits.items() if c.change.reasons is not None}
-    if with_drops:
-        # First: no result of the old rows may ever be found under a key of the new rows.
-        (kept / _RETRIES_FILE).write_text(str(retry_count(kept) + 1))
-    for whole, commit in with_drops.items():
+    found = set[str]()
+    for file in sorted(kept.glob("*.keys")):
+        whole = file.with_suffix(".arrow")
+        with _locked(whole):
+            failed = _failed_places(whole, find_failed)
+            if not failed:
+                continue
+            if not found:
+                before()
+                # First: no result of the old rows may ever be found under a key of the new rows.
+                count_retry(kept)
+            keys = file.read_text().split()
+            found |= {keys[row] for row in failed}
+            _rewrite_without(whole, failed)
+    return frozenset(found)
+
+
+def _failed_places(whole: Path, find_failed: FindFailed) -> set[int]:
+    """The failed rows of a chunk, whether all of it is finished or not."""
+    if not whole.exists():
+        found = _journalled(whole).items()
+        return {row for row, entry in found if find_failed(entry.change, 1)[0]}
+    commit = load(whole)
+    return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
+
+
+def _rewrite_without(whole: Path, failed: Container[int]) -> None:
+    """Replace a chunk by journals of its rows, without the failed and the dropped ones."""
+    old = journals(whole)
+    if whole.exists():
+        commit = load(whole, mapped=False)
         seconds = commit.seconds / commit.rows_in
-        with Journal(whole) as journal:
-            for row, change in enumerate(split(commit.change, range(commit.rows_in + 1))):
-                if not change.drops_all():
-                    journal.add(Entry(row, change, seconds))
-        whole.unlink()
+        # Its notes are about all rows, and go with the first that stays.
+        notes = commit.change.notes
+        changes = split(commit.change._replace(notes={}), range(commit.rows_in + 1))
+        each = (Entry(row, change, seconds) for row, change in enumerate(changes))
+    else:
+        notes, each = {}, (entry for entry in _journalled(whole).values())
+    with Journal(whole) as journal:
+        for entry in each:
+            if entry.row in failed or entry.change.drops_all():
+                continue
+            noted = entry.change._replace(notes={**entry.change.notes, **notes})
+            journal.add(entry._replace(change=noted))
+            notes = {}
+    for path in (*old, whole):
+        path.unlink(missing_ok=True)
+
+
+def dropped_rows(change: Change, num_rows: int) -> BoolArray:
+    """Which rows a change drops, bool[N]."""
+    if change.reasons is None:
+        return np.zeros(num_rows, bool)
+    return np.asarray(change.reasons.is_valid())
 
 
 def _finish(

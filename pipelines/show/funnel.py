@@ -64,8 +64,11 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _details(step: StepReport) -> str:
-    """The columns that the step wrote, except those with a single value, and its notes."""
-    parts = []
+    """What was retried, the columns that the step wrote, and its notes.
+
+    Columns with a single value are left out.
+    """
+    parts = [f"retried: {step.retried:,}"] if step.retried else []
     for name, figures in step.columns.items():
         counts = figures.get("counts", {})
         if len(counts) > 1:

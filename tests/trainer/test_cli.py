@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 import yaml
 from command import heavy_after, runner
+from fake_judge import FakeJudge, Trouble
 from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
@@ -107,6 +108,62 @@ def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypat
 
 
 # train
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """A function that writes a recipe with an LLM judge."""
+
+    def write(judge, **fields):
+        server = {"base_url": judge.url, "patience_s": 0.1, "back_off_s": 0.01}
+        path = write_recipe(tmp_path / "judged.yaml")
+        document = yaml.safe_load(path.read_text())
+        document["process"].insert(
+            3, {"llm_quality_reward_mapper": {"model": "m", "server": server, **fields}}
+        )
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    return write
+
+
+def test_a_judge_that_is_down_is_known_before_verl_is_launched(rejuice, judged, verl, tmp_path):
+    with FakeJudge() as judge:
+        judge.kill()
+        code, out, err = rejuice("train", judged(judge), "-q")
+        assert (code, out, verl.launched) == (2, "", [])
+        (line,) = err.splitlines()
+        assert line.startswith(
+            "rejuice: judged.yaml, line 10, step 4 llm_quality_reward_mapper: "
+            f"{judge.url} could not be reached for 0.1 s: Cannot connect to host "
+        )
+        assert line.endswith("; is the server up?")
+        assert not (tmp_path / "outputs").exists(), "nothing was begun"
+
+
+def test_a_judge_that_has_another_model_is_known_before_verl_is_launched(rejuice, judged, verl):
+    with FakeJudge(always=Trouble.NOT_FOUND) as judge:
+        code, _, err = rejuice("train", judged(judge, model="big"), "-q")
+    assert (code, verl.launched) == (2, [])
+    assert err == (
+        "rejuice: judged.yaml, line 10, step 4 llm_quality_reward_mapper: "
+        "the server has no model 'big'; it has m, other\n"
+    )
+
+
+def test_a_judge_that_may_be_down_does_not_stop_training(rejuice, judged, verl, caplog):
+    with FakeJudge() as judge:
+        judge.kill()
+        code, _, _ = rejuice("train", judged(judge, on_server_down="missing"), "-q")
+    assert (code, len(verl.launched)) == (0, 1)
+    assert any(judge.url in message for message in caplog.messages)
+
+
+def test_a_judge_that_is_up_does_not_stop_training(rejuice, judged, verl):
+    with FakeJudge() as judge:
+        assert rejuice("train", judged(judge), "-q") == (0, "", "")
+        assert judge.attempts.total() == 0
+    assert len(verl.launched) == 1
 
 
 def test_train(rejuice, recipe, verl, tmp_path):

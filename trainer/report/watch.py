@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ _STAGES = {
     "ready to fit": "validating before the first step",
 }
 """Lines of verl's log, and what verl is doing when it prints them."""
+_WAITING = re.compile(r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s")
+"""What is logged while a server is waited for, such as that of an LLM judge."""
 _RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
@@ -121,8 +124,7 @@ class Watch:
 
     def poll(self) -> None:
         """Read and show what was logged since the last call."""
-        if self.step is None:
-            self._look_at_stage()
+        self._look_at_log()
         for point in self._reader.fresh():
             if point.validation is not None:
                 self._validations.append(point)
@@ -142,16 +144,20 @@ class Watch:
         if not self._quiet:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def _look_at_stage(self) -> None:
+    def _look_at_log(self) -> None:
+        """Read what verl is doing, and what a step of the recipe waits for."""
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
             file.seek(self._at)
             text = file.read()
-        self._at += len(text)
+        whole_lines = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole_lines)  # The rest of the last line is yet to come.
         for word, stage in _STAGES.items():
             if word.encode() in text:
                 self._stage = stage
+        for waiting in _WAITING.findall(whole_lines.decode("utf-8", "replace")):
+            self._print(waiting)
 
     def _left(self, point: Point) -> str:
         times = self._seconds or [point.seconds]

@@ -196,7 +196,7 @@ def test_without_token_ids_only_text_is_requested(make):
         with pytest.raises(
             EngineError,
             match=r"^the server gives no token ids and no log-probabilities, which on-policy "
-            r"training needs; sample from one that does, such as vLLM$",
+            r"training needs; sample from one that does, such as vLLM, or set on_policy: false$",
         ):
             list(make(server).sample(prompts(9), FOUR))
         assert sum(server.attempts.values()) <= 2 * QUICK["concurrency"]

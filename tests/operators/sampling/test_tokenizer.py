@@ -1,11 +1,19 @@
+import sys
+
+import httpx
 import pytest
+from fake_server import FakeServer, Trouble
+from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 from tiny_policy import save_policy
 from vllm_server import EMBEDDED
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import tokenizer
+from rejuice.operators.sampling.engines import EngineSpec, open_engine, release
+from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.tokenizer import (
     TemplateRefusedError,
+    TokenizerNotFoundError,
     chat_encoder,
     chat_text,
     decoded,
@@ -84,3 +92,123 @@ def test_no_tokenizer(tmp_path):
         chat_text(str(tmp_path / "nothing"), CHAT)
     assert str(error.value).startswith(f"cannot load the tokenizer '{tmp_path / 'nothing'}'; ")
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub that gives one answer, or raises it; `requests` are the addresses that were asked."""
+    import huggingface_hub
+
+    class Hub:
+        answer = None
+        cached = None
+
+        def __init__(self):
+            self.requests = []
+
+        def metadata(self, url, *, timeout):
+            assert timeout <= 5
+            self.requests.append(url)
+            if isinstance(self.answer, Exception):
+                raise self.answer
+
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", hub.metadata)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: hub.cached)
+    tokenizer._load.cache_clear()
+    yield hub
+    tokenizer._load.cache_clear()
+
+
+def not_found():
+    request = httpx.Request("HEAD", "https://hub/served/resolve/main/tokenizer_config.json")
+    return RepositoryNotFoundError("401", response=httpx.Response(401, request=request))
+
+
+@pytest.fixture
+def no_transformers(monkeypatch):
+    """To import it takes seconds, to have it search the hub a minute."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+
+
+@pytest.mark.usefixtures("no_transformers")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (not_found(), "the hub has no such repository"),
+        (httpx.ConnectError("Name or service\nnot known"), "the hub cannot be reached (Name or service not known)"),
+        (httpx.ConnectTimeout(""), "the hub cannot be reached (no answer)"),
+        (OfflineModeIsEnabled("it is"), "HF_HUB_OFFLINE is set"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_hub_name_fails_after_one_request(hub, answer, reason):
+    hub.answer = answer
+    with pytest.raises(TokenizerNotFoundError) as error:
+        chat_encoder("served")
+    assert str(error.value) == (
+        f"cannot load the tokenizer 'served'; it is no folder, and {reason}"
+    )
+    assert len(hub.requests) == 1
+    assert hub.requests[0].endswith("/served/resolve/main/tokenizer_config.json")
+
+
+@pytest.mark.usefixtures("no_transformers")
+def test_a_name_that_cannot_be_on_the_hub_is_not_asked_for(hub):
+    with pytest.raises(TokenizerNotFoundError, match="the hub has no such repository"):
+        chat_encoder("a/b/c")
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_tokenizer_of_the_hub_or_of_its_cache(hub, monkeypatch, policy, found):
+    from transformers import AutoTokenizer
+
+    local_only = []
+    load = AutoTokenizer.from_pretrained
+
+    def loaded(name, *, local_files_only, **_):
+        local_only.append(local_files_only)
+        assert name == "org/model"
+        return load(policy)
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", loaded)
+    hub.answer, hub.cached = (None, None) if found else (httpx.ConnectError("no"), "/a/file")
+    assert len(chat_encoder("org/model")(CHAT)) == len(TEXT)
+    assert local_only == [not found]
+
+
+def test_a_folder_needs_no_hub(hub, policy):
+    assert chat_encoder(str(policy))
+    assert hub.requests == []
+
+
+@pytest.mark.usefixtures("no_transformers")
+def test_a_served_name_without_a_tokenizer_names_both_ways_out(hub):
+    hub.answer = not_found()
+    with FakeServer() as server:
+        options = OpenAIOptions(base_url=server.url, patience_s=0)
+        spec = EngineSpec("m", 0, True, {}, options)
+        with pytest.raises(EngineError) as error:
+            open_engine(spec)
+        assert str(error.value) == (
+            "cannot load the tokenizer 'm'; it is no folder, and the hub has no such repository: "
+            "name the tokenizer of the model, openai: {tokenizer: …}, or leave the chat template "
+            "to the server, openai: {api: chat}"
+        )
+        chat = spec._replace(options=options.model_copy(update={"api": "chat"}))
+        open_engine(chat)
+        release(chat)
+
+
+@pytest.mark.usefixtures("no_transformers")
+def test_the_server_is_checked_before_its_tokenizer(hub):
+    with FakeServer() as server:
+        spec = EngineSpec("n", 0, True, {}, OpenAIOptions(base_url=server.url, patience_s=0))
+        server.always = Trouble.NOT_FOUND
+        server.seed_and_n = lambda body: (0, 1)
+        with pytest.raises(EngineError, match=r"^the server has no model 'n'; it has m, other$"):
+            open_engine(spec)
+        server.kill()
+        with pytest.raises(EngineError, match="could not be reached for 0 s"):
+            open_engine(spec)
+    assert hub.requests == []

@@ -38,7 +38,7 @@ STEPS = (
 )
 
 
-def shown(project="try", export="out/[x]/curated.parquet"):
+def shown(project="try", export="out/[x]/curated.parquet", steps=STEPS):
     report = Report(
         project_name=project,
         recipe="r.yaml",
@@ -52,7 +52,7 @@ def shown(project="try", export="out/[x]/curated.parquet"):
         added=3000,
         dropped=2,
         seconds=1.2,
-        steps=STEPS,
+        steps=steps,
     )
     console = Console(file=io.StringIO())
     show_funnel(report, console)
@@ -68,6 +68,11 @@ def test_golden():
         "3,998 rows in out/[x]/curated.parquet",
         "audit log and report: out/[x]/curated.run",
     ]
+
+
+def test_what_was_retried_is_the_first_of_the_details():
+    again = STEPS[0].model_copy(update={"retried": 1200, "notes": {}})
+    assert shown(steps=(again,))[2].endswith("  retried: 1,200; reward: 0.500 ± 0.250")
 
 
 def test_names_are_never_markup_and_long_paths_are_not_cut():

@@ -54,6 +54,23 @@ def test_a_log_gets_a_line_per_step(watch, log, tmp_path):
     assert seen.step == 2
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_server_that_is_waited_for_is_shown(watch, log, tmp_path, terminal):
+    waiting = "waiting for http://judge:8000/v1 (connection refused): 45 s of 600 s"
+    with watch(terminal=terminal) as seen, (tmp_path / "verl.log").open("w") as verl:
+        log(line(1, 0.1))
+        verl.write(f"step:1\n(TaskRunner pid=77) WARNING: {waiting[:30]}")
+        verl.flush()
+        seen.poll()
+        assert "waiting" not in seen.message()
+        verl.write(f"{waiting[30:]}\n(TaskRunner pid=77) more\n")
+        verl.flush()
+        seen.poll()
+        seen.poll()
+    lines = [text.strip() for text in seen.message().splitlines() if "waiting" in text]
+    assert [text[text.index("waiting") :] for text in lines] == [waiting]
+
+
 def test_the_first_step_does_not_count_for_the_time_left(watch, log):
     with watch() as seen:
         slow = line(1, 0.1).replace('"timing_s/step": 2.0', '"timing_s/step": 50.0')

@@ -1,0 +1,126 @@
+"""`--retry_missing STEP`: what failed in a step is computed again, and what succeeded is kept.
+
+A failure is a reason in a column `..._missing` that another attempt may not meet. The results of
+the step lose these rows; the keys of all steps after it change, so that none of them finds what it
+made of the failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...operators import Change, Mapper, RecipeError, ResumableOperator, Scope
+from ...operators.change import surviving_rows
+from ...operators.columns import BoolArray, flat
+from ...operators.errors import suggest
+from ..apply.operator_call import apply_operator, read_columns
+from ..apply.steps import StepResult
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
+from .commit import load, save
+from .plan import Plan, kept_folder
+from .resumable import count_retry, reopen
+
+_OPTION = "--retry_missing"
+_SUFFIX = "_missing"
+
+
+def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
+    """The step of a recipe with this name or number.
+
+    Raises:
+        RecipeError: there is no such step, or it cannot have failed for a row.
+    """
+    named = {name: s for s in recipe.steps for name in (s.name, str(s.number))}
+    step = named.get(str(wanted))
+    if step is None:
+        names = [each.name for each in recipe.steps]
+        right = suggest(str(wanted), names) or f"its steps are: {', '.join(names)}"
+        raise RecipeError(f"no step '{wanted}' in the recipe", right, where=_OPTION)
+    if not _may_fail(step):
+        others = [each.name for each in recipe.steps if _may_fail(each)]
+        right = f"steps that may: {', '.join(others)}" if others else "nor can another step"
+        if isinstance(step.operator, ResumableOperator):
+            right = f"--retry_dropped retries the rows that {step.name} dropped"
+        raise RecipeError(f"{step.name} cannot leave a result missing", right, where=_OPTION)
+    return step
+
+
+def reopen_failed(plan: Plan, step: Step, before: Callable[[], None]) -> frozenset[str]:
+    """Take the failures out of what a resumable step computed, so that they are computed again.
+
+    Args:
+        plan: of the run.
+        step: the step.
+        before: called once before anything is changed, if there are failures.
+
+    Returns:
+        A hash of the content of each row that failed, see `row_keys`.
+    """
+    operator = step.operator
+    assert isinstance(operator, ResumableOperator)
+    find = partial(failed_rows, retryable=operator.retryable)
+    return reopen(kept_folder(plan.cache, operator), find, before)
+
+
+def recompute_failed(plan: Plan, step: Step) -> int:
+    """Compute again what failed in a finished step that is not resumable; gives how many rows."""
+    retried = 0
+    for chunk, path in enumerate(plan.paths(step)):
+        if not path.exists():
+            continue  # All of it is going to be computed.
+        commit = load(path, mapped=False)
+        failed_N = failed_rows(commit.change, commit.rows_in, step.operator.retryable)
+        rows = np.flatnonzero(failed_N)
+        if not len(rows):
+            continue
+        if not retried:
+            # First: no result of the old rows may ever be found under a key of the new rows.
+            count_retry(path.parent)
+        table = read_columns(step.operator, plan.frame_before(chunk, step))
+        again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
+        at_N = np.arange(commit.rows_in)
+        at_N[rows] = commit.rows_in + np.arange(len(rows))
+        columns = {
+            name: _replaced(column, again.columns[name], at_N)
+            for name, column in commit.change.columns.items()
+        }
+        change = commit.change._replace(columns=columns)
+        save(path, StepResult.of(change, commit.rows_in, commit.seconds))
+        retried += len(rows)
+    return retried
+
+
+def failed_rows(change: Change, num_rows: int, retryable: frozenset[str] | None) -> BoolArray:
+    """Which rows of the input failed for one of these reasons (None: for any), bool[N]."""
+    reasons = None if retryable is None else pa.array(sorted(retryable), pa.string())
+    failed_N = np.zeros(num_rows, bool)
+    for name, column in change.columns.items():
+        if not name.endswith(_SUFFIX):
+            continue
+        failed = pc.is_valid(column) if reasons is None else pc.is_in(column, reasons)
+        rows_M = None if change.parents is None else surviving_rows(change, num_rows)
+        at = np.flatnonzero(np.asarray(failed))
+        failed_N[at if rows_M is None else rows_M[at]] = True
+    return failed_N
+
+
+def _may_fail(step: Step) -> bool:
+    operator = step.operator
+    one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
+    return (
+        (one_by_one or isinstance(operator, ResumableOperator))
+        and operator.retryable != frozenset()
+        and any(name.endswith(_SUFFIX) for name in operator.writes())
+    )
+
+
+def _replaced(old: Any, new: Any, at_N: Any) -> pa.Array:
+    """Values of both columns, one after the other, at these places."""
+    return pa.concat_arrays([flat(old), flat(new).cast(old.type)]).take(pa.array(at_N))

@@ -1,0 +1,357 @@
+"""`--retry_missing`: what failed in a step is computed again, and nothing else."""
+
+import pyarrow.json
+import pyarrow.parquet as pq
+import pytest
+from command import runner
+from fake_judge import FakeJudge, Trouble
+from fake_server import FakeServer
+
+from rejuice.operators import EngineError, RecipeError
+from rejuice.operators.groups import hash_each
+from rejuice.operators.mapper import math_verify_mapper
+from rejuice.operators.verifier import verify_batch
+from rejuice.operators.verifier.verdict import Verdict
+from rejuice.pipelines import api
+from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.read import load
+
+PROMPTS = 9
+QUICK = {"back_off_s": 0.002, "timeout_s": 5, "patience_s": 0.1, "attempts": 2}
+JUDGE, SUM = "llm_quality_reward_mapper", "reward_sum_mapper"
+SCORER = '''
+import pathlib
+import pyarrow as pa
+from rejuice.operators import Change, ResumableOperator
+from rejuice.operators.columns import component
+
+class ScorerMapper(ResumableOperator):
+    """Fails for the rows that a file names; stops where it says so."""
+    folder: str
+    def reads(self): return ("response_id",)
+    def writes(self): return ("reward_x", "reward_x_missing")
+    def apply(self, table): return self._change(table["response_id"].to_pylist())
+    def process_rows(self, table, rows):
+        ids = table["response_id"].to_pylist()
+        for row in rows:
+            if ids[row] in self._named("stop"): raise KeyboardInterrupt
+            with open(f"{self.folder}/log", "a") as log:
+                log.write(f"{ids[row]}\\n")
+            yield row, self._change([ids[row]])
+    def _named(self, name):
+        file = pathlib.Path(self.folder) / name
+        return file.read_text().split() if file.exists() else []
+    def _change(self, ids):
+        missing = ["busy" if each in self._named("fail") else None for each in ids]
+        values = component("x", [1.0] * len(ids), pa.array(missing, pa.string()))
+        return Change(values, notes={"computed": len(ids)})
+'''
+
+
+@pytest.fixture
+def recipe_of(recipe_file):
+    """A recipe that samples one response to each prompt, and has them judged."""
+
+    def make(policy, judge):
+        options = {"api": "chat", "base_url": policy.url, **QUICK}
+        sampling = {"engine": "openai", "model": "m", "n": 1, "max_tokens": 9, "openai": options}
+        server = {"base_url": judge.url, **QUICK}
+        cache = str(recipe_file.folder / "scores.sqlite")
+        return recipe_file(
+            [
+                {"prompt_template_mapper": {}},
+                {"policy_rollout_mapper": sampling},
+                {JUDGE: {"model": "m", "server": server, "cache": cache}},
+                {"length_filter": {"min": 1}},
+                {SUM: {"weights": {"quality": 1.0}, "on_missing": "drop_row"}},
+            ],
+            [{"question": f"{k}?", "answer": str(k)} for k in range(PROMPTS)],
+        )
+
+    return make
+
+
+@pytest.fixture
+def recipe_file(recipe_file, tmp_path):
+    recipe_file.folder = tmp_path
+    return recipe_file
+
+
+@pytest.fixture
+def servers():
+    with FakeServer() as policy, FakeJudge() as judge:
+        yield policy, judge
+
+
+def seeds_of(recipe):
+    """The seeds of the prompts, by which the judge knows their responses."""
+    table = pyarrow.json.read_json(recipe.head.dataset_path)
+    prompt_ids = run_in_memory([recipe.steps[0].operator], table)["prompt_id"]
+    return [int(seed) % 2**62 for seed in hash_each(prompt_ids)]
+
+
+def exported(recipe):
+    return pq.read_table(recipe.head.export_path)
+
+
+def counts(report, step, column):
+    return report.steps[step].columns[column]["counts"]
+
+
+@pytest.mark.parametrize("named", [JUDGE, "3", 3])
+def test_only_what_failed_is_judged_again(recipe_of, servers, named):
+    policy, judge = servers
+    recipe = load(recipe_of(policy, judge))
+    failing = seeds_of(recipe)[2:4]
+    judge.script = {seed: [Trouble.ERROR_500] * QUICK["attempts"] for seed in failing}
+    first = engine.run(recipe)
+    assert counts(first, 2, "reward_quality_missing") == {"scorer_error": 2}
+    assert exported(recipe).num_rows == PROMPTS - 2
+    sampled, asked = policy.attempts.copy(), judge.attempts.copy()
+
+    again = engine.run(recipe, overwrite=True)
+    assert judge.attempts == asked, "a failure is final"
+    assert again.steps[2].retried == 0
+
+    report = engine.run(recipe, retry_missing=named)
+    assert policy.attempts == sampled
+    assert judge.attempts - asked == dict.fromkeys(failing, 1)
+    assert [step.retried for step in report.steps] == [0, 0, 2, 0, 0]
+    assert [step.cached for step in report.steps] == [True, True, False, False, False]
+    assert counts(report, 2, "reward_quality_missing") == {}
+    table = exported(recipe)
+    assert table.num_rows == PROMPTS
+    assert table["reward"].null_count == 0
+
+    after = engine.run(recipe)
+    assert all(step.cached and not step.retried for step in after.steps)
+    assert exported(recipe).equals(table)
+
+
+def test_where_nothing_failed_nothing_is_retried(recipe_of, servers, caplog):
+    policy, judge = servers
+    recipe = load(recipe_of(policy, judge))
+    first = engine.run(recipe)
+    judge.kill()
+    report = engine.run(recipe, retry_missing=JUDGE)
+    assert report.key == first.key
+    assert all(step.cached for step in report.steps)
+    assert f"{JUDGE} has no result that failed: nothing is retried" in caplog.messages
+
+
+def test_a_server_that_is_down_is_found_before_anything_is_opened(recipe_of, servers):
+    policy, judge = servers
+    recipe = load(recipe_of(policy, judge))
+    judge.script = {seeds_of(recipe)[4]: [Trouble.REFUSED]}
+    engine.run(recipe)
+    cache = recipe.head.export_path.parent / ".rejuice"
+    files = set(cache.rglob("*.arrow"))
+    judge.kill()
+    with pytest.raises(EngineError, match=rf", step 3 {JUDGE}: .* could not be reached for 0.1 s"):
+        engine.run(recipe, retry_missing=JUDGE)
+    assert set(cache.rglob("*.arrow")) == files
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("llm_quality_mapper", f"no step 'llm_quality_mapper' in the recipe; did you mean '{JUDGE}'?"),
+        ("9", "no step '9' in the recipe; its steps are: prompt_template_mapper, "),
+        ("length_filter", f"length_filter cannot leave a result missing; steps that may: {JUDGE}"),
+        (
+            "policy_rollout_mapper",
+            "policy_rollout_mapper cannot leave a result missing; "
+            "--retry_dropped retries the rows that policy_rollout_mapper dropped",
+        ),
+    ],
+)  # fmt: skip
+def test_a_step_that_cannot_be_retried(recipe_of, servers, step, message):
+    with pytest.raises(RecipeError) as error:
+        engine.run(load(recipe_of(*servers)), retry_missing=step)
+    assert str(error.value).startswith(f"--retry_missing: {message}")
+
+
+# a resumable operator of one's own
+
+
+@pytest.fixture
+def scorer(recipe_file, rollouts, tmp_path):
+    """A recipe with a scorer, and functions to say where it fails and what it computed."""
+    (tmp_path / "scorer.py").write_text(SCORER)
+    path = recipe_file(
+        [{"group_size_filter": {"min": 1}}, {"scorer_mapper": {"folder": str(tmp_path)}}],
+        rollouts(8).to_pylist(),
+        custom_operator_paths=[str(tmp_path / "scorer.py")],
+    )
+
+    class Scorer:
+        ids = rollouts(8)["response_id"].to_pylist()
+
+        def run(self, **more):
+            report = engine.run(load(path), chunk_rows=6, **more)
+            return report, exported(load(path)).to_pylist()
+
+        def name(self, file, *ids):
+            (tmp_path / file).write_text(" ".join(ids))
+
+        def computed(self):
+            """Since this was called last."""
+            log = tmp_path / "log"
+            found = log.read_text().split() if log.exists() else []
+            log.unlink(missing_ok=True)
+            return found
+
+    return Scorer()
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return runner(monkeypatch, capsys, tmp_path)
+
+
+def missing(rows):
+    return [row["response_id"] for row in rows if row["reward_x_missing"] is not None]
+
+
+def test_failures_of_all_chunks_are_retried_and_the_rest_is_kept(scorer):
+    failing = [scorer.ids[0], scorer.ids[7], scorer.ids[-1]]
+    scorer.name("fail", *failing)
+    first, rows = scorer.run()
+    assert missing(rows) == failing
+    assert sorted(scorer.computed()) == sorted(scorer.ids)
+    scorer.name("fail", failing[1])
+    report, rows = scorer.run(retry_missing="scorer_mapper")
+    assert missing(rows) == [failing[1]]
+    assert sorted(scorer.computed()) == sorted(failing)
+    assert report.steps[1].retried == 3
+    assert report.key == first.key, "the last step's own key: no step follows"
+    assert [row["reward_x"] for row in rows].count(1.0) == len(rows) - 1
+    scorer.name("fail")
+    report, rows = scorer.run(retry_missing="scorer_mapper")
+    assert missing(rows) == []
+    assert scorer.computed() == [failing[1]]
+    assert report.steps[1].retried == 1
+
+
+def test_failures_of_a_run_that_was_stopped_are_retried_too(scorer):
+    scorer.name("fail", scorer.ids[1])
+    scorer.name("stop", scorer.ids[4])
+    with pytest.raises(KeyboardInterrupt):
+        scorer.run()
+    done = scorer.computed()
+    assert scorer.ids[1] in done
+    scorer.name("fail")
+    scorer.name("stop")
+    report, rows = scorer.run(retry_missing="scorer_mapper")
+    assert missing(rows) == []
+    assert set(scorer.computed()) & set(done) == {scorer.ids[1]}
+    assert report.steps[1].retried == 1
+    assert report.steps[1].rows_out == len(scorer.ids)
+
+
+def test_a_retry_that_is_stopped_goes_on_without_the_option(scorer):
+    failing = [scorer.ids[0], scorer.ids[2], scorer.ids[9]]
+    scorer.name("fail", *failing)
+    scorer.run()
+    scorer.computed()
+    scorer.name("fail")
+    scorer.name("stop", failing[1])
+    with pytest.raises(KeyboardInterrupt):
+        scorer.run(retry_missing="scorer_mapper")
+    assert scorer.computed() == [failing[0]]
+    scorer.name("stop")
+    _, rows = scorer.run()
+    assert missing(rows) == []
+    assert sorted(scorer.computed()) == sorted(failing[1:])
+
+
+def test_what_another_chunking_knows_as_failed_is_not_found_again(scorer, recipe_file, tmp_path):
+    scorer.name("fail", scorer.ids[3])
+    scorer.run()
+    recipe = load(tmp_path / "recipe.yaml")
+    engine.run(recipe, chunk_rows=1000)
+    scorer.computed()
+    scorer.name("fail")
+    engine.run(recipe, chunk_rows=1000, retry_missing="scorer_mapper")
+    assert missing(exported(recipe).to_pylist()) == []
+    assert scorer.computed() == [scorer.ids[3]]
+
+
+def test_on_the_command_line(scorer, rejuice):
+    scorer.name("fail", scorer.ids[1], scorer.ids[2])
+    assert "retried" not in rejuice("run", "recipe.yaml")[1]
+    scorer.name("fail")
+    code, out, _ = rejuice("run", "recipe.yaml", "--retry_missing", "2")
+    (line,) = [line for line in out.splitlines() if line.startswith("scorer_mapper")]
+    assert (code, "  retried: 2; " in line) == (0, True)
+    assert rejuice("run", "recipe.yaml", "--retry_missing", "3") == (
+        2,
+        "",
+        "rejuice: --retry_missing: no step '3' in the recipe; "
+        "its steps are: group_size_filter, scorer_mapper\n",
+    )
+
+
+def test_from_python(scorer, tmp_path):
+    scorer.name("fail", scorer.ids[1])
+    recipe = load(tmp_path / "recipe.yaml")
+    assert missing(api.run(recipe).table.to_pylist()) == [scorer.ids[1]]
+    scorer.name("fail")
+    found = api.run(recipe, retry_missing="scorer_mapper")
+    assert missing(found.table.to_pylist()) == []
+    assert found.report.steps[1].retried == 1
+
+
+def test_the_notes_count_the_work_of_all_attempts(scorer):
+    scorer.name("fail", scorer.ids[0], scorer.ids[1])
+    first, _ = scorer.run()
+    assert first.steps[1].notes["computed"] == len(scorer.ids)
+    report, _ = scorer.run(retry_missing="scorer_mapper")
+    assert report.steps[1].notes["computed"] == len(scorer.ids) + 2
+
+
+# a step that is not resumable
+
+
+def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch):
+    rows = [
+        {"prompt_id": str(k), "response": f"The answer is {k}.", "reference": str(k)}
+        for k in range(12)
+    ]
+    rows.append({"prompt_id": "x", "response": "The answer is 1.", "reference": None})
+    late, verified = {"The answer is 3.", "The answer is 7."}, []
+
+    def verify(responses, references, *, timeout):
+        verified.extend(responses)
+        found = verify_batch(responses, references, timeout=timeout)
+        return [
+            Verdict("timeout", None) if response in late else verdict
+            for response, verdict in zip(responses, found, strict=True)
+        ]
+
+    monkeypatch.setattr(math_verify_mapper, "verify_batch", verify)
+    recipe = load(
+        recipe_file(
+            [
+                {"math_verify_mapper": {}},
+                {SUM: {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
+            ],
+            rows,
+        )
+    )
+    first = engine.run(recipe, chunk_rows=5)
+    missing = {"timeout": 2, "no_reference": 1}
+    assert counts(first, 0, "reward_accuracy_missing") == missing
+    late.clear()
+    verified.clear()
+    report = engine.run(recipe, chunk_rows=5, retry_missing="math_verify_mapper")
+    assert sorted(verified) == ["The answer is 3.", "The answer is 7."]
+    assert counts(report, 0, "reward_accuracy_missing") == {"no_reference": 1}
+    assert [(step.retried, step.cached) for step in report.steps] == [(2, False), (0, False)]
+    table = exported(recipe)
+    assert table["reward"].to_pylist() == [1.0] * 12
+    assert table["answer"].to_pylist() == [str(k) for k in range(12)]
+    after = engine.run(recipe, chunk_rows=5)
+    assert all(step.cached for step in after.steps)
+    assert exported(recipe).equals(table)
