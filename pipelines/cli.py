@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 
 from ..operators import RejuiceError, __version__
@@ -104,6 +103,8 @@ def run(
     A run that was stopped continues where it stopped. Steps whose input, config and code have not
     changed are not run again.
     """
+    from rich.console import Console
+
     from .engine import local as engine
     from .engine.progress import Progress
     from .recipe.read import load
@@ -197,6 +198,8 @@ def report(
     ],
 ) -> None:
     """Print the funnel of a finished run again."""
+    from rich.console import Console
+
     from .apply.report import Report
     from .show.funnel import show_funnel
 

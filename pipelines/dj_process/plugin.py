@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
 
@@ -20,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, ResumableOperator, build, get, installed
+from ...operators.config import field_docs
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
 from .step_in_run import StepInRun
@@ -150,8 +150,8 @@ def _annotation(kind: Any) -> Any:
 
 
 def _docstring(kind: type[Operator]) -> str:
-    fields: Mapping[str, FieldInfo] = kind.model_fields
-    lines = [f":param {name}: {field.description or name}" for name, field in fields.items()]
+    docs = field_docs(kind)
+    lines = [f":param {name}: {docs.get(name, name)}" for name in kind.model_fields]
     return "\n".join(["Initialization method.", "", *lines])
 
 
