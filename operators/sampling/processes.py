@@ -48,7 +48,7 @@ class _Process(NamedTuple):
     log_file: IO[bytes]  # so that its output does not disturb our progress bar
 
 
-class _Tokens(NamedTuple):
+class _SampledTokens(NamedTuple):
     """What a process sends while its groups are under way: tokens since it last did."""
 
     number: int
@@ -61,14 +61,14 @@ class TokenReports:
         send: called with the message.
     """
 
-    def __init__(self, send: Callable[[_Tokens], object]) -> None:
+    def __init__(self, send: Callable[[_SampledTokens], object]) -> None:
         self._send, self._number, self._last = send, 0, 0.0
 
     def __call__(self, tokens: int) -> None:
         """Add tokens that have been sampled."""
         self._number += tokens
         if self._number and time.monotonic() - self._last >= _REPORT_S:
-            self._send(_Tokens(self._number))
+            self._send(_SampledTokens(self._number))
             self._number, self._last = 0, time.monotonic()
 
 
@@ -127,7 +127,7 @@ class EngineProcesses:
                     reply = self._receive(process)
                     if reply is None:
                         del busy[process]
-                    elif isinstance(reply, _Tokens):
+                    elif isinstance(reply, _SampledTokens):
                         report(reply.number)
                     else:
                         index, result = reply

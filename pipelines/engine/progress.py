@@ -16,8 +16,8 @@ _SECONDS_OF_BASIS = 5.0
 """A rate is of at least so long: groups finish in batches, milliseconds apart."""
 
 
-class _Point(NamedTuple):
-    """What had been computed at a time."""
+class _RateBasis(NamedTuple):
+    """What had been done when rates began."""
 
     seconds: float
     rows: int
@@ -39,7 +39,7 @@ class Task:
         self.rows, self._show = rows, show
         self.found = self.computed = self.sampled = 0
         self.start = self.now = time.monotonic()
-        self._first: _Point | None = None
+        self._basis: _RateBasis | None = None
 
     def __call__(self, rows: int) -> None:
         """Count rows that have been computed."""
@@ -64,17 +64,17 @@ class Task:
     @property
     def has_rate(self) -> bool:
         """Whether it has been measured for long enough how fast the task is."""
-        return self._first is not None and self.now - self._first.seconds >= _SECONDS_OF_BASIS
+        return self._basis is not None and self.now - self._basis.seconds >= _SECONDS_OF_BASIS
 
     @property
     def figures(self) -> str:
         """Tokens, rates and the time left, as far as they are known."""
         parts = [f"{self.found:,} from the cache"] if self.found else []
         parts += [f"{self.sampled:,} tokens"] if self.sampled else []
-        if self._first is not None and self.has_rate:
-            seconds = self.now - self._first.seconds
-            tokens = (self.sampled - self._first.tokens) / seconds
-            rows = (self.computed - self._first.rows) / seconds
+        if self._basis is not None and self.has_rate:
+            seconds = self.now - self._basis.seconds
+            tokens = (self.sampled - self._basis.tokens) / seconds
+            rows = (self.computed - self._basis.rows) / seconds
             parts += [f"{_rate(tokens)} tokens/s"] if tokens else []
             parts += [f"{_rate(rows)} rows/s"] if rows else []
             if rows and self.rows is not None:
@@ -83,7 +83,7 @@ class Task:
 
     def _changed(self) -> None:
         self.now = time.monotonic()
-        self._first = self._first or _Point(self.now, self.computed, self.sampled)
+        self._basis = self._basis or _RateBasis(self.now, self.computed, self.sampled)
         self._show(self)
 
 
@@ -126,7 +126,7 @@ class Progress:
                 last = task.now
                 parts = (f"{task.done:,} of {task.rows:,} rows", task.figures)
                 line = ", ".join(part for part in parts if part)
-                self.console.print(f"{title}: {line}", highlight=False)
+                self.console.print(f"{title}: {line}", highlight=False, soft_wrap=True)
 
         return show
 

@@ -87,10 +87,10 @@ def test_a_field_without_a_docstring_of_its_own_has_none():
     class NarrowFilter(PassRateFilter):
         min: float = 0.5
         most: int = 1
-        """Of its own."""
+        """The most."""
 
     docs = field_docs(NarrowFilter)
-    assert docs["most"] == "Of its own."
+    assert docs["most"] == "The most."
     assert docs["max"] == field_docs(PassRateFilter)["max"]
     assert "min" not in docs
 

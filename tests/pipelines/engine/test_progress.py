@@ -57,7 +57,7 @@ def lines(monkeypatch, events, rows=4000):
     """The lines of a log, given (time, what happens to the task)."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock.now)
-    console = Console(file=io.StringIO(), force_terminal=False, width=200)
+    console = Console(file=io.StringIO(), force_terminal=False, width=40)
     with Progress(console).task("sample", rows) as task:
         for clock.now, event in events:
             event(task)
