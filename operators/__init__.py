@@ -9,6 +9,7 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 """
 
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,6 @@ from .operator import (
     drop,
 )
 from .registry import GROUP, get, installed
-from .verifier import Verdict, extract_answer, verify, verify_batch
 
 if TYPE_CHECKING:
     from .deduplicator.exact_deduplicator import ExactDeduplicator
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
     from .selector.diverse_response_selector import DiverseResponseSelector
     from .selector.label_balance_selector import LabelBalanceSelector
+    from .verifier import Verdict, extract_answer, verify, verify_batch
 
 __all__ = [
     "ALL",
@@ -126,6 +127,9 @@ __all__ = [
 ]
 
 
+_VERIFIER = ("Verdict", "extract_answer", "verify", "verify_batch")
+
+
 @cache
 def _by_class() -> dict[str, EntryPoint]:
     """Built-in operators by the names of their classes."""
@@ -137,7 +141,9 @@ def _by_class() -> dict[str, EntryPoint]:
 if not TYPE_CHECKING:  # So that mypy knows the names above, and no others.
 
     def __getattr__(name: str) -> Any:
-        # Lazy: a class of a built-in operator is imported when it is first used.
+        # Lazy: the verifier and each built-in operator are imported when they are first used.
+        if name in _VERIFIER:
+            return getattr(import_module(".verifier", __name__), name)
         found: EntryPoint | None = _by_class().get(name)
         if found is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

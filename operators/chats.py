@@ -11,9 +11,9 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .columns import MESSAGES, content_ids, is_list, is_text
+from .compute import pc
 from .errors import DataError
 from .groups import Array
 

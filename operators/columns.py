@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 from numpy.typing import NDArray
 
+from .compute import pc
 from .errors import DataError
 
 BoolArray: TypeAlias = NDArray[np.bool_]

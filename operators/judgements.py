@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .columns import of_task
+from .compute import pc
 from .groups import Array, group_starts, hash_each, scoped_keys
 from .operator import Columns
 

@@ -18,11 +18,11 @@ from enum import Enum
 from typing import Any, ClassVar, TypeAlias, final
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
 
 from .change import Change as Change
 from .change import Columns as Columns
+from .compute import pc
+from .config import Config
 
 ALL: Columns = ("*",)
 """What an operator `reads` whose needs are not known, such as one of Data-Juicer's."""
@@ -52,14 +52,12 @@ class Kind(str, Enum):
     """Chooses which rows stay, out of many."""
 
 
-class Operator(BaseModel, ABC):
+class Operator(Config, ABC):
     """Base of all operators: fields are the recipe's keys, `apply` does the work.
 
     Subclass `Mapper` or `Filter` where one of them fits; subclass this to expand rows, or to
     write columns and drop rows in one step.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: ClassVar[Kind] = Kind.MAPPER
     """A subclass whose purpose differs from that of its base class sets its own."""

@@ -165,20 +165,24 @@ def _defined_in(path: Path) -> Iterable[tuple[Path, type[Operator]]]:
 
 
 def _load(point: EntryPoint) -> type[Operator]:
-    where = f"entry point '{point.name}' of {owner(point)} in {GROUP}"
     try:
         operator_class: Any = point.load()
     except Exception as error:
         # Anybody's package: the message names the one to update or to uninstall.
-        what = f"{where} does not import: {type(error).__name__}: {error}"
+        what = f"{_described(point)} does not import: {type(error).__name__}: {error}"
         raise OperatorError(what, "update or uninstall it") from error
     if not (inspect.isclass(operator_class) and issubclass(operator_class, Operator)):
-        raise OperatorError(f"{where} is {operator_class!r}", "name an Operator")
+        raise OperatorError(f"{_described(point)} is {operator_class!r}", "name an Operator")
     if operator_class.name() != point.name:
         raise OperatorError(
-            f"{where} names {operator_class.__qualname__}", f"call it '{operator_class.name()}'"
+            f"{_described(point)} names {operator_class.__qualname__}",
+            f"call it '{operator_class.name()}'",
         )
     return operator_class
+
+
+def _described(point: EntryPoint) -> str:
+    return f"entry point '{point.name}' of {owner(point)} in {GROUP}"
 
 
 def _import_file(file: Path) -> ModuleType:

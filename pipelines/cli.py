@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 
 from ..operators import EmptyResultError, RejuiceError, __version__
@@ -127,6 +126,8 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
+    from rich.console import Console
+
     from .apply.empty_result import check_not_empty
     from .engine import local as engine
     from .engine.progress import Progress
@@ -232,6 +233,8 @@ def report(
     ],
 ) -> None:
     """Print the funnel of a finished run again."""
+    from rich.console import Console
+
     from .apply.report import Report
     from .show.funnel import show_funnel
 

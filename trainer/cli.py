@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
-from rich.console import Console
 
 from ..operators import RejuiceError
 from ..pipelines import cli
@@ -16,6 +15,8 @@ from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, 
 from .export.cli import app as export
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..pipelines.dataset.read import Dataset
     from ..pipelines.recipe.recipe import Recipe
     from ..pipelines.recipe.train import Train
@@ -68,6 +69,8 @@ def train(
     A run that was stopped resumes from its latest checkpoint with --resume.
     """
     _need_extra()
+    from rich.console import Console
+
     from ..pipelines.recipe.read import load
     from .launch.checks import check_training
     from .run import TrainingRun
@@ -132,6 +135,8 @@ def checkpoint(
 ) -> None:
     """Write the policy of a checkpoint as a Hugging Face model folder."""
     _need_extra()
+    from rich.console import Console
+
     from .launch.checkpoints import export as write
 
     with Console(stderr=True).status("writing the policy"):
@@ -191,6 +196,8 @@ def main() -> NoReturn:
 
 
 def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool) -> None:
+    from rich.console import Console
+
     from .launch import outcome
     from .launch.training import launch
     from .report.watch import Watch

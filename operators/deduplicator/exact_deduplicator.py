@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import model_validator
 from typing_extensions import Self
 
+from ..compute import pc
 from ..groups import group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import StrictBool, StrictInt, StrictStr, model_validator
 from typing_extensions import Self
 
 from ..columns import is_text
+from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Filter
 from ..operator import drop as drop_where

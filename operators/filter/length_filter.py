@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..columns import is_list, is_text
+from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Filter, drop
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
+from ..compute import pc
 from ..operator import Columns, Filter, drop
 
 

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
 from ..columns import component, component_columns, is_text
+from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Mapper
 

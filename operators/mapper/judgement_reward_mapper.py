@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
 from ..columns import component, component_columns, flat
+from ..compute import pc
 from ..operator import Change, Columns, Operator, drop
 
 _BOX = re.compile(r"\\boxed\s*\{")

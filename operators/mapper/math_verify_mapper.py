@@ -7,14 +7,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..columns import component
+from ..compute import pc
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
-from ..verifier import check_reference, verify_batch
 
 
 class MathVerifyMapper(Mapper):
@@ -70,6 +69,8 @@ class MathVerifyMapper(Mapper):
         return ("verdict", "extracted_answer", "reward_accuracy", "reward_accuracy_missing")
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
+        from ..verifier import verify_batch
+
         # References of a dataset may be numbers.
         responses, references = (table[name].cast(pa.string()) for name in self.reads())
         ungradable = _ungradable(responses, references)
@@ -99,6 +100,8 @@ class MathVerifyMapper(Mapper):
 
 def _ungradable(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
     """string[N]: why a row cannot be graded at all, null where it can."""
+    from ..verifier import check_reference
+
     distinct = references.unique()
     bad = [text for text in distinct.to_pylist() if text is not None and check_reference(text)]
     return drop(

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
 from ..chats import fill, is_chat, nest_messages, prompt_ids, user_roles
 from ..columns import is_text
+from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, Operator, drop

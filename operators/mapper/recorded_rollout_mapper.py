@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..columns import ROW_CONTRACT, content_ids, is_list, is_text
+from ..compute import pc
 from ..errors import DataError, suggest
 from ..groups import Groups
 from ..operator import Change, Columns, Operator, Scope, drop

@@ -8,9 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
@@ -21,6 +19,8 @@ from pydantic import (
 from typing_extensions import Self
 
 from ..columns import component_columns, flat, numbers, of_task, right_and_wrong
+from ..compute import pc
+from ..config import Config
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
@@ -29,12 +29,10 @@ RewardGate = Literal["only_correct", "mixed_groups_only"]
 OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]
 
 
-class WeightSchedule(BaseModel):
+class WeightSchedule(Config):
     """A weight that changes with the progress of training."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, serialize_by_alias=True
-    )
+    model_config = ConfigDict(serialize_by_alias=True)
 
     from_: FiniteFloat = Field(alias="from")
     """Weight at the start."""

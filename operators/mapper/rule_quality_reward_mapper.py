@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..columns import flat
+from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Columns, Mapper, drop

@@ -11,12 +11,12 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..chats import fill, last_user_message, prompt_ids, user_messages
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
+from ..compute import pc
 from ..groups import Array, Groups, hash_each, uniform_N
 from ..judgements import JUDGED_COLUMN, Mode, same_text
 from ..operator import Change, Columns, Operator, Scope

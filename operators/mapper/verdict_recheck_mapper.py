@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from ..columns import flat
+from ..compute import pc
 from ..cores import usable_cores
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope

@@ -6,19 +6,17 @@ import re
 from typing import ClassVar
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     field_validator,
 )
 
+from ..config import Config
 
-class Options(BaseModel):
+
+class Options(Config):
     """Options of one engine, or of a scorer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not affect the samples: after changing one, kept samples are still found."""

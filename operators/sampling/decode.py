@@ -21,6 +21,7 @@ from torch import Tensor
 from ..groups import Array, mix
 from .key_values import Compaction, Store
 from .protocol import Settings
+from .token_count import token_listener
 
 TIE_MARGIN = 1e-3
 """Twice a bound on how much two computations of the same logit differ in float32."""
@@ -126,6 +127,7 @@ def decode(
     waiting = deque(sorted(requests, key=lambda request: len(request.prompt_ids)))
     longest = max((request.max_tokens for request in requests), default=0)
     batch = _DecodingBatch(model, store, settings, stop_ids, longest)
+    report = token_listener()
     while waiting or batch.groups:
         while waiting and len(batch.groups) < store.groups:
             free, new = store.groups - len(batch.groups), [waiting.popleft()]
@@ -135,8 +137,10 @@ def decode(
                 new.append(waiting.popleft())
             with torch.inference_mode():
                 batch.admit(new)
+        unfinished = batch.rows
         with torch.inference_mode():
             finished = batch.step()
+        report(unfinished)
         yield from finished
 
 
@@ -161,6 +165,11 @@ class _DecodingBatch:
         self._group_R, self._sample_R, self._step_R = np.zeros((3, 0), np.int64)
         self._key_R = np.zeros(0, np.uint64)
         self._logits = torch.zeros(0, device=model.device)
+
+    @property
+    def rows(self) -> int:
+        """Unfinished responses; a step samples one token for each."""
+        return len(self._group_R)
 
     def admit(self, new: list[SamplingRequest]) -> None:
         """Compute prompts and start their responses."""

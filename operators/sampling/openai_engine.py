@@ -15,6 +15,7 @@ from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body
 from .options import OpenAIOptions
 from .protocol import Failure, Group, Prompt, Settings
+from .token_count import token_listener
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
@@ -70,10 +71,14 @@ class OpenAIEngine:
     def sample(
         self, prompts: Sequence[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
+        report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
         try:
-            yield from self._thread.stream(partial(self._sample, prompts, settings))
+            for index, found in self._thread.stream(partial(self._sample, prompts, settings)):
+                if isinstance(found, Group):
+                    report(found.sampled_tokens())
+                yield index, found
         except asyncio.CancelledError:
             raise EngineError("the engine was closed while it sampled") from None
 

@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 from .._version import __version__
 from ..errors import EngineError, RejuiceError
 from .protocol import Engine, Failure, Group, Prompt, Settings
+from .token_count import listening, token_listener
 
 # Started by command line, not by `multiprocessing`, so that `__main__` may be a notebook. The
 # process sends its version before it imports modules that another version may not have.
@@ -35,6 +36,7 @@ main(link)
 """
 _PARENT_POLL_S = 0.5  # seconds between checks that the parent is alive
 _EXIT_TIMEOUT_S = 5.0  # seconds that a failed process may take to exit
+_REPORT_S = 1.0  # seconds between two reports of sampled tokens
 _LOG_TAIL_BYTES = 8192  # bytes of a dead process's output that are shown, at most
 # Threads that spin while they wait slow down those that work; nobody sees the progress bars.
 _DEFAULT_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
@@ -44,6 +46,30 @@ class _Process(NamedTuple):
     child: subprocess.Popen[bytes]
     link: Connection
     log_file: IO[bytes]  # so that its output does not disturb our progress bar
+
+
+class _SampledTokens(NamedTuple):
+    """What a process sends while its groups are under way: tokens since it last did."""
+
+    number: int
+
+
+class TokenReports:
+    """Adds up sampled tokens, and sends their number about once a second.
+
+    Args:
+        send: called with the message.
+    """
+
+    def __init__(self, send: Callable[[_SampledTokens], object]) -> None:
+        self._send, self._number, self._last = send, 0, 0.0
+
+    def __call__(self, tokens: int) -> None:
+        """Add tokens that have been sampled."""
+        self._number += tokens
+        if self._number and time.monotonic() - self._last >= _REPORT_S:
+            self._send(_SampledTokens(self._number))
+            self._number, self._last = 0, time.monotonic()
 
 
 class EngineProcesses:
@@ -89,6 +115,7 @@ class EngineProcesses:
         self._start()
         # Round-robin shards of the prompts ordered by length, so that the work is even.
         order = sorted(range(len(prompts)), key=lambda index: _length(prompts[index]))
+        report = token_listener()
         shards = [order[first :: self._workers] for first in range(self._workers)]
         busy = dict(zip(self._processes, shards, strict=True))
         try:
@@ -100,6 +127,8 @@ class EngineProcesses:
                     reply = self._receive(process)
                     if reply is None:
                         del busy[process]
+                    elif isinstance(reply, _SampledTokens):
+                        report(reply.number)
                     else:
                         index, result = reply
                         yield busy[process][index], result
@@ -241,8 +270,9 @@ def main(link: Connection) -> None:
                 if method == "build":
                     engine = arguments[0]()
                 else:
-                    for item in getattr(engine, method)(*arguments) or ():
-                        link.send(item)
+                    with listening(TokenReports(link.send)):
+                        for item in getattr(engine, method)(*arguments) or ():
+                            link.send(item)
                 link.send(None)
             except RejuiceError as error:
                 link.send(error)

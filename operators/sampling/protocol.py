@@ -70,6 +70,10 @@ class Group(NamedTuple):
     prompt_token_ids: tuple[int, ...] | None
     samples: tuple[Sample, ...]
 
+    def sampled_tokens(self) -> int:
+        """Tokens of all samples, as far as the engine reports them."""
+        return sum(len(sample.token_ids or ()) for sample in self.samples)
+
 
 class Failure(NamedTuple):
     """A prompt that could not be sampled: a slug such as `request_refused`, and the details."""
@@ -85,6 +89,8 @@ class Engine(Protocol):
         self, prompts: Sequence[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
+
+        Sampled tokens are reported to `token_count.token_listener()`.
 
         Raises:
             EngineError: the engine itself has failed and gives no further samples.

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from ..columns import MESSAGES, ROW_CONTRACT, is_list, is_text
+from ..compute import pc
 from ..errors import EngineError
 from ..groups import Array
 from .protocol import Failure, Group, Prompt, Sample, Settings

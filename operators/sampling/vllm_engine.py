@@ -14,6 +14,7 @@ from ..errors import EngineError
 from .options import VllmOptions
 from .processes import EngineProcesses
 from .protocol import Failure, Group, Prompt, Sample, Settings
+from .token_count import token_listener
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder
 
 _CANARY_TOKENS = 32
@@ -94,6 +95,7 @@ class VllmEngine:
         # Enough in vLLM's queue to keep it busy: a million prompts need not all be in memory.
         capacity = 2 * max(1, engine.vllm_config.scheduler_config.max_num_seqs // settings.n)
         todo, under_way = iter(enumerate(prompts)), set[str]()
+        report = token_listener()
         try:
             while True:
                 while len(under_way) < capacity and (following := next(todo, None)) is not None:
@@ -108,7 +110,10 @@ class VllmEngine:
                 for output in self._step():
                     under_way.remove(output.request_id)
                     index = int(output.request_id)
-                    yield index, self._result(output, prompts[index].seed)
+                    found = self._result(output, prompts[index].seed)
+                    if isinstance(found, Group):
+                        report(found.sampled_tokens())
+                    yield index, found
         finally:
             if under_way:
                 engine.abort_request(list(under_way))

@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
+from ..compute import pc
 from ..groups import Array, Groups, hash_each, uniform_N
 from ..operator import Change, Columns, Kind, Operator, Scope, drop
 

@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from ..compute import pc
 from ..errors import OperatorError, RecipeError
 from ..groups import Array, Groups
 from .tokens import Text, blocks, shingles, tokens_of

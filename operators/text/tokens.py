@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..columns import is_list
+from ..compute import pc
 from ..errors import DataError
 from ..groups import Array, mix
 

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, ResumableOperator, build, get, installed
+from ...operators.config import field_docs
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
 from ..apply.empty_result import empty_result
@@ -188,8 +189,8 @@ def _annotation(kind: Any) -> Any:
 
 
 def _docstring(kind: type[Operator]) -> str:
-    fields: Mapping[str, FieldInfo] = kind.model_fields
-    lines = [f":param {name}: {field.description or name}" for name, field in fields.items()]
+    docs = field_docs(kind)
+    lines = [f":param {name}: {docs.get(name, name)}" for name in kind.model_fields]
     return "\n".join(["Initialization method.", "", *lines])
 
 

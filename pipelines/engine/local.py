@@ -21,6 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
+from ...operators.sampling.token_count import listening
 from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
@@ -138,11 +139,16 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     found: dict[int, GroupStarts] = {}
-    with progress.task(title, sum(plan.source.rows)) as advance:
+    with progress.task(title, sum(plan.source.rows)) as task:
         todo = [step for step in steps if not plan.is_done(step)]
+        kept = {
+            chunk
+            for chunk in range(len(plan.source.rows))
+            if all(plan.path(step, chunk).exists() for step in steps)
+        }
         for chunk, result in workers.map(todo, work, len(plan.source.rows)):
             found[chunk] = result
-            advance(plan.source.rows[chunk])
+            (task.find if chunk in kept else task)(plan.source.rows[chunk])
     _check_contiguous(plan, [found[chunk] for chunk in sorted(found)])
     if stage.barrier and not plan.is_done(stage.barrier):
         _run_dataset_step(plan, stage.barrier)
@@ -172,15 +178,15 @@ def _run_resumable(
         rows += frame.num_rows
         found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
     _check_contiguous(plan, found)  # Before anything is paid for.
-    with progress.task(step.name, rows) as advance, closing(operator):
+    with progress.task(step.name, rows) as task, listening(task.sample), closing(operator):
         for chunk in range(len(plan.source.rows)):
             frame, path = plan.frame_before(chunk, step), plan.path(step, chunk)
             if path.exists():
-                advance(frame.num_rows)
+                task.find(frame.num_rows)
                 continue
             with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
                 done = run_resumable(
-                    operator, frame, kept, path, advance, failed=failed, before=before
+                    operator, frame, kept, path, task, failed=failed, before=before
                 )
             computed = Computed(computed.rows + done.rows, computed.retried + done.retried)
     return computed

@@ -5,26 +5,86 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as RichProgress
-from rich.text import Text
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_OF_BASIS = 5.0
+"""A rate is of at least so long: groups finish in batches, milliseconds apart."""
 
 
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed or 0:,.0f} rows/s")
+class _RateBasis(NamedTuple):
+    """What had been done when rates began."""
+
+    seconds: float
+    rows: int
+    tokens: int
+
+
+class Task:
+    """What is done of a task; call it with rows as they are computed.
+
+    Rows that were found in the cache are done, but they say nothing about how fast the others will
+    be. Nor does the time before the first rows or tokens, in which a model may be loaded.
+
+    Args:
+        rows: of the task; None: unknown.
+        show: called with the task after each change.
+    """
+
+    def __init__(self, rows: int | None, show: Callable[[Task], None]) -> None:
+        self.rows, self._show = rows, show
+        self.found = self.computed = self.sampled = 0
+        self.start = self.now = time.monotonic()
+        self._basis: _RateBasis | None = None
+
+    def __call__(self, rows: int) -> None:
+        """Count rows that have been computed."""
+        self.computed += rows
+        self._changed()
+
+    def find(self, rows: int) -> None:
+        """Count rows that were found in the cache."""
+        self.found += rows
+        self._show(self)
+
+    def sample(self, tokens: int) -> None:
+        """Count tokens that were sampled for rows under way."""
+        self.sampled += tokens
+        self._changed()
+
+    @property
+    def done(self) -> int:
+        """Rows that are finished."""
+        return self.found + self.computed
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether it has been measured for long enough how fast the task is."""
+        return self._basis is not None and self.now - self._basis.seconds >= _SECONDS_OF_BASIS
+
+    @property
+    def figures(self) -> str:
+        """Tokens, rates and the time left, as far as they are known."""
+        parts = [f"{self.found:,} from the cache"] if self.found else []
+        parts += [f"{self.sampled:,} tokens"] if self.sampled else []
+        if self._basis is not None and self.has_rate:
+            seconds = self.now - self._basis.seconds
+            tokens = (self.sampled - self._basis.tokens) / seconds
+            rows = (self.computed - self._basis.rows) / seconds
+            parts += [f"{_rate(tokens)} tokens/s"] if tokens else []
+            parts += [f"{_rate(rows)} rows/s"] if rows else []
+            if rows and self.rows is not None:
+                parts.append(f"{(self.rows - self.done) / rows:,.0f} s left")
+        return ", ".join(parts)
+
+    def _changed(self) -> None:
+        self.now = time.monotonic()
+        self._basis = self._basis or _RateBasis(self.now, self.computed, self.sampled)
+        self._show(self)
 
 
 class Progress:
@@ -35,42 +95,42 @@ class Progress:
         self.quiet = quiet
 
     @contextmanager
-    def task(self, title: str, rows: int | None) -> Iterator[Callable[[int], None]]:
-        """Show a task of so many rows (None: unknown); yields a function that advances it."""
+    def task(self, title: str, rows: int | None) -> Iterator[Task]:
+        """Show a task of so many rows (None: unknown)."""
         if self.quiet:
-            yield lambda _: None
+            yield Task(rows, lambda _: None)
         elif self.console.is_terminal:
             with RichProgress(
                 SpinnerColumn(),
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                _Rate(),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[figures]}"),
                 console=self.console,
                 transient=True,
             ) as bar:
-                task = bar.add_task(title, total=rows)
-                yield lambda n: bar.advance(task, n)
-        else:
-            yield self._lines(title, rows)
-
-    def _lines(self, title: str, rows: int | None) -> Callable[[int], None]:
-        start = last = time.monotonic()
-        done = before = 0
-
-        def advance(n: int) -> None:
-            nonlocal done, last, start, before
-            done += n
-            now = time.monotonic()
-            if before == 0:  # A rate is of what is done from now on: a model had to be loaded.
-                start, before = now, done
-            elif done > before and now - last >= _SECONDS_BETWEEN_LINES and rows:
-                last, rate = now, (done - before) / (now - start)
-                left = (rows - done) / rate
-                self.console.print(
-                    f"{title}: {done:,} of {rows:,} rows, {rate:,.0f} rows/s, {left:,.0f} s left",
-                    highlight=False,
+                shown = bar.add_task(title, total=rows, figures="")
+                yield Task(
+                    rows, lambda task: bar.update(shown, completed=task.done, figures=task.figures)
                 )
+        else:
+            yield Task(rows, self._lines(title))
 
-        return advance
+    def _lines(self, title: str) -> Callable[[Task], None]:
+        last: float | None = None
+
+        def show(task: Task) -> None:
+            nonlocal last
+            waited = task.now - (task.start if last is None else last)
+            if task.rows and task.has_rate and waited >= _SECONDS_BETWEEN_LINES:
+                last = task.now
+                parts = (f"{task.done:,} of {task.rows:,} rows", task.figures)
+                line = ", ".join(part for part in parts if part)
+                self.console.print(f"{title}: {line}", highlight=False, soft_wrap=True)
+
+        return show
+
+
+def _rate(per_second: float) -> str:
+    """Whole numbers, and two digits of what is slower."""
+    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"

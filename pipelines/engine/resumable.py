@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -44,6 +44,7 @@ from ..apply.steps import StepResult
 from ..dataset.arrow_files import temporary_path
 from .commit import load, save
 from .journal import Entry, Journal, entries, journals
+from .progress import Task
 
 _log = logging.getLogger(__name__)
 _RETRIES_FILE = "generation"
@@ -65,7 +66,7 @@ def run_resumable(
     frame: Frame,
     kept: Path,
     path: Path,
-    advance: Callable[[int], None],
+    task: Task,
     *,
     failed: Container[str] = frozenset[str](),
     before: Callable[[], None] = lambda: None,
@@ -77,9 +78,12 @@ def run_resumable(
         frame: a chunk.
         kept: the folder of what this operator computed so far.
         path: of the commit.
-        advance: called with the number of rows that have been finished.
+        task: what counts the rows, found and computed.
         failed: keys of rows that `reopen` has opened again.
         before: called before a row is computed.
+
+    Returns:
+        How many rows had to be computed, and how many of them had failed before.
 
     Raises:
         RejuiceError: what the operator raised; rows that were finished before it are kept.
@@ -90,16 +94,16 @@ def run_resumable(
     kept.mkdir(parents=True, exist_ok=True)
     with _locked(whole):
         if whole.exists():
-            advance(frame.num_rows)
+            task.find(frame.num_rows)
         else:
             whole.with_suffix(".keys").write_text("\n".join(keys))
             finished = _finished_before(whole, keys)
-            advance(len(finished))
+            task.find(len(finished))
             left = [row for row in range(frame.num_rows) if row not in finished]
             computed = Computed(len(left), sum(keys[row] in failed for row in left))
             if left:
                 before()
-            save(whole, _finish(operator, table, whole, finished, advance))
+            save(whole, _finish(operator, table, whole, finished, task))
         for journal in journals(whole):
             journal.unlink(missing_ok=True)
     _link(path, whole)
@@ -247,7 +251,7 @@ def _finish(
     table: pa.Table,
     path: Path,
     finished: dict[int, Entry],
-    advance: Callable[[int], None],
+    task: Task,
 ) -> StepResult:
     """Compute the rows that are not finished, and put all rows together."""
     if table.num_rows == 0:
@@ -264,7 +268,7 @@ def _finish(
             # A dropped row is not kept: should this run be stopped, the next one retries it.
             if not change.drops_all():
                 journal.add(finished[row])
-            advance(1)
+            task(1)
     if left:
         raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
     changes = [finished[row].change for row in range(table.num_rows)]

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from ...operators import RecipeError
+from ...operators.config import Config
 from ...operators.errors import suggest
 from .train import Train
 
@@ -22,10 +23,8 @@ DATA_JUICER_ONLY = (
 """Top-level keys that `dj-process` uses and `rejuice run` ignores."""
 
 
-class Head(BaseModel):
+class Head(Config):
     """The head of a recipe: its top-level settings, without the steps."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     project_name: str = "rejuice"
     """Name of the project, for reports."""

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -17,15 +15,15 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from ...operators.config import Config
+
 Profile = Literal["cpu", "gpu"]
 TrainingSchedule = Literal["generate", "self_verify", "verify_init", "verify_alter", "mixed"]
 Logger = Literal["tensorboard", "wandb", "mlflow", "swanlab"]
 
 
-class Gpu(BaseModel):
+class Gpu(Config):
     """Hardware settings of profile `gpu`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     gpus: PositiveInt = 8
     """GPUs on each node."""
@@ -43,10 +41,8 @@ class Gpu(BaseModel):
     """Recompute activations in the backward pass instead of storing them."""
 
 
-class Verification(BaseModel):
+class Verification(Config):
     """Which of the policy's own judgements are trained on, and when."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     init_share: Annotated[float, Field(gt=0, lt=1)] = 0.4
     """`verify_init`: the share of steps, at the beginning, that train on judgements."""
@@ -59,10 +55,8 @@ class Verification(BaseModel):
     """Most answers in the queue of those to be judged; beyond it, the oldest are removed."""
 
 
-class Train(BaseModel):
+class Train(Config):
     """How `rejuice train` trains; n, temperature and lengths are in `policy_rollout_mapper`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     policy: str | None = None
     """A folder or hub name; by default the model of `policy_rollout_mapper`."""

@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from rejuice.operators import (
     drop,
     get,
 )
+from rejuice.operators.config import field_docs
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 
 
@@ -83,7 +86,39 @@ def test_an_operator_is_frozen():
 
 
 def test_fields_carry_their_docstrings():
-    assert PassRateFilter.model_fields["min"].description == "Lowest pass rate to keep."
+    assert field_docs(PassRateFilter)["min"] == "Lowest pass rate to keep."
+    schema = PassRateFilter.model_json_schema()
+    assert schema["properties"]["min"]["description"] == "Lowest pass rate to keep."
+
+
+def test_docstrings_of_fields_are_read_when_they_are_asked_for(monkeypatch):
+    read = []
+
+    def findsource(found):
+        read.append(found)
+        raise OSError
+
+    monkeypatch.setattr(inspect, "findsource", findsource)
+
+    class PlainFilter(PassRateFilter):
+        most: int = 1
+        """Read late."""
+
+    assert not read
+    field_docs(PlainFilter)
+    assert PlainFilter in read
+
+
+def test_a_field_without_a_docstring_of_its_own_has_none():
+    class NarrowFilter(PassRateFilter):
+        min: float = 0.5
+        most: int = 1
+        """The most."""
+
+    docs = field_docs(NarrowFilter)
+    assert docs["most"] == "The most."
+    assert docs["max"] == field_docs(PassRateFilter)["max"]
+    assert "min" not in docs
 
 
 def test_the_first_slug_wins():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from rejuice.operators import __version__, installed
 from rejuice.pipelines import cli
 from rejuice.pipelines.show import opdocs
 
+ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
 
 
@@ -268,6 +270,21 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
     )
     commands = ["--help"], ["check", path], ["explain", path], ["ops"]
     assert heavy_after(*commands) == []
+
+
+UNUSED_BY_CHECK = (
+    "email.parser", "pyarrow.compute", "pyarrow.parquet", "rejuice.operators.verifier",
+    "rejuice.pipelines.apply", "rejuice.pipelines.engine", "rich.console",
+)  # fmt: skip
+"""What `rejuice check` once loaded to no use."""
+
+
+@pytest.mark.parametrize("recipe", ["quickstart", "gsm8k_qwen"])
+def test_check_loads_nothing_that_it_does_not_use(recipe, tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
+    command = ["check", ROOT / "recipes" / f"{recipe}.yaml", "--dataset_path", path]
+    assert heavy_after(command, names=UNUSED_BY_CHECK) == []
 
 
 def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):

@@ -20,7 +20,7 @@ for words in json.loads(sys.argv[1]):
     try: main()
     except SystemExit as done: assert not done.code, done.code
 print()
-print(*(name for name in {heavy} if name in sys.modules))
+print(*(name for name in {names} if name in sys.modules))
 """
 
 
@@ -42,11 +42,11 @@ def runner(monkeypatch, capsys, folder):
     return run
 
 
-def heavy_after(*commands, cwd=None):
-    """Which of `HEAVY` are loaded by commands, each of them a list of words."""
+def heavy_after(*commands, cwd=None, names=HEAVY):
+    """Which of these modules are loaded by commands, each of them a list of words."""
     words = [[str(word) for word in each] for each in commands]
     done = subprocess.run(
-        [sys.executable, "-c", _LOADED.format(heavy=HEAVY), json.dumps(words)],
+        [sys.executable, "-c", _LOADED.format(names=names), json.dumps(words)],
         cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
+from rejuice.operators.sampling.token_count import token_listener
 
 
 class StubEngine:
@@ -37,6 +38,8 @@ class StubEngine:
                 raise ZeroDivisionError("of the engine")
             elif text == "fail":
                 raise EngineError("no more", "stop")
+            elif text == "tokens":
+                token_listener()(7)
             elif text == "sleep":
                 time.sleep(60)
             texts = (text, os.environ.get(self._variable, ""), str(os.getpid()))

@@ -1,10 +1,9 @@
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import RecipeError
+from rejuice.operators import RecipeError, verifier
 from rejuice.operators.check import check_operator
 from rejuice.operators.fields import build
-from rejuice.operators.mapper import math_verify_mapper
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.verifier import Verdict
 
@@ -33,7 +32,7 @@ def slug_verifier(monkeypatch):
         calls.append((len(responses), timeout))
         return [Verdict(text, None if text == "no_answer" else f"<{text}>") for text in responses]
 
-    monkeypatch.setattr(math_verify_mapper, "verify_batch", verify_batch)
+    monkeypatch.setattr(verifier, "verify_batch", verify_batch)
     return calls
 
 

@@ -16,6 +16,7 @@ from rejuice.operators.openai import client as openai_client
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
+from rejuice.operators.sampling.token_count import listening
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 
 FOUR = Settings(n=4)
@@ -127,6 +128,13 @@ def test_samples_exactly_what_the_server_gave(make):
             "return_token_ids": True,
         }
     ]
+
+
+def test_tokens_are_reported_with_each_group(make):
+    reported = []
+    with FakeServer() as server, listening(reported.append):
+        list(make(server).sample(prompts(2), FOUR))
+    assert reported == [12, 12]
 
 
 def test_chat_leaves_the_template_to_the_server(make):

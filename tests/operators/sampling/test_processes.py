@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +16,10 @@ from stub_engine import StubEngine
 from rejuice.operators import __version__
 from rejuice.operators.cores import usable_cores
 from rejuice.operators.errors import EngineError
+from rejuice.operators.sampling import processes
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
+from rejuice.operators.sampling.token_count import listening
 
 ONE = Settings(n=1)
 
@@ -57,6 +60,24 @@ def test_every_prompt_once_and_its_own(two, texts):
     for index, group in results:
         assert group.seed == index
         assert group.samples[0].text == prompts[index].messages[0][1]
+
+
+def test_tokens_are_reported_from_the_processes(two):
+    reported = []
+    with listening(reported.append):
+        assert len(list(two.sample(ask("tokens", "tokens"), ONE))) == 2
+    assert reported == [7, 7]
+    assert len(list(two.sample(ask("tokens"), ONE))) == 1  # Nobody listens.
+
+
+def test_tokens_are_reported_once_a_second(monkeypatch):
+    clock = SimpleNamespace(now=50.0)
+    monkeypatch.setattr(processes.time, "monotonic", lambda: clock.now)
+    sent = []
+    report = processes.TokenReports(sent.append)
+    for clock.now in (50.0, 50.2, 50.9, 51.1, 52.0):
+        report(8)
+    assert [each.number for each in sent] == [8, 24]
 
 
 def test_work_is_distributed_by_length(two):

@@ -19,6 +19,7 @@ from rejuice.operators.sampling import decode as decoding
 from rejuice.operators.sampling.key_values import OneGroup, Recomputed, SharedPrompts
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
+from rejuice.operators.sampling.token_count import listening
 from rejuice.operators.sampling.tokenizer import decoded
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 
@@ -402,3 +403,14 @@ def test_processes_reload_weights(tmp_path, folder):
 def test_a_device_that_is_not_there(folder):
     with pytest.raises(EngineError, match=r"^cannot use device 'cuda:99'; "):
         TransformersEngine(folder, device="cuda:99")
+
+
+def test_every_token_is_reported_while_groups_are_under_way(engine):
+    reported = []
+    with listening(reported.append):
+        results = engine.sample(PROMPTS[:3], FOUR)
+        first = next(results)
+        before = len(reported)
+        groups = [first, *results]
+    assert before > 1
+    assert sum(reported) == sum(len(ids) for _, group in groups for ids in tokens(group))

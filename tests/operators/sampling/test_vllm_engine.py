@@ -15,6 +15,7 @@ from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import vllm_engine
 from rejuice.operators.sampling.options import VllmOptions
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
+from rejuice.operators.sampling.token_count import listening
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 from rejuice.operators.sampling.vllm_engine import Difference, VllmEngine, pack_again, vllm_process
 
@@ -95,6 +96,13 @@ def make(monkeypatch):
         return VllmEngine("m", VllmOptions(), **fields)
 
     return make
+
+
+def test_tokens_are_reported_with_each_group(make):
+    reported = []
+    with listening(reported.append):
+        list(make(FakeLLM()).sample(prompts(3), TWO))
+    assert reported == [4, 4, 4]
 
 
 def test_groups_come_as_they_finish_with_all_that_is_known(make):
