@@ -259,8 +259,43 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
 )
 def test_a_sum_that_needs_more_than_a_response_is_refused(recipe, tmp_path, fields, message):
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, **fields}}
-    with pytest.raises(RecipeError, match=f": reward_sum_mapper {message}; give --leave_out"):
+    remedy = "train with `rejuice train`, which runs every step"  # Without the sum nothing is left.
+    with pytest.raises(RecipeError, match=f": reward_sum_mapper {message}; {remedy}$"):
         export_verl(recipe(VERIFY, total), tmp_path / "export")
+
+
+COPY = """
+from rejuice.operators import Mapper
+
+
+class CopyMapper(Mapper):
+    def reads(self):
+        return ("reward_diversity",)
+
+    def writes(self):
+        return ("copy",)
+
+    def map(self, table):
+        return {"copy": table["reward_diversity"]}
+"""
+DIVERSITY = {
+    "weights": {"accuracy": 1.0, "diversity": {"from": 0.5, "to": 0.3}},
+    "gates": {"diversity": "mixed_groups_only"},
+}
+
+
+@pytest.mark.parametrize("given", [(), ("format_reward_mapper",)])
+def test_the_options_that_a_refusal_names_are_enough(recipe, tmp_path, given):
+    (tmp_path / "copy.py").write_text(COPY)
+    steps = (VERIFY, FORM, "diversity_reward_mapper", "copy_mapper", {"reward_sum_mapper": DIVERSITY})  # fmt: skip
+    requested = recipe(*steps, custom_operator_paths=[str(tmp_path / "copy.py")])
+    with pytest.raises(RecipeError) as caught:
+        export_verl(requested, tmp_path / "export", given)
+    named = (*given, "diversity_reward_mapper", "copy_mapper")
+    flags = " ".join(f"--leave_out {name}" for name in named)
+    assert str(caught.value).endswith(f"; give {flags}, or train with `rejuice train`, which runs every step")  # fmt: skip
+    made = export_verl(requested, tmp_path / "export", named)
+    assert made.scoring.components == ("diversity",)
 
 
 def test_a_step_that_reads_what_verl_does_not_tell_is_refused(recipe, tmp_path):
