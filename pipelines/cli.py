@@ -70,8 +70,11 @@ class OverridableCommand(TyperCommand):
         rest: list[str] = []
         words = iter(args)
         for word in words:
+            if word == "--":  # From here on there are no options.
+                rest += [word, *words]
+                break
             name, equals, value = word.partition("=")
-            if name in own or not name.startswith("--") or name == "--":
+            if name in own or not name.startswith("--"):
                 rest.append(word)
                 continue
             overrides[name[2:]] = value if equals else next(words, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -206,7 +207,8 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
-        commands = f"`rejuice checkpoint {folder} DIR` and `rejuice curves {folder}`"
+        run = shlex.quote(str(folder))
+        commands = f"`rejuice checkpoint {run} DIR` and `rejuice curves {run}`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 
@@ -242,7 +244,7 @@ def _how_to_resume(folder: Path) -> str:
     step = last(folder)
     if step is None:
         return "no checkpoint was saved; start over"
-    return f"`rejuice train {folder} --resume` resumes from step {step}"
+    return f"`rejuice train {shlex.quote(str(folder))} --resume` resumes from step {step}"
 
 
 def _need_extra() -> None:
