@@ -137,9 +137,10 @@ def check(
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
-    if not loaded.head.dataset_path.exists():
+    head = loaded.head
+    if not head.dataset_path.exists() and head.generated(head.dataset_path) is None:
         typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields are right.")
-        typer.echo(f"{loaded.head.dataset_path} does not exist yet, so columns were not checked.")
+        typer.echo(f"{head.dataset_path} does not exist yet, so columns were not checked.")
         return
     checked_schema(loaded)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all fields and columns are right.")

@@ -89,7 +89,9 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
     from datasets.table import InMemoryTable
 
     loaded = load(Path(recipe))
-    rows = read_all(Path(dataset_path or loaded.head.dataset_path))
+    path = Path(dataset_path or loaded.head.dataset_path)
+    loaded.head.write_missing(path)
+    rows = read_all(path)
     table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})
     first = named.group_by("name", use_threads=False).aggregate([("row", "min")])["row_min"]

@@ -55,6 +55,11 @@ class Progress:
         else:
             yield self._lines(title, rows)
 
+    def tell(self, line: str) -> None:
+        """Print a line, unless `quiet`."""
+        if not self.quiet:
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
     def _lines(self, title: str, rows: int | None) -> Callable[[int], None]:
         start = last = time.monotonic()
         done = before = 0

@@ -18,6 +18,8 @@ from .recipe import Recipe
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """The dataset's schema, once the paths are right and every column that is read is there.
 
+    A dataset that the recipe generates need not be written yet.
+
     Args:
         recipe: as it was read.
         dataset: its dataset, where the caller has it open.
@@ -28,6 +30,10 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """
     path = recipe.head.dataset_path
     check_export_path(recipe.path, recipe.head.export_path, path)
+    generated = recipe.head.generated(path)
+    if generated is not None:
+        check_columns(recipe, generated.schema())
+        return generated.schema()
     dataset = dataset or Dataset(path)
     try:
         check_columns(recipe, dataset.first_schema)

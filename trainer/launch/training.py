@@ -43,11 +43,15 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
     """
     run = TrainingRun.of(folder.resolve(), recipe)
-    if run.config.replay is None:
+    replayed = run.config.replay is not None
+    if not replayed:
         checked_schema(recipe)
     _check_folder(run, resume)
     if run.config.verl:
         verl_config.check_keys(overrides(run, resume))
+    recipe.head.write_missing(
+        None if replayed else recipe.head.dataset_path, run.config.validation_path
+    )
     run.folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         _clear(run.folder)

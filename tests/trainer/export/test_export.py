@@ -345,6 +345,22 @@ def test_another_export_is_not_taken_for_this_one(exported, recipe):
         reward(RIGHT, {**info, "split": "test"})
 
 
+def test_datasets_that_the_recipe_generates_are_written(recipe, tmp_path):
+    paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "held_out")}
+    made = export_verl(
+        recipe(
+            dataset_path=paths["train"],
+            generated_datasets={
+                paths["train"]: {"type": "arithmetic", "prompts": 3},
+                paths["held_out"]: {"type": "arithmetic", "prompts": 2, "split": "validation"},
+            },
+            train={"validation_path": paths["held_out"]},
+        ),
+        tmp_path / "export",
+    )
+    assert made.prompts == {"train": 3, "validation": 2}
+
+
 def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path):
     long = {"question": "1 + 1? " * 200, "answer": "2"}
     made = export_verl(recipe(rows=[*ROWS, long], train={"max_prompt_tokens": 64}), tmp_path / "a")
