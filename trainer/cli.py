@@ -241,10 +241,10 @@ def _how_to_resume(folder: Path) -> str:
     """How to resume a run that ended early."""
     from .launch.checkpoints import last
 
-    step = last(folder)
+    step, command = last(folder), f"`rejuice train {shlex.quote(str(folder))} --resume`"
     if step is None:
-        return "no checkpoint was saved; start over"
-    return f"`rejuice train {shlex.quote(str(folder))} --resume` resumes from step {step}"
+        return f"no checkpoint was saved; {command} starts over"
+    return f"{command} resumes from step {step}"
 
 
 def _need_extra() -> None:

@@ -15,8 +15,7 @@ from .numbers import Split
 from .problems import Problem, problems
 from .solvers import respond, solver_of
 
-PROMPT = pa.schema([("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())])
-"""The columns of a problem."""
+_PROMPT = [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]
 _RESPONSE = [(name, pa.string()) for name in ("text", "finish_reason", "student")]
 _FORMATS = (".jsonl", ".parquet", ".arrow")
 _BATCH = 1_000
@@ -40,7 +39,7 @@ def write_recorded(
     Raises:
         RejuiceError: there is no such format, split or level, or there are fewer problems.
     """
-    schema = pa.schema([*PROMPT, pa.field("responses", pa.list_(pa.struct(_RESPONSE)))])
+    schema = pa.schema([*_PROMPT, ("responses", pa.list_(pa.struct(_RESPONSE)))])
     rows = (
         {**_prompt(problem), "responses": _responses(problem, seed, responses)}
         for problem in problems(seed, split, prompts, levels)
@@ -61,7 +60,7 @@ def write_prompts(
     Raises:
         RejuiceError: as in `write_recorded`.
     """
-    _write(path, PROMPT, map(_prompt, problems(seed, split, prompts, levels)))
+    _write(path, pa.schema(_PROMPT), map(_prompt, problems(seed, split, prompts, levels)))
 
 
 def _prompt(problem: Problem) -> dict[str, Any]:

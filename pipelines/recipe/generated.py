@@ -27,9 +27,9 @@ class GeneratedDataset(BaseModel):
 
     def schema(self) -> pa.Schema:
         """The columns of the dataset."""
-        from ..demo.recorded import PROMPT
-
-        return PROMPT
+        return pa.schema(
+            [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]
+        )
 
     def write(self, path: Path) -> None:
         """Write the dataset.

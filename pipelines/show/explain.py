@@ -83,7 +83,8 @@ def _brief(history: str) -> str:
 
 
 def _plan_of_run(recipe: Recipe) -> Plan:
-    run = f"`{shlex.join(['rejuice', 'run', str(recipe.path)])}`" if recipe.from_file else "run it"
+    path = shlex.quote(str(recipe.path))
+    run = f"`rejuice run {path}`" if recipe.from_file else "run it"
     if not run_folder(recipe.head.export_path).exists():
         raise DataError("this recipe has not been run", f"{run} first")
     report = Report.read(recipe.head.export_path)

@@ -56,7 +56,7 @@ def _closing(report: Report) -> Iterator[str]:
     if row is not None:
         # The recipe of the run folder has the overrides of the run in it.
         words = [str(folder / "recipe.yaml"), *(["--"] if row.startswith("-") else []), row]
-        yield f"to trace one dropped row: {shlex.join(['rejuice', 'explain', *words])}"
+        yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
 
 
 def _traceable(folder: Path) -> Iterator[str]:

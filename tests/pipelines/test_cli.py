@@ -122,6 +122,7 @@ class EmptyRowMapper(Operator):
 """
 
 
+@pytest.mark.recommended("pipelines/show/funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
 @pytest.mark.parametrize(
     ("process", "ids"),
     [

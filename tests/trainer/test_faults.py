@@ -235,7 +235,9 @@ def test_a_scorer_that_is_down_and_one_that_dies_and_a_verifier_that_hangs(tmp_p
     why, then = ended.output
     assert why.startswith(f"rejuice: training failed: {away}")
     assert why.endswith("; is the server up?")
-    assert then == ("verl's log is RUN/verl.log; no checkpoint was saved; start over")
+    assert then == (
+        "verl's log is RUN/verl.log; no checkpoint was saved; `rejuice train RUN --resume` starts over"
+    )
     assert training.trained == []
 
     # Gives half of the responses to some questions no verdict; dies when it gets the first

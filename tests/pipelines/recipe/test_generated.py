@@ -14,7 +14,6 @@ from command import runner
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import read_all
 from rejuice.pipelines.demo.numbers import LEVELS, SPLITS
-from rejuice.pipelines.demo.recorded import PROMPT
 from rejuice.pipelines.recipe.generated import GeneratedDataset
 from rejuice.pipelines.recipe.read import load
 
@@ -60,7 +59,8 @@ def test_a_missing_dataset_is_what_rejuice_data_writes(rejuice, recipe, tmp_path
     options = "--prompts 5 --responses 0 --levels 1 --seed 3 --split validation"
     assert rejuice("data", "same.jsonl", *options.split())[0] == 0
     assert (tmp_path / "data.jsonl").read_bytes() == (tmp_path / "same.jsonl").read_bytes()
-    assert read_all(tmp_path / "data.jsonl").schema.equals(PROMPT)
+    (generated,) = load(tmp_path / "recipe.yaml").head.generated_datasets.values()
+    assert read_all(tmp_path / "data.jsonl").schema.equals(generated.schema())
     assert rejuice("run", "recipe.yaml", "-q") == (0, "", "")
 
 

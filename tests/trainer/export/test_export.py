@@ -284,6 +284,8 @@ DIVERSITY = {
 }
 
 
+@pytest.mark.recommended("trainer/export/verl_reward.py", "--leave_out {…}")
+@pytest.mark.recommended("trainer/export/verl_reward.py", "train with `rejuice train`")
 @pytest.mark.parametrize("given", [(), ("format_reward_mapper",)])
 def test_the_options_that_a_refusal_names_are_enough(recipe, tmp_path, given):
     (tmp_path / "copy.py").write_text(COPY)
