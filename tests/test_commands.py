@@ -184,13 +184,14 @@ def texts(tree):
 
 
 def recommendations():
-    """The messages that recommend a command: their files and texts."""
-    return {
-        (str(file.relative_to(ROOT)), text)
+    """What messages recommend: file, text, and where in the text a command or an option begins."""
+    return [
+        (str(file.relative_to(ROOT)), text, found.start())
         for file in CODE
         for _, text in texts(ast.parse(file.read_text("utf-8")))
-        if RECOMMENDS.search(text) and not OPTION.fullmatch(text)
-    }
+        if not OPTION.fullmatch(text)
+        for found in RECOMMENDS.finditer(text)
+    ]
 
 
 def marked():
@@ -202,17 +203,30 @@ def marked():
                     yield tuple(ast.literal_eval(each) for each in mark.args)
 
 
+def is_in(file, text, at, mark):
+    """Whether a mark is about what is recommended at a place of a message."""
+    of, part = mark
+    begin = text.find(part) if file == of else -1
+    return begin >= 0 and begin <= at < begin + len(part)
+
+
 def test_every_command_that_a_message_recommends_is_run():
     found, marks = recommendations(), set(marked())
-    untested = {
-        (f, t) for f, t in found if not any(f == file and part in t for file, part in marks)
-    }
+    untested = {(f, t) for f, t, at in found if not any(is_in(f, t, at, mark) for mark in marks)}
     assert not untested, (
         "write a test that runs what the message recommends, and mark it with "
         "@pytest.mark.recommended(FILE, PART OF THE MESSAGE)"
     )
-    stale = {(file, part) for file, part in marks if not any(f == file and part in t for f, t in found)}  # fmt: skip
+    stale = {mark for mark in marks if not any(is_in(*each, mark) for each in found)}
     assert not stale, "no message recommends this any more"
+
+
+@pytest.mark.parametrize("message", [
+    "use `rejuice run`", "give --all", "then rejuice check it", "pip install it", "--a and --b",
+])  # fmt: skip
+def test_a_message_is_searched_for_commands(message):
+    assert RECOMMENDS.search(message)
+    assert not OPTION.fullmatch(message)
 
 
 # Those that need what is not here: they are read, not run.
@@ -237,7 +251,9 @@ def test_the_option_of_vllm_is_that_of_the_real_server():
     assert "--enable-scale-out" in server
 
 
-@pytest.mark.recommended("pipelines/cli.py", "--pass_rate_filter.max 0.9")
+@pytest.mark.recommended(
+    "pipelines/cli.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+)
 @pytest.mark.recommended("trainer/cli.py", "--train.learning_rate 1e-6")
 def test_the_examples_of_the_help_are_overrides():
     lines = [command.epilog for command in COMMANDS.values() if getattr(command, "epilog", None)]

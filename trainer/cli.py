@@ -207,8 +207,8 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
-        run = shlex.quote(str(folder))
-        commands = f"`rejuice checkpoint {run} DIR` and `rejuice curves {run}`"
+        path = shlex.quote(str(folder))
+        commands = f"`rejuice checkpoint {path} DIR` and `rejuice curves {path}`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 

@@ -32,8 +32,8 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     check_export_path(recipe.path, recipe.head.export_path, path)
     generated = recipe.head.generated(path)
     if generated is not None:
-        check_columns(recipe, generated.schema())
-        return generated.schema()
+        check_columns(recipe, generated.table_schema())
+        return generated.table_schema()
     dataset = dataset or Dataset(path)
     try:
         check_columns(recipe, dataset.first_schema)

@@ -25,7 +25,7 @@ class GeneratedDataset(BaseModel):
     seed: NonNegativeInt = 0
     """Each seed gives other problems."""
 
-    def schema(self) -> pa.Schema:
+    def table_schema(self) -> pa.Schema:
         """The columns of the dataset."""
         return pa.schema(
             [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]

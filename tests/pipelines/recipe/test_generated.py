@@ -60,7 +60,7 @@ def test_a_missing_dataset_is_what_rejuice_data_writes(rejuice, recipe, tmp_path
     assert rejuice("data", "same.jsonl", *options.split())[0] == 0
     assert (tmp_path / "data.jsonl").read_bytes() == (tmp_path / "same.jsonl").read_bytes()
     (generated,) = load(tmp_path / "recipe.yaml").head.generated_datasets.values()
-    assert read_all(tmp_path / "data.jsonl").schema.equals(generated.schema())
+    assert read_all(tmp_path / "data.jsonl").schema.equals(generated.table_schema())
     assert rejuice("run", "recipe.yaml", "-q") == (0, "", "")
 
 
