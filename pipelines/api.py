@@ -137,7 +137,7 @@ def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
     report = report.model_copy(update=named)
     if recipe.table is not None and recipe.has_export:
         report.write(folder)
-        resolved = located.resolved() | named
+        resolved = located.absolute() | named
         (folder / "recipe.yaml").write_text(dump(resolved), "utf-8")
     return Result(
         table=_exported(export, report.rows_out),

@@ -81,8 +81,11 @@ class OverridableCommand(TyperCommand):
         rest: list[str] = []
         words = iter(args)
         for word in words:
+            if word == "--":  # From here on there are no options.
+                rest += [word, *words]
+                break
             name, equals, value = word.partition("=")
-            if name in own or not name.startswith("--") or name == "--":
+            if name in own or not name.startswith("--"):
                 rest.append(word)
                 continue
             overrides[name[2:]] = value if equals else next(words, "")
@@ -167,7 +170,7 @@ def check(
     dataset = Dataset(loaded.head.dataset_path)
     left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
     right, columns = "fields", list[str]()
-    if dataset.path.exists():
+    if dataset.path.exists() or loaded.head.generated(dataset.path):
         columns = checked_schema(loaded, dataset).names
         right = "fields and columns"
     else:

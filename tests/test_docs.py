@@ -3,7 +3,6 @@
 import ast
 import importlib
 import re
-import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -11,15 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import typer
 import yaml
 
-from rejuice.operators import get
 from rejuice.operators.check import check_operator
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.recipe import load
-from rejuice.pipelines.recipe.train import Train
-from rejuice.trainer.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -28,45 +23,12 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 PAGES = list(dict.fromkeys(PAGES))
-COMMANDS = typer.main.get_command(app).commands
 
 
 def blocks(page, *languages):
     """The fenced blocks of a page in some languages."""
     found = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     return [text for language, text in found if language in languages]
-
-
-def commands(page):
-    """The words of every `rejuice` command in a page's shell blocks and in its running text."""
-    text = "\n".join(blocks(page, "bash", "sh", "console")).replace("\\\n", " ")
-    lines = re.findall(r"^\s*(?:\$ )?rejuice (.*)$", text, re.MULTILINE)
-    lines += re.findall(r"`rejuice ([^`]*)`", page.read_text("utf-8"))
-    return [shlex.split(re.split(r"[|>&]", line)[0], comments=True) for line in lines]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_exist(page):
-    for words in commands(page):
-        if words[0].startswith("-") or words[0].isupper():
-            continue
-        assert words[0] in COMMANDS, f"there is no `rejuice {words[0]}`"
-        command = COMMANDS[words[0]]
-        if hasattr(command, "commands") and words[1:]:
-            assert words[1] in command.commands, f"there is no `rejuice {words[0]} {words[1]}`"
-            command = command.commands[words[1]]
-        known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
-        takes_fields = type(command).__name__ == "OverridableCommand"
-        for word in words[1:]:
-            name = word.partition("=")[0]
-            if not name.startswith("-") or name in known or name == "--STEP.FIELD":
-                continue
-            step, dot, path = name[2:].partition(".")
-            field = path.partition(".")[0]
-            assert dot, f"`rejuice {words[0]}` has no {name}"
-            assert takes_fields, f"`rejuice {words[0]}` takes no fields"
-            fields = Train if step == "train" else get(re.sub(r"_\d+$", "", step))
-            assert field in fields.model_fields
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

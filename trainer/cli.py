@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -232,7 +233,8 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
-        commands = f"`rejuice checkpoint {folder} DIR` and `rejuice curves {folder}`"
+        path = shlex.quote(str(folder))
+        commands = f"`rejuice checkpoint {path} DIR` and `rejuice curves {path}`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 
@@ -265,10 +267,10 @@ def _how_to_resume(folder: Path) -> str:
     """How to resume a run that ended early."""
     from .launch.checkpoints import last
 
-    step = last(folder)
+    step, command = last(folder), f"`rejuice train {shlex.quote(str(folder))} --resume`"
     if step is None:
-        return "no checkpoint was saved; start over"
-    return f"`rejuice train {folder} --resume` resumes from step {step}"
+        return f"no checkpoint was saved; {command} starts over"
+    return f"{command} resumes from step {step}"
 
 
 def _need_extra() -> None:

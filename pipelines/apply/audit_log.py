@@ -20,6 +20,8 @@ from .report import StepReport
 from .summary import Summary, merge
 
 DECISIONS = pa.schema([("row_id", pa.string()), ("step", pa.string()), ("reason", pa.string())])
+NEW_ROW = "a new row"
+"""Stands for the id of a row without one, and without a place in the dataset."""
 
 
 class StepLog:
@@ -146,4 +148,4 @@ def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa
 
 def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
     rows = pa.array(source_rows + first_row + 1, mask=source_rows < 0).cast(pa.string())
-    return pc.coalesce(pc.binary_join_element_wise("row", rows, " "), "a new row")
+    return pc.coalesce(pc.binary_join_element_wise("row", rows, " "), NEW_ROW)

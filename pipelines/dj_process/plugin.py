@@ -8,6 +8,7 @@ on the Arrow table of Data-Juicer's dataset; no row becomes a Python object.
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Literal, NoReturn, Optional, Union, get_args, get_origin
 from data_juicer.ops.base_op import OPERATORS, Pipeline
 from data_juicer.utils.ray_utils import is_ray_mode
 from loguru import logger
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
@@ -26,6 +28,7 @@ from ...operators.operator import on_definition
 from ...operators.registry import conflicts
 from ..apply.empty_result import empty_result
 from ..recipe.columns import check_replaced
+from ..recipe.head import Head
 from ..recipe.steps import Step, step_names
 from .step_in_run import StepInRun
 
@@ -144,7 +147,7 @@ def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
     check_replaced(steps, columns or (), path, step_in_run.where)
 
 
-def _stop(error: RejuiceError) -> NoReturn:
+def _stop(error: Exception) -> NoReturn:
     """End the process with one line.
 
     Data-Juicer's executors stop on an exception of a `Pipeline` whatever `skip_op_error` says,
@@ -194,10 +197,11 @@ def _docstring(kind: type[Operator]) -> str:
     return "\n".join(["Initialization method.", "", *lines])
 
 
-def accept_train_section() -> None:
-    """Let Data-Juicer's parser accept `train:` in a recipe, which only `rejuice train` reads.
+def accept_our_sections() -> None:
+    """Let Data-Juicer's parser accept the sections of a recipe that it does not know.
 
-    It refuses unknown keys, and has no other way to add one.
+    It refuses unknown keys, and has no other way to add one. `train:` is for `rejuice train`.
+    `generated_datasets:` are written here, because Data-Juicer looks for its dataset right after.
     """
     from data_juicer.config import config  # Which may be importing us: its imports are done.
 
@@ -205,11 +209,31 @@ def accept_train_section() -> None:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
+            self.add_argument("--generated_datasets", type=Any, help="Written where missing.")
+
+        def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+            settings = super().parse_args(*args, **kwargs)
+            _write_missing(settings)
+            return settings
 
     config.ArgumentParser = Parser
+
+
+def _write_missing(settings: Any) -> None:
+    """Write the dataset of a recipe if it does not exist and the recipe says how."""
+    generated = getattr(settings, "generated_datasets", None)
+    # A dataset of the command line is not the recipe's. Data-Juicer parses a first time without it.
+    overridden = any(word.partition("=")[0] == "--dataset_path" for word in sys.argv)
+    if generated and not overridden:
+        head = {"export_path": "", "generated_datasets": generated}
+        try:
+            dataset = Path(settings.dataset_path)
+            Head.model_validate({**head, "dataset_path": dataset}).write_missing(dataset)
+        except (RejuiceError, ValidationError) as error:
+            _stop(error)
 
 
 register_installed()
 # Operators on disk are defined when Data-Juicer imports its `custom_operator_paths`.
 on_definition.append(_register_on_definition)
-accept_train_section()
+accept_our_sections()

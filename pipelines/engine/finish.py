@@ -2,7 +2,7 @@
 
 curated.parquet                                the rows that are left
 curated.run/report.json                        the funnel, figures of each column, timing
-curated.run/recipe.yaml                        the recipe with every default written out
+curated.run/recipe.yaml                        the recipe with every default and absolute paths
 curated.run/03_pass_rate_filter/decisions.arrow    row_id, step, reason of each dropped row
 """
 
@@ -68,10 +68,10 @@ def write_export(
             dataset_path=str(recipe.head.dataset_path),
             export_path=str(recipe.head.export_path),
             key=plan.keys[-1],
-            cache=str(plan.cache),
+            cache=str(plan.cache.resolve()),
             chunk_rows=chunk_rows,
         )
-        (folder / "recipe.yaml").write_text(dump(recipe.resolved()))
+        (folder / "recipe.yaml").write_text(dump(recipe.absolute()))
         report.write(folder)
         shutil.rmtree(final, ignore_errors=True)
         folder.replace(final)
@@ -101,7 +101,7 @@ def _made_by(recipe: Recipe, folder: Path) -> bool:
     if not recipe.from_file:  # A name is no identity: two notebooks may use the same one.
         found = parse((folder / "recipe.yaml").read_text("utf-8"))
         # A dataset that is a table has another temporary file in each run.
-        same = {**recipe.resolved(), "dataset_path": found["dataset_path"]}
+        same = {**recipe.absolute(), "dataset_path": found["dataset_path"]}
         return bool(found == parse(dump(same)))
     made_by = json.loads((folder / "report.json").read_text("utf-8"))["recipe"]
     return Path(made_by).resolve() == recipe.path.resolve()

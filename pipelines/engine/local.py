@@ -83,6 +83,8 @@ def run(
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
+        for path in head.write_missing(head.dataset_path):
+            progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
         with progress.task("read", None):
             plan = Plan.open(recipe, cache, chunk_rows)
         for line in group_warnings(recipe, plan.source.schema.names):

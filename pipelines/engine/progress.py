@@ -116,6 +116,11 @@ class Progress:
         else:
             yield Task(rows, self._lines(title))
 
+    def tell(self, line: str) -> None:
+        """Print a line, unless `quiet`."""
+        if not self.quiet:
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
     def _lines(self, title: str) -> Callable[[Task], None]:
         last: float | None = None
 

@@ -23,6 +23,8 @@ from .steps import Step
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """The dataset's schema, once paths, columns and first rows are right.
 
+    A dataset that the recipe generates need not be written yet.
+
     Args:
         recipe: as it was read.
         dataset: its dataset, where the caller has it open.
@@ -34,6 +36,12 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """
     path = recipe.head.dataset_path
     check_export_path(recipe.path, recipe.head.export_path, path)
+    generated = recipe.head.generated(path)
+    if generated is not None:
+        schema = generated.table_schema()
+        check_columns(recipe, schema)
+        check_replaced(recipe.steps, schema.names, path, recipe.where)
+        return schema
     dataset = dataset or Dataset(path)
     schema = dataset.first_schema
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import suggest
+from .generated import GeneratedDataset
 from .train import Train
 
 DATA_JUICER_ONLY = (
@@ -41,6 +42,8 @@ class Head(Config):
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators."""
+    generated_datasets: dict[Path, GeneratedDataset] = {}
+    """Datasets that are written where their file does not exist; a file that exists is read."""
     train: Train | None = None
     """How `rejuice train` trains; nothing else reads it."""
 
@@ -48,6 +51,27 @@ class Head(Config):
     def text_key(self) -> str:
         """The first of `text_keys`."""
         return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
+
+    def generated(self, path: Path | None) -> GeneratedDataset | None:
+        """How a file is generated; None where it exists, or where the recipe does not say."""
+        if path is None or path.exists():
+            return None
+        found = {name.resolve(): each for name, each in self.generated_datasets.items()}
+        return found.get(path.resolve())
+
+    def write_missing(self, *paths: Path | None) -> list[Path]:
+        """Write those of some files that do not exist and are generated; returns them.
+
+        Raises:
+            RejuiceError: as `GeneratedDataset.write`.
+        """
+        written = list[Path]()
+        for path in paths:
+            dataset = self.generated(path)
+            if path is not None and dataset is not None:
+                dataset.write(path)
+                written.append(path)
+        return written
 
 
 def position(path: Path, line: int | None, place: str = "") -> str:
@@ -108,12 +132,17 @@ def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
     """The names of a key and of the sections around it, and the innermost of these."""
     names = list[str]()
     section: type[BaseModel] = Head
+    keyed = False  # Whether the next name is a key of the user's, in a mapping of sections.
     for at, name in enumerate(place):
         names.append(str(name))
-        inner = _section(section.model_fields.get(names[-1]))
-        if inner is None or at == len(place) - 1:
+        if keyed:
+            keyed = False
+            continue
+        field = section.model_fields.get(names[-1])
+        inner = _section(field)
+        if field is None or inner is None or at == len(place) - 1:
             break
-        section = inner
+        section, keyed = inner, get_origin(field.annotation) is dict
     return names, section
 
 

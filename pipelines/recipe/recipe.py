@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic_core import to_jsonable_python
 from typing_extensions import Self
 
 from ...operators import Operator, RecipeError
@@ -130,6 +131,13 @@ class Recipe:
         head = self.head.model_dump(mode="json")
         return {**head, **self.for_data_juicer, "process": _process(self.steps)}
 
+    def absolute(self) -> dict[str, Any]:
+        """`resolved()` with absolute paths, for a file that is read in any working directory.
+
+        The steps are as they were, because their fields are part of cache keys.
+        """
+        return {**self.resolved(), **to_jsonable_python(_absolute(self.head.model_dump()))}
+
     def part(self, steps: Sequence[Step], head: Mapping[str, Any]) -> dict[str, Any]:
         """Steps of the recipe as one of their own, ready for YAML.
 
@@ -173,6 +181,15 @@ def _fill(recipe: Recipe, *values: Any) -> None:
     """Set all attributes, in their order."""
     for field, value in zip(fields(recipe), values, strict=True):
         object.__setattr__(recipe, field.name, value)
+
+
+def _absolute(value: Any) -> Any:
+    """A value of a recipe's head, with absolute paths."""
+    if isinstance(value, Path):
+        return value.resolve()
+    if isinstance(value, Mapping):
+        return {_absolute(key): _absolute(each) for key, each in value.items()}
+    return [_absolute(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _is_same(found: type[Operator] | None, kind: type[Operator]) -> bool:

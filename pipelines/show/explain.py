@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -87,12 +88,13 @@ def _brief(history: str) -> str:
 
 
 def _plan_of_run(recipe: Recipe) -> Plan:
-    right = f"`rejuice run {recipe.path}` first"
+    path = shlex.quote(str(recipe.path))
+    run = f"`rejuice run {path}`" if recipe.from_file else "run it"
     if not run_folder(recipe.head.export_path).exists():
-        raise DataError("this recipe has not been run", right)
+        raise DataError("this recipe has not been run", f"{run} first")
     report = Report.read(recipe.head.export_path)
     if not report.cache:
-        raise DataError("dj-process saves no commits to explain rows from", right)
+        raise DataError("dj-process saves no commits to explain rows from", f"{run} first")
     if not Path(report.cache).exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
     plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
@@ -101,7 +103,10 @@ def _plan_of_run(recipe: Recipe) -> Plan:
         of_run = run_folder(recipe.head.export_path) / "recipe.yaml"
         if recipe.path.resolve() == of_run.resolve():
             raise DataError(found, "run it again")
-        raise DataError(found, f"give the recipe of the run, {of_run}, or {right}")
+        right = f"give the recipe of the run, {of_run}"
+        if report.recipe == str(recipe.path.resolve()):  # Another may not replace the export.
+            right += f", or {run} first"
+        raise DataError(found, right)
     return plan
 
 

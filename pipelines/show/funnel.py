@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..apply.audit_log import NEW_ROW
 from ..apply.report import Report, StepReport
 from ..dataset.arrow_files import read_arrow
 from ..dataset.write import run_folder
@@ -51,12 +52,18 @@ def _closing(report: Report) -> Iterator[str]:
         yield f"No row is left: {last.step} dropped the last ones."
     yield f"{report.rows_out:,} rows in {report.export_path}"
     yield f"audit log and report: {folder}"
-    if report.cache and report.dropped:
-        path = next(p for p in sorted(folder.glob("*/decisions.arrow")) if read_arrow(p).num_rows)
-        row = read_arrow(path)["row_id"][0].as_py()
+    row = next(_traceable(folder), None) if report.cache and report.dropped else None
+    if row is not None:
         # The recipe of the run folder has the overrides of the run in it.
-        command = shlex.join(["rejuice", "explain", str(folder / "recipe.yaml"), row])
-        yield f"to trace one dropped row: {command}"
+        words = [str(folder / "recipe.yaml"), *(["--"] if row.startswith("-") else []), row]
+        yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
+
+
+def _traceable(folder: Path) -> Iterator[str]:
+    """The ids of dropped rows; a row that an operator made without one cannot be named."""
+    for path in sorted(folder.glob("*/decisions.arrow")):
+        ids = read_arrow(path)["row_id"]
+        yield from (row for row in ids.to_pylist() if row and row != NEW_ROW)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

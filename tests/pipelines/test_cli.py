@@ -95,6 +95,75 @@ def test_the_last_line_of_a_run_is_a_command_that_traces_a_dropped_row(
     assert ": dropped, " in explained
 
 
+MINE = """
+import numpy as np, pyarrow as pa, pyarrow.compute as pc
+from rejuice.operators import Change, Filter, Operator, drop
+
+
+class ShortFilter(Filter):
+    reasons = {"short": "the response is short"}
+
+    def reads(self):
+        return ("response",)
+
+    def decide(self, table):
+        return drop({"short": pc.less(pc.utf8_length(table["response"]), 3)})
+
+
+class EmptyRowMapper(Operator):
+    def reads(self):
+        return ("response", "response_id")
+
+    def writes(self):
+        return ("response", "response_id")
+
+    def apply(self, table):
+        added = {"response": "", "response_id": None}
+        columns = {n: pa.array([added[n], *table[n].to_pylist()], pa.string()) for n in added}
+        return Change(columns, parents=np.array([-1, *range(table.num_rows)]))
+"""
+
+
+@pytest.mark.recommended("pipelines/show/funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
+@pytest.mark.parametrize(
+    ("process", "ids"),
+    [
+        (["short_filter"], ["a", "b"]),
+        (["short_filter"], ["-1", "b"]),
+        (["short_filter"], ["--all", "b"]),
+        (["short_filter"], ["it's a", "b"]),
+        (["empty_row_mapper", "short_filter"], ["a", "b"]),
+    ],
+)
+def test_a_dropped_row_is_traced_with_operators_of_the_recipes_own_and_from_any_folder(
+    rejuice, recipe_file, tmp_path, monkeypatch, process, ids
+):
+    (tmp_path / "mine.py").write_text(MINE)
+    rows = [{"response_id": i, "response": r} for i, r in zip(ids, ["x", "long"], strict=True)]
+    recipe_file(process, rows, name="my recipe.yaml", custom_operator_paths=["mine.py"],
+                dataset_path="data.jsonl", export_path="out of it/x.parquet")  # fmt: skip
+    code, out, err = rejuice("run", "my recipe.yaml")
+    assert (code, err) == (0, "")
+    name, *words = shlex.split(out.splitlines()[-1].removeprefix("to trace one dropped row: "))
+    assert (name, words[:2]) == ("rejuice", ["explain", "out of it/x.run/recipe.yaml"])
+    code, explained, err = rejuice(*words)
+    assert (code, err) == (0, "")
+    assert explained.splitlines()[0] == f"response_id {ids[0]}"
+    assert ": dropped, short" in explained
+    monkeypatch.chdir(tmp_path / "out of it")
+    words[1] = "x.run/recipe.yaml"
+    assert rejuice(*words) == (0, explained, "")
+
+
+def test_a_row_that_an_operator_made_without_an_id_is_not_named(rejuice, recipe_file, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    rows = [{"response_id": "a", "response": "long"}]
+    custom = {"custom_operator_paths": [str(tmp_path / "mine.py")]}
+    recipe_file(["empty_row_mapper", "short_filter"], rows, **custom)
+    _, out, _ = rejuice("run", "recipe.yaml")
+    assert out.splitlines()[-1] == "audit log and report: out/curated.run"
+
+
 def test_quiet_prints_nothing(rejuice, recipe):
     assert rejuice("run", recipe, "-q") == (0, "", "")
     assert rejuice("run", recipe, "--quiet") == (0, "", "")

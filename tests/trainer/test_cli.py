@@ -349,7 +349,7 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
     assert (code, out) == (1, "")
     assert err == (
         "rejuice: training failed: step 2: all is lost\n"
-        "verl's log is outputs/try/verl.log; no checkpoint was saved; start over\n"
+        "verl's log is outputs/try/verl.log; no checkpoint was saved; `rejuice train outputs/try --resume` starts over\n"
     )
     save(tmp_path / "outputs" / "try", 1)
     verl.does = lambda run: -9

@@ -86,6 +86,7 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         columns.update(dict.fromkeys(step.operator.writes()))
     found = scoring(parts.after, list(columns), leave_out)
     datasets, encode, longest = _inputs(recipe, parts)
+    recipe.head.write_missing(*datasets.values())
     made = {
         name: make_prompts(
             path, parts.before, folder, name, source=parts.source, encode=encode, longest=longest

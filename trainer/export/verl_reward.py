@@ -57,13 +57,31 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
         leave_out: names of steps to leave out.
 
     Raises:
-        RecipeError: a step cannot score a response by itself; the line names every one.
+        RecipeError: a step cannot score a response by itself; the line names every one, and what
+            to leave out, if the other steps can.
     """
     names = [step.name for step in steps]
     for name in leave_out:
         if name not in names:
             near = suggest(name, names) or f"the steps after sampling are: {', '.join(names)}"
             raise RecipeError(f"no step '{name}' to leave out", near)
+    found, refused = _examined(steps, columns, leave_out)
+    if refused:
+        why = ", ".join(f"{name} {objection}" for name, objection in refused.items())
+        enough = _enough_to_leave_out(steps, columns, leave_out, refused)
+        flags = " ".join(f"--leave_out {name}" for name in enough)
+        raise RecipeError(
+            f"verl's reward function is given one response at a time: {why}",
+            f"{f'give {flags}, or ' if flags else ''}"
+            "train with `rejuice train`, which runs every step",
+        )
+    return found
+
+
+def _examined(
+    steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]
+) -> tuple[Scoring, dict[str, str]]:
+    """The steps that are kept, and why some of them cannot score a response by themselves."""
     known, missing = {*columns, *RESPONSE_COLUMNS}, set[str]()
     kept, refused, lost = list[Step](), dict[str, str](), list[str]()
     for step in steps:
@@ -83,16 +101,32 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
             refused[step.name] = objection
         known.update(step.operator.writes())
         kept.append(step)
-    if refused:
-        found = ", ".join(f"{name} {objection}" for name, objection in refused.items())
-        flags = " ".join(f"--leave_out {name}" for name in refused)
-        raise RecipeError(
-            f"verl's reward function is given one response at a time: {found}",
-            f"give {flags}, or train with `rejuice train`, which runs every step",
-        )
-    if "reward" not in known - set(columns):
+    if not refused and "reward" not in known - set(columns):
         raise RecipeError("nothing is left that writes the column reward", "leave out less")
-    return Scoring(tuple(kept), tuple(leave_out), tuple(lost))
+    return Scoring(tuple(kept), tuple(leave_out), tuple(lost)), refused
+
+
+def _enough_to_leave_out(
+    steps: Sequence[Step],
+    columns: Sequence[str],
+    leave_out: Sequence[str],
+    refused: Mapping[str, str],
+) -> Sequence[str]:
+    """Names of steps without which the others can score a response; none where that is in vain.
+
+    The sum is never among them. Its own objection may be about a component that goes with the
+    step that writes it.
+    """
+    sums = {step.name for step in steps if isinstance(step.operator, RewardSumMapper)}
+    while more := [name for name in refused if name not in sums]:
+        leave_out = [*leave_out, *more]
+        try:
+            _, refused = _examined(steps, columns, leave_out)
+        except RecipeError:
+            return ()
+        if not refused:
+            return leave_out
+    return ()
 
 
 def _without_components(operator: RewardSumMapper, components: Sequence[str]) -> RewardSumMapper:

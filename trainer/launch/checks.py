@@ -39,7 +39,8 @@ def check_training(
         RejuiceError: a dataset is not what the run needs, or verl does not know a key.
     """
     path = run.recipe.head.dataset_path
-    if run.config.replay is None and (path.exists() or not may_lack):
+    there = path.exists() or run.recipe.head.generated(path) is not None
+    if run.config.replay is None and (there or not may_lack):
         checked_schema(run.recipe, dataset)
     left_out = [
         f"{path} does not exist yet, so columns were not checked."
@@ -65,7 +66,8 @@ def _other_datasets(run: TrainingRun, *, may_lack: bool, resume: bool) -> Iterat
         else:
             _check_replay(replay)
     if validation is not None:
-        if (may_lack or resume) and not validation.exists():
+        generated = run.recipe.head.generated(validation)
+        if (may_lack or resume) and not validation.exists() and generated is None:
             yield validation
         else:
             _check_validation(run, validation)

@@ -45,6 +45,10 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
     run = TrainingRun.of(folder.resolve(), recipe)
     check_training(run, resume=resume)
     _check_folder(run, resume)
+    replayed = run.config.replay is not None
+    recipe.head.write_missing(
+        None if replayed else recipe.head.dataset_path, run.config.validation_path
+    )
     run.folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         _clear(run.folder)
@@ -191,14 +195,9 @@ def _clear(folder: Path) -> None:
 
 
 def _absolute(recipe: Recipe) -> Mapping[str, Any]:
-    """The resolved recipe, with absolute paths."""
-    document = recipe.resolved()
+    """The resolved recipe, with absolute paths, those of policies included."""
+    document = recipe.absolute()
     train = document["train"]
-    for fields in (document, train):
-        for key in fields.keys() & {"dataset_path", "export_path", "validation_path", "replay"}:
-            fields[key] = fields[key] and str(Path(fields[key]).resolve())
-    paths = document["custom_operator_paths"]
-    document["custom_operator_paths"] = [str(Path(path).resolve()) for path in paths]
     train["policy"] = train["policy"] and _found(train["policy"])
     for step in document["process"]:
         for name, fields in step.items():

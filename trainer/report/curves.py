@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,6 +27,9 @@ _NATS_PER = {
     "seq-mean-token-sum": "nats per response",
 }
 _LINES = ("-", "--", "-.", ":")
+_ONE_ROW = 3
+_WIDTH, _HEIGHT = 4, 4
+"""Size of a panel, in inches; more than `_ONE_ROW` panels are put in two rows."""
 
 
 class Curve(NamedTuple):
@@ -87,13 +90,17 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     groups = grouped(folders)
-    figure = Figure(figsize=(16, 8), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    panels = list(_with_figures(_panels(groups), groups))
+    rows = 1 if len(panels) <= _ONE_ROW else 2
+    columns = -(-len(panels) // rows)
+    size = (_WIDTH * columns, _HEIGHT * rows)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     FigureCanvasAgg(figure)
-    for axes, panel in zip(figure.subplots(2, 4).flat, _panels(groups), strict=True):
-        _draw_panel(axes, panel, groups, against)
-    handles, names = figure.axes[0].get_legend_handles_labels()
+    for place, panel in enumerate(panels, 1):
+        _draw_panel(figure.add_subplot(rows, columns, place), panel, groups, against)
     if len(groups) > 1:
-        figure.legend(handles, names, loc="outside upper center", ncols=min(3, len(names)))
+        handles = _handles(figure, groups)
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)))
     else:
         figure.suptitle(_title(groups[0]))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,6 +193,28 @@ def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
         _Panel("KL divergence", _nats(groups, "actor/kl_loss"), {"": lambda p: p.kl}),
         last,
     ]
+
+
+def _with_figures(panels: Iterable[_Panel], groups: Sequence[RunGroup]) -> Iterator[_Panel]:
+    """The panels in which something is drawn, with those of their lines that are."""
+    points = [point for runs in groups for run in runs.points for point in run]
+    for panel in panels:
+        logged = {
+            name: of
+            for name, of in panel.lines.items()
+            if any(of(point) is not None for point in points)
+        }
+        if logged:
+            yield panel._replace(lines=logged)
+
+
+def _handles(figure: Any, groups: Sequence[RunGroup]) -> list[Any]:
+    """For the legend: each group's line in the first panel that has one."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    return [found[_title(runs)] for runs in groups if _title(runs) in found]
 
 
 def _nats(groups: Sequence[RunGroup], *aggregated: str) -> str:

@@ -260,8 +260,45 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
 )
 def test_a_sum_that_needs_more_than_a_response_is_refused(recipe, tmp_path, fields, message):
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, **fields}}
-    with pytest.raises(RecipeError, match=f": reward_sum_mapper {message}; give --leave_out"):
+    remedy = "train with `rejuice train`, which runs every step"  # Without the sum nothing is left.
+    with pytest.raises(RecipeError, match=f": reward_sum_mapper {message}; {remedy}$"):
         export_verl(recipe(VERIFY, total), tmp_path / "export")
+
+
+COPY = """
+from rejuice.operators import Mapper
+
+
+class CopyMapper(Mapper):
+    def reads(self):
+        return ("reward_diversity",)
+
+    def writes(self):
+        return ("copy",)
+
+    def map(self, table):
+        return {"copy": table["reward_diversity"]}
+"""
+DIVERSITY = {
+    "weights": {"accuracy": 1.0, "diversity": {"from": 0.5, "to": 0.3}},
+    "gates": {"diversity": "mixed_groups_only"},
+}
+
+
+@pytest.mark.recommended("trainer/export/verl_reward.py", "--leave_out {…}")
+@pytest.mark.recommended("trainer/export/verl_reward.py", "train with `rejuice train`")
+@pytest.mark.parametrize("given", [(), ("format_reward_mapper",)])
+def test_the_options_that_a_refusal_names_are_enough(recipe, tmp_path, given):
+    (tmp_path / "copy.py").write_text(COPY)
+    steps = (VERIFY, FORM, "diversity_reward_mapper", "copy_mapper", {"reward_sum_mapper": DIVERSITY})  # fmt: skip
+    requested = recipe(*steps, custom_operator_paths=[str(tmp_path / "copy.py")])
+    with pytest.raises(RecipeError) as caught:
+        export_verl(requested, tmp_path / "export", given)
+    named = (*given, "diversity_reward_mapper", "copy_mapper")
+    flags = " ".join(f"--leave_out {name}" for name in named)
+    assert str(caught.value).endswith(f"; give {flags}, or train with `rejuice train`, which runs every step")  # fmt: skip
+    made = export_verl(requested, tmp_path / "export", named)
+    assert made.scoring.components == ("diversity",)
 
 
 def test_a_step_that_reads_what_verl_does_not_tell_is_refused(recipe, tmp_path):
@@ -309,6 +346,22 @@ def test_another_export_is_not_taken_for_this_one(exported, recipe):
         reward(RIGHT, {"index": 1, "split": "train"})
     with pytest.raises(DataError, match=r"test\.arrow does not exist"):
         reward(RIGHT, {**info, "split": "test"})
+
+
+def test_datasets_that_the_recipe_generates_are_written(recipe, tmp_path):
+    paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "held_out")}
+    made = export_verl(
+        recipe(
+            dataset_path=paths["train"],
+            generated_datasets={
+                paths["train"]: {"type": "arithmetic", "prompts": 3},
+                paths["held_out"]: {"type": "arithmetic", "prompts": 2, "split": "validation"},
+            },
+            train={"validation_path": paths["held_out"]},
+        ),
+        tmp_path / "export",
+    )
+    assert made.prompts == {"train": 3, "validation": 2}
 
 
 def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path):

@@ -126,6 +126,28 @@ def test_paths_are_those_of_where_the_command_was_given(make, tmp_path, monkeypa
         make(replay="old.jsonl")
 
 
+def test_missing_datasets_are_written_where_the_recipe_generates_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arithmetic = {"type": "arithmetic", "prompts": 8}
+    generated = {
+        "made/train.jsonl": arithmetic,
+        "made/held_out.jsonl": {**arithmetic, "split": "validation"},
+    }
+    path = write_recipe(
+        tmp_path / "recipe.yaml",
+        dataset_path="made/train.jsonl",
+        generated_datasets=generated,
+        train={"steps": 1, "prompts_per_step": 8, "validation_path": "made/held_out.jsonl"},
+    )
+    fields = {"prompt_template_mapper.reference_pattern": "'#### (.*)'"}
+    run = prepare(load(path, fields), tmp_path / "run")
+    for name in ("train", "validation"):
+        assert pq.read_table(run.folder / "prompts" / f"{name}.parquet").num_rows == 8
+    assert {*run.recipe.head.generated_datasets} == {tmp_path / name for name in generated}
+    with pytest.raises(RejuiceError, match=r"other\.jsonl does not exist"):
+        prepare(load(path, {**fields, "dataset_path": "other.jsonl"}), tmp_path / "other")
+
+
 def test_a_missing_column_is_reported_before_anything_is_made(tmp_path):
     path = write_recipe(tmp_path / "recipe.yaml")
     recipe = load(path, {"prompt_template_mapper.question": "title"})

@@ -1,5 +1,7 @@
 """Pictures of runs: what is one curve, and what is drawn of it."""
 
+import re
+
 import numpy as np
 import pytest
 from fake_run import line, write_run
@@ -74,6 +76,34 @@ def test_what_is_written_on_it(tmp_path):
         "Gradient norm", "tokens generated",
     ):  # fmt: skip
         assert f">{word}<" in text, word
+
+
+def words_of(path, *folders):
+    """The texts of the picture of some runs."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        draw(folders, path)
+    return re.findall(r">([^<>\n]+)</text>", path.read_text())
+
+
+def test_a_run_without_validation_is_in_the_legend(tmp_path):
+    validated = write_run(tmp_path / "a", steps(0.1, 0.2), project_name="validated")
+    alone = write_run(tmp_path / "b", [line(1, 0.1), line(2, 0.2)], project_name="unvalidated")
+    for folders in ((alone, validated), (validated, alone)):
+        words = words_of(tmp_path / "x.svg", *folders)
+        assert (words.count("validated"), words.count("unvalidated")) == (1, 1)
+
+
+def test_what_no_run_logs_is_not_drawn(tmp_path):
+    metrics = {"timing_s/step": 2.0, "critic/score/mean": 0.5, "actor/entropy": 0.1}
+    replays = [write_run(tmp_path / name, [line(1, **metrics)], project_name=name) for name in "ab"]
+    words = words_of(tmp_path / "x.svg", *replays)
+    assert {"Reward and its components", "Entropy", "a", "b"} <= {*words}
+    unlogged = {"Validation accuracy", "Pass rate in training", "Rows dropped", "Response length",
+                "KL divergence", "Gradient norm"}  # fmt: skip
+    assert {*words} & unlogged == set()
+    assert words_of(tmp_path / "x.svg", replays[0]).count("training step") == 2, "two panels"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_an_empty_folder_is_free(built, tmp_path):
     assert set(content(tmp_path)) == FILES
 
 
+@pytest.mark.recommended("trainer/warmstart/build.py", "name another folder, or --overwrite")
 @pytest.mark.parametrize(
     "change",
     [{"seed": 1}, {"curriculum": Curriculum(steps=1)}, {"size": Size(layers=2)}],

@@ -1,0 +1,42 @@
+"""Datasets that a recipe describes instead of asking for them: they are written when missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+
+
+class GeneratedDataset(BaseModel):
+    """A dataset that is generated; the fields are the options of `rejuice data`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: Literal["arithmetic"]
+    """What its rows are: worded arithmetic problems with their solutions."""
+    prompts: PositiveInt = 200
+    """Number of problems."""
+    split: Literal["train", "validation", "test"] = "train"
+    """No two splits share a problem."""
+    levels: tuple[Literal[1, 2, 3, 4], ...] = Field((1, 2, 3), min_length=1)
+    """Numbers of steps that a problem may take."""
+    seed: NonNegativeInt = 0
+    """Each seed gives other problems."""
+
+    def table_schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return pa.schema(
+            [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the dataset.
+
+        Raises:
+            RejuiceError: the path has no known format, or there are fewer problems.
+        """
+        from ..demo.recorded import write_prompts
+
+        write_prompts(path, **self.model_dump(exclude={"type"}))

@@ -1,0 +1,104 @@
+"""What messages of the engine recommend is run, word by word."""
+
+import re
+import shlex
+
+import pytest
+from command import runner
+from filelock import FileLock
+
+from rejuice.pipelines.show import opdocs
+
+STEPS = [{"length_filter": {"min": 1}}, {"length_filter": {"max": 9}}]
+ROWS = [{"response": "a"}, {"response": ""}]
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    """The command; it must succeed unless `fails`, and returns what it prints."""
+    run = runner(monkeypatch, capsys, tmp_path)
+
+    def checked(words, *, fails=False):
+        name, *rest = shlex.split(words)
+        assert name == "rejuice"
+        code, out, err = run(*rest)
+        assert (code == 2) is fails, err
+        return err if fails else out
+
+    return checked
+
+
+@pytest.fixture
+def recipe(recipe_file):
+    """A factory of recipes whose names have a space in them."""
+
+    def make(name="my recipe.yaml", **fields):
+        paths = {"dataset_path": "data.jsonl", "export_path": "out/x.parquet"}
+        return recipe_file(STEPS, ROWS, name=name, **{**paths, **fields})
+
+    return make
+
+
+def commands(message):
+    """The commands in backticks."""
+    return re.findall(r"`(rejuice [^`]*)`", message)
+
+
+@pytest.mark.recommended("operators/registry.py", "see `rejuice ops`")
+@pytest.mark.recommended("pipelines/recipe/steps.py", "`rejuice ops` lists them")
+def test_the_list_of_operators(rejuice, recipe_file):
+    recipe_file(["qqqqqqqq"], ROWS)
+    for words in ("rejuice ops qqqqqqqq", "rejuice check recipe.yaml"):
+        (command,) = commands(rejuice(words, fails=True))
+        assert "pass_rate_filter" in rejuice(command)
+
+
+@pytest.mark.recommended("pipelines/show/opdocs.py", "Written by `rejuice ops --markdown`")
+def test_the_page_of_operators(rejuice):
+    (command,) = commands(opdocs.page().split("\n\n")[1])
+    assert rejuice(command) == opdocs.page()
+
+
+@pytest.mark.recommended("pipelines/engine/finish.py", "give another --export_path, or --overwrite")
+def test_an_export_of_another_recipe(rejuice, recipe):
+    recipe("one.yaml")
+    recipe("two.yaml")
+    rejuice("rejuice run one.yaml")
+    err = rejuice("rejuice run two.yaml", fails=True)
+    assert "give another --export_path, or --overwrite" in err
+    rejuice("rejuice run two.yaml --export_path out/y.parquet")
+    rejuice("rejuice run two.yaml --overwrite")
+
+
+@pytest.mark.recommended("pipelines/engine/local.py", "give another --export_path")
+def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
+    recipe("one.yaml")
+    (tmp_path / "out").mkdir()
+    with FileLock(tmp_path / "out" / ".x.parquet.lock"):
+        err = rejuice("rejuice run one.yaml", fails=True)
+        assert "give another --export_path" in err
+        rejuice("rejuice run one.yaml --export_path out/y.parquet")
+
+
+@pytest.mark.recommended("pipelines/show/explain.py", "`rejuice run {…}`")
+def test_a_row_of_a_recipe_that_was_not_run_or_has_changed(rejuice, recipe):
+    recipe()
+    explain = "rejuice explain 'my recipe.yaml' 'row 1'"
+    (command,) = commands(rejuice(explain, fails=True))
+    rejuice(command)
+    history = rejuice(explain)
+    rejuice(f"{command} --length_filter_2.max 5")
+    (command,) = commands(rejuice(explain, fails=True))
+    rejuice(command)
+    assert rejuice(explain) == history
+
+
+def test_a_row_of_an_export_that_another_recipe_made(rejuice, recipe):
+    """To run it would be refused, so that it is not recommended."""
+    recipe("one.yaml")
+    recipe("two.yaml", project_name="two")
+    rejuice("rejuice run one.yaml --length_filter_2.max 5")
+    err = rejuice("rejuice explain two.yaml 'row 1'", fails=True)
+    assert commands(err) == []
+    path = re.search(r"give the recipe of the run, (\S+)\n", err)[1]
+    assert "kept" in rejuice(f"rejuice explain {path} 'row 1'")
