@@ -159,13 +159,19 @@ def ops(
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    custom: Annotated[
+        list[Path] | None,
+        typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
+    ] = None,
+) -> None:
     """Print the JSON Schema of a recipe, for editors."""
     import json
 
+    from ..operators.registry import load_files
     from .show.schema import recipe_schema
 
-    typer.echo(json.dumps(recipe_schema(), indent=2))
+    typer.echo(json.dumps(recipe_schema(load_files(custom or ())), indent=2))
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -35,6 +36,16 @@ def names() -> list[str]:
     """Operators of Data-Juicer that can stand in a recipe. Nothing is imported."""
     files = [path for kind in KINDS for path in (_root() / kind).glob("*.py")]
     return sorted(path.stem for path in files if "register_module" in path.read_text("utf-8"))
+
+
+@cache
+def settings() -> frozenset[str]:
+    """The top-level keys of Data-Juicer's configuration. Nothing is imported."""
+    file = _root().parent / "config" / "config.py"
+    text = file.read_text("utf-8") if file.is_file() else ""
+    # Of keys with a dot, such as `partition.mode`, the part before it is the key of a recipe.
+    names = re.findall(r'add_argument\(\s*"--([\w-]+)', text)
+    return frozenset(name.replace("-", "_") for name in names) - {"config"}
 
 
 @cache

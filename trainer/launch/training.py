@@ -200,8 +200,6 @@ def _absolute(recipe: Recipe) -> Mapping[str, Any]:
     for fields in (document, train):
         for key in fields.keys() & {"dataset_path", "export_path", "validation_path", "replay"}:
             fields[key] = fields[key] and str(Path(fields[key]).resolve())
-    paths = document["custom_operator_paths"]
-    document["custom_operator_paths"] = [str(Path(path).resolve()) for path in paths]
     train["policy"] = train["policy"] and _found(train["policy"])
     for step in document["process"]:
         for name, fields in step.items():

@@ -76,6 +76,15 @@ def test_exists():
 
 
 @pytest.mark.slow
+def test_settings_are_those_of_data_juicers_parser():
+    from data_juicer.config.config import build_base_parser
+
+    keys = {action.dest.split(".")[0] for action in build_base_parser()._actions}
+    # `train` is ours: the plug-in adds it to their parser.
+    assert catalogue.settings() == keys - {"help", "config", "train"}
+
+
+@pytest.mark.slow
 def test_fields_are_those_that_data_juicer_checks():
     from data_juicer.core.preflight import _get_valid_params
     from data_juicer.ops import OPERATORS
