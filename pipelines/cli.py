@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -46,6 +47,11 @@ ChunkRows = Annotated[
         help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable.",
     ),
 ]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
+]
+"""`main` looks for it, as it is what prints errors."""
 _OVERRIDES = "rejuice.overrides"
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
@@ -98,6 +104,7 @@ def run(
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Run a recipe: write the curated rows, the audit log and a report.
 
@@ -128,6 +135,7 @@ def check(
     recipe: RecipePath,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset."""
     from .recipe.columns import checked_schema
@@ -184,6 +192,7 @@ def explain(
     ] = None,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    debug: Debug = False,
 ) -> None:
     """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
     from .recipe.read import load
@@ -272,6 +281,8 @@ def main() -> NoReturn:
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
+        if "--debug" in sys.argv:
+            traceback.print_exception(error.__cause__ or error)
         typer.echo(f"rejuice: {error}", err=True)
         if isinstance(error, StoppedError):
             sys.exit(_INTERRUPTED)
