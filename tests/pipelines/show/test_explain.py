@@ -278,7 +278,7 @@ def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
         "    def decide(self, table): return None\n"
     )
     path = recipe_file(["mine_filter"], [{"a": 1}] * 3, custom_operator_paths=["mine.py"])
-    run(load(path))
+    engine.run(load(path))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     again = load(tmp_path / "out" / "curated.run" / "recipe.yaml")
