@@ -115,7 +115,7 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
         found = located(
             error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)
         )
-        raise found from error.__cause__
+        raise found from found.__cause__
 
 
 def _ranges(operator: Operator, table: pa.Table) -> ApplyRange:
