@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -53,6 +54,11 @@ ChunkRows = Annotated[
 AllowEmpty = Annotated[
     bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
 ]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
+]
+"""`main` looks for it, as it is what prints errors."""
 _OVERRIDES = "rejuice.overrides"
 _EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
@@ -122,6 +128,7 @@ def run(
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Run a recipe: write the curated rows, the audit log and a report.
 
@@ -160,6 +167,7 @@ def check(
     recipe: RecipePath,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
     from .dataset.read import Dataset
@@ -198,13 +206,19 @@ def ops(
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    custom: Annotated[
+        list[Path] | None,
+        typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
+    ] = None,
+) -> None:
     """Print the JSON Schema of a recipe, for editors."""
     import json
 
+    from ..operators.registry import load_files
     from .show.schema import recipe_schema
 
-    typer.echo(json.dumps(recipe_schema(), indent=2))
+    typer.echo(json.dumps(recipe_schema(load_files(custom or ())), indent=2))
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG)
@@ -217,6 +231,7 @@ def explain(
     ] = None,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    debug: Debug = False,
 ) -> None:
     """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
     from .recipe.read import load
@@ -310,6 +325,8 @@ def main() -> NoReturn:
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
+        if "--debug" in sys.argv:
+            traceback.print_exception(error.__cause__ or error)
         typer.echo(f"rejuice: {error}", err=True)
         if isinstance(error, StoppedError):
             sys.exit(_INTERRUPTED)

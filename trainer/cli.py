@@ -12,7 +12,7 @@ import typer
 
 from ..operators import RejuiceError
 from ..pipelines import cli
-from ..pipelines.cli import DatasetPath, OverridableCommand, StoppedError, app, overrides_of
+from ..pipelines.cli import DatasetPath, Debug, OverridableCommand, StoppedError, app, overrides_of
 from .export.cli import app as export
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def train(
         typer.Option("--dry-run", help="Print the command, validate it with verl, and exit."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Train a policy by GRPO on verl; the recipe supplies each step's prompts, rewards and
     filtering.

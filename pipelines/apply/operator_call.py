@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,10 +14,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators import ALL, Change, DataError, Operator, OperatorError, RejuiceError, Scope
+from ...operators import (
+    ALL,
+    Change,
+    DataError,
+    Operator,
+    OperatorError,
+    RejuiceError,
+    ResumableOperator,
+    Scope,
+)
 from ...operators.change import split
 from ...operators.check import checked
+from ..data_juicer.steps import NotReadyError, asks_server
+from .failing_rows import ApplyRange, located
 from .frame import Frame
+
+_LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are computed once more
 
 
 def read_columns(operator: Operator, frame: Frame) -> pa.Table:
@@ -76,10 +90,39 @@ def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Ch
     return list(split(apply_operator(operator, table, starts[-1]), starts))
 
 
-def compute_change(operator: Operator, frame: Frame) -> Change:
-    """The change an operator makes to a whole frame, whatever its scope."""
+def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
+    """The change an operator makes to a whole frame, whatever its scope.
+
+    Args:
+        operator: what is to be applied.
+        frame: rows before it.
+        first_row: rows that the dataset has before the source of the frame, for messages.
+
+    Raises:
+        RejuiceError: what the operator raised; where its code failed, with the row.
+    """
     reduce = digest if operator.scope is Scope.DATASET else read_columns
-    return apply_operator(operator, reduce(operator, frame), frame.num_rows)
+    table = reduce(operator, frame)
+    start = time.perf_counter()
+    try:
+        return apply_operator(operator, table, frame.num_rows)
+    except OperatorError as error:
+        if error.__cause__ is None or isinstance(error, NotReadyError):
+            raise
+        seconds = time.perf_counter() - start
+        # What is resumable, or asks a server, is too expensive to be done again for a message.
+        is_expensive = isinstance(operator, ResumableOperator) or asks_server(operator)
+        is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
+        found = located(
+            error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)
+        )
+        raise found from found.__cause__
+
+
+def _ranges(operator: Operator, table: pa.Table) -> ApplyRange:
+    return lambda start, stop: apply_operator(
+        operator, table.slice(start, stop - start), stop - start
+    )
 
 
 def without_dictionaries(change: Change) -> Change:

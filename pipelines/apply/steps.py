@@ -63,6 +63,7 @@ def run_step(
     *,
     clock: Callable[[], float] = time.perf_counter,
     summary: bool = True,
+    first_row: int = 0,
 ) -> StepResult:
     """Compute what a step does to a whole frame, whatever its scope.
 
@@ -71,13 +72,14 @@ def run_step(
         frame: rows before it.
         clock: in seconds.
         summary: whether anybody will read the summary of the columns.
+        first_row: rows that the dataset has before the source of the frame, for messages.
 
     Raises:
         RejuiceError: what the operator raised, with the step in front.
     """
     start = clock()
     with prefix_errors_with_step(step):
-        change = compute_change(step.operator, frame)
+        change = compute_change(step.operator, frame, first_row)
     seconds = clock() - start
     if not summary:
         return StepResult(change, frame.num_rows, seconds, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, ClassVar
@@ -27,7 +27,10 @@ from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from ..dataset.arrow_types import is_text
 from .catalogue import OTHER_KINDS, ForeignKind, find, names
+from .concurrent import REQUESTS, concurrent
 from .datasets import rows_of
+from .installs import NotInstalledError, forbid_installs
+from .needs import needs
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -50,7 +53,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         text_key: its text column, where `fields` does not name one.
 
     Raises:
-        RecipeError: it cannot run here, or a field is unknown or missing.
+        RecipeError: it cannot run here, or a field is unknown or missing, or a package that it
+            needs with these fields is not installed.
     """
     found = find(name)
     if found is None:
@@ -64,10 +68,21 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     if name.startswith("ray_"):
         raise RecipeError("it needs Ray", "run this recipe with dj-process, executor_type: ray")
     _check_fields(found, fields)
+    missing = needs(found.defined, _arguments(fields)).missing
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise RecipeError(
+            f"it needs {' and '.join(missing)}, which {verb} not installed",
+            f"pip install {shlex.join(missing)}",
+        )
     given = dict(fields)
     if text_key != "text":
         given.setdefault("text_key", text_key)
     return _kind(name, found.kind)(**given)
+
+
+class NotReadyError(OperatorError):
+    """An operator of Data-Juicer's cannot be made, or misses a package: no row is the reason."""
 
 
 class ForeignOperator(Operator):
@@ -88,6 +103,17 @@ class ForeignOperator(Operator):
         # The class is made at run time, so a worker has to make it, too.
         return step, (self.name(), self.model_extra)
 
+    @property
+    def asks_server(self) -> bool:
+        """Whether it sends requests to a model's server, row by row."""
+        found = find(self.name())
+        fields = _arguments(self.model_extra or {})
+        return found is not None and needs(found.defined, fields).asks_server
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        every = super().cache_key_fields()
+        return {name: each for name, each in every.items() if name not in _PROCESS_FIELDS}
+
     def reads(self) -> Columns:
         return ALL
 
@@ -100,6 +126,17 @@ class ForeignOperator(Operator):
         numbered = table.append_column(_ROW, pa.array(np.arange(table.num_rows)))
         out = _run(self.name(), cache_key_json(self), self.model_extra or {}, numbered)
         return _change(table, out, self.name().lower())
+
+
+def asks_server(operator: Operator) -> bool:
+    """Whether a step is one of Data-Juicer's that sends requests to a model's server."""
+    return isinstance(operator, ForeignOperator) and operator.asks_server
+
+
+def _arguments(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What Data-Juicer's class is made with: it works in this process, and hides no error."""
+    given = {key: value for key, value in fields.items() if key not in _PROCESS_FIELDS}
+    return {**given, "skip_op_error": False, "auto_op_parallelism": False, "num_proc": None}
 
 
 def _change(table: pa.Table, out: pa.Table, slug: str) -> Change:
@@ -168,13 +205,17 @@ def _run(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.
         return _run_foreign(name, key, fields, table)
     except (RejuiceError, OSError, MemoryError):
         raise
+    except NotInstalledError as error:
+        found = f"needs {error.package}, which is not installed"
+        raise NotReadyError(found, f"pip install {shlex.quote(error.package)}") from error
     except Exception as error:
         # Third-party code: its message may be a page, and the first line names the problem.
         first = next(iter(str(error).splitlines()), "")
         text_key = fields.get("text_key", "text")
         missing = text_key not in table.column_names
         hint = f"it may need column '{text_key}': set text_keys or text_key" if missing else ""
-        raise OperatorError(f"failed with {type(error).__name__}: {first}", hint) from error
+        kind = OperatorError if key in _instances else NotReadyError
+        raise kind(f"failed with {type(error).__name__}: {first}", hint) from error
 
 
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
@@ -206,21 +247,21 @@ _instances: dict[str, Any] = {}
 
 
 def _load(name: str, fields: Mapping[str, Any]) -> Any:
-    # Data-Juicer installs missing packages while it runs. A step must not change the environment.
-    os.environ.setdefault("UV_OFFLINE", "1")
-    os.environ.setdefault("PIP_NO_INDEX", "1")
     import datasets
     from loguru import logger
 
     logger.disable("data_juicer")
     datasets.disable_progress_bars()
+    forbid_installs()
     from data_juicer.ops import OPERATORS
 
-    given = {key: value for key, value in fields.items() if key not in _PROCESS_FIELDS}
-    # Without a number of processes, the operator works in this one, which is a worker already.
-    return OPERATORS.modules[name](
-        **given, skip_op_error=False, auto_op_parallelism=False, num_proc=None
-    )
+    kind, arguments = OPERATORS.modules[name], _arguments(fields)
+    found = find(name)
+    if found is not None and needs(found.defined, arguments).asks_server:
+        most = fields.get("num_proc")
+        kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)
+        arguments = {**more, **arguments}
+    return kind(**arguments)
 
 
 @cache

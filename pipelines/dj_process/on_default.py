@@ -7,7 +7,8 @@ at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, repeat
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
     """How the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
-        return repeat(run_step, len(made))
+        return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
         digests = [digest(step.operator, piece.frame) for piece in made]
         changes = apply_to_digests(step.operator, digests)

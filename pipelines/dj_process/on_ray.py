@@ -7,6 +7,7 @@ shuffled and none leaves its order; the driver sees how blocks begin and end, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,7 +189,7 @@ def _apply_to_block(
     step: Step, block: pa.Table, first_row: int, change: Change | None
 ) -> tuple[pa.Table | None, AuditLog | RejuiceError]:
     log = AuditLog()
-    run = run_step if change is None else known_change(change)
+    run = partial(run_step, first_row=first_row) if change is None else known_change(change)
     try:
         frame = apply_steps([step], Frame.of(plain(block)), run=run, log=log, first_row=first_row)
     except RejuiceError as error:

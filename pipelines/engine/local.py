@@ -224,7 +224,7 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     if path.exists():
         return load(path)
     with _prefix_errors_with_file(plan.recipe, step):
-        result = run_step(step, frame)
+        result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
 

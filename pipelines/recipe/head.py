@@ -12,16 +12,11 @@ from pydantic.fields import FieldInfo
 from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import suggest
+from ..data_juicer import catalogue
 from .generated import GeneratedDataset
 from .train import Train
 
-DATA_JUICER_ONLY = (
-    "auto_install", "debug", "ds_cache_dir", "export_in_parallel", "export_shard_size",
-    "keep_hashes_in_res_ds", "keep_stats_in_res_ds", "load_dataset_kwargs", "op_fusion",
-    "open_monitor", "open_tracer", "ray_address", "skip_op_error", "strict_preflight",
-    "suffixes", "temp_dir", "trace_num", "use_cache", "use_checkpoint", "work_dir",
-)  # fmt: skip
-"""Top-level keys that `dj-process` uses and `rejuice run` ignores."""
+_CUSTOM = "custom_operator_paths"
 
 
 class Head(Config):
@@ -41,8 +36,9 @@ class Head(Config):
     executor_type: Literal["default", "ray"] = "default"
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
-    """Python files, or folders of them, that define operators."""
-    generated_datasets: dict[Path, GeneratedDataset] = {}
+    """Python files, or folders of them, that define operators; relative to the recipe's folder or,
+    where it has none of that name, to the working directory, which is where `dj-process` looks."""
+    generated_datasets: dict[Path, GeneratedDataset] = Field(default_factory=dict)
     """Datasets that are written where their file does not exist; a file that exists is read."""
     train: Train | None = None
     """How `rejuice train` trains; nothing else reads it."""
@@ -80,6 +76,24 @@ def position(path: Path, line: int | None, place: str = "") -> str:
     return ", ".join(part for part in known if part)
 
 
+def data_juicer_only() -> frozenset[str]:
+    """Top-level keys that `dj-process` uses and `rejuice run` ignores."""
+    return catalogue.settings() - {*Head.model_fields, "process"}
+
+
+def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
+    """Check the names of the top-level keys, before one that is misspelled counts as missing.
+
+    Raises:
+        RecipeError: neither a recipe nor Data-Juicer has a key of that name.
+    """
+    known = (*Head.model_fields, "process", *sorted(data_juicer_only()))
+    for key in document:
+        if isinstance(key, str) and key not in known:
+            where = position(path, lines.get(key))
+            raise RecipeError(f"unknown key '{key}'", suggest(key, known), where=where)
+
+
 def checked_head(
     path: Path,
     document: Mapping[str, Any],
@@ -90,16 +104,18 @@ def checked_head(
 
     Args:
         path: of the recipe, for messages.
-        document: its top-level keys; those of `DATA_JUICER_ONLY` are ignored.
+        document: its top-level keys; those that only Data-Juicer has are ignored.
         lines: the line of each key.
         overrides: keys that were set on the command line, and so are on no line.
 
     Raises:
         RecipeError: a key is unknown or missing, or has a value that does not fit.
     """
-    ours = {key: value for key, value in document.items() if key not in DATA_JUICER_ONLY}
+    check_keys(path, document, lines)
+    theirs = data_juicer_only()
+    ours = {key: value for key, value in document.items() if key not in theirs}
     try:
-        return Head.model_validate(ours)
+        head = Head.model_validate(ours)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = first["loc"]
@@ -109,6 +125,14 @@ def checked_head(
         line = None if given else next((lines[key] for key in keys if key in lines), None)
         where = position(path, line)
         raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
+    found = tuple(_found(path.parent, file) for file in head.custom_operator_paths)
+    return head.model_copy(update={_CUSTOM: found})
+
+
+def _found(folder: Path, file: Path) -> Path:
+    """The absolute path of a file that a recipe in `folder` names."""
+    beside = (folder / file).absolute()
+    return beside if beside.exists() or not file.exists() else file.absolute()
 
 
 def _head_error(
@@ -120,8 +144,7 @@ def _head_error(
     if kind == "missing":
         return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
     if kind == "extra_forbidden":
-        more = DATA_JUICER_ONLY if section is Head else ()
-        near = suggest(names[-1], [*section.model_fields, *more])
+        near = suggest(names[-1], section.model_fields)
         return RecipeError(f"unknown key '{key}'", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other.
         return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")

@@ -9,7 +9,7 @@ from typing import Any
 from ...operators import RecipeError
 from ...operators.errors import suggest
 from ...operators.registry import load_files
-from .head import DATA_JUICER_ONLY, checked_head, position
+from .head import check_keys, checked_head, data_juicer_only, position
 from .recipe import Recipe
 from .steps import Step, build_operator, split_entry, step_names
 from .yaml_text import Document, YAMLError, describe, line_of, parse, parse_document
@@ -27,6 +27,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     """
     read = _read(path)
     document: dict[str, Any] = dict(read.value)
+    check_keys(path, document, read.key_lines)
     process = document.pop("process", None)
     if not isinstance(process, list) or not process:
         found = "empty" if process == [] else f"{process!r}" if process is not None else "missing"
@@ -47,7 +48,8 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
             steps.append(Step(len(steps) + 1, name, operator))
         except RecipeError as error:
             raise error.at(f"{place} {kind}") from None
-    for_data_juicer = {key: document[key] for key in document if key in DATA_JUICER_ONLY}
+    theirs = data_juicer_only()
+    for_data_juicer = {key: value for key, value in document.items() if key in theirs}
     return Recipe.of(path, head, steps, for_data_juicer, lines)
 
 

@@ -15,7 +15,7 @@ from typing_extensions import Self
 from ...operators import Operator, RecipeError
 from ...operators.registry import find, load_files
 from ..data_juicer.steps import ForeignOperator
-from .head import DATA_JUICER_ONLY, Head, checked_head, position
+from .head import Head, checked_head, data_juicer_only, position
 from .steps import Step as Step
 from .steps import build_operator, number_steps, split_entry
 from .yaml_text import dump
@@ -88,7 +88,8 @@ class Recipe:
         }
         head = checked_head(path, document, {}, ())
         steps = _steps(path, head, process)
-        for_data_juicer = {key: document[key] for key in document if key in DATA_JUICER_ONLY}
+        theirs = data_juicer_only()
+        for_data_juicer = {key: value for key, value in document.items() if key in theirs}
         _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from ...operators import Kind, Operator, get, installed
 from ...operators.registry import conflicts, load_all, owner
 from ..data_juicer import catalogue
+from ..data_juicer.catalogue import ForeignKind
+from ..data_juicer.needs import needs
 
 _TITLES = {
     Kind.MAPPER: "Mappers add columns or expand rows",
@@ -19,6 +22,7 @@ _TITLES = {
     Kind.SELECTOR: "Selectors choose which rows stay",
 }
 _OURS = "rejuice "
+_HEADER = ("| field | type | default | meaning |", "|---|---|---|---|")
 
 
 def listing() -> str:
@@ -65,8 +69,7 @@ def entry(name: str) -> str:
     """
     theirs = None if name in installed() or name in conflicts() else catalogue.find(name)
     if theirs is not None:
-        known = ", ".join(f"`{field}`" for field in theirs.known)
-        return f"### {name}\n\nData-Juicer's, of its kind {theirs.kind}. Its fields: {known}.\n"
+        return _foreign_entry(name, theirs)
     kind = get(name)
     lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
     lines += [f"Scope: {kind.scope.value}.{_columns(kind)}", ""]
@@ -79,9 +82,25 @@ def entry(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _foreign_entry(name: str, theirs: ForeignKind) -> str:
+    """An operator of Data-Juicer's: its own words, the fields with their defaults, its needs."""
+    lines = [f"### {name}", "", f"Data-Juicer's, of its kind {theirs.kind}.", ""]
+    lines += [theirs.summary, ""] if theirs.summary else []
+    missing = needs(theirs.defined, {}).missing
+    if missing:
+        lines += [f"Not installed, and needed by default: `pip install {shlex.join(missing)}`.", ""]
+    lines += [*_HEADER]
+    meanings = theirs.meanings()
+    for field in theirs.fields:
+        default = "required" if field.default is None else f"`{field.default}`"
+        cells = (f"`{field.name}`", field.type or "any", default, meanings.get(field.name, ""))
+        lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
+    return "\n".join([*lines, "", ""])
+
+
 def table(model: type[BaseModel]) -> list[str]:
     """The fields of a model as a table in Markdown, those of its fields included."""
-    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    lines = [*_HEADER]
     schema = model.model_json_schema()
     required = schema.get("required", ())
     nested = schema.get("$defs", {})
@@ -119,8 +138,12 @@ def _first_line(kind: type[Operator]) -> str:
 
 
 def _cell(spec: dict[str, Any]) -> str:
-    text = " ".join(str(spec.get("description", "")).split())
-    return text.replace("|", "\\|")
+    return _escaped(str(spec.get("description", "")))
+
+
+def _escaped(text: str) -> str:
+    """A text as a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _shown(default: Any) -> str:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ...operators import Operator
 from ...operators.registry import load_all
 from ..data_juicer import catalogue
-from ..recipe.head import DATA_JUICER_ONLY, Head
+from ..recipe.head import Head, data_juicer_only
 
 
-def recipe_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a recipe with every usable operator."""
+def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a recipe with every usable operator.
+
+    Args:
+        custom: operators of files, by name, that are to be in it too.
+    """
     head = Head.model_json_schema()
     definitions: dict[str, Any] = head.pop("$defs", {})
     steps: list[dict[str, Any]] = []
-    usable, _ = load_all()
+    usable = {**load_all()[0], **(custom or {})}
     for name, operator in usable.items():
         fields = operator.model_json_schema(ref_template="#/$defs/{model}")
         definitions |= fields.pop("$defs", {})
@@ -28,7 +34,7 @@ def recipe_schema() -> dict[str, Any]:
         "title": "rejuice recipe",
         "properties": {
             **head["properties"],
-            **{key: {"description": "For dj-process only."} for key in DATA_JUICER_ONLY},
+            **{key: {"description": "For dj-process only."} for key in sorted(data_juicer_only())},
             "process": {"type": "array", "minItems": 1, "items": {"anyOf": [named, *steps]}},
         },
         "required": [*head.get("required", ()), "process"],

@@ -193,6 +193,27 @@ def test_an_unknown_key(recipe_file):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dataset_pth: a.jsonl\nexport_path: b.jsonl\nprocess: [exact_deduplicator]\n", "line 1: unknown key 'dataset_pth'; did you mean 'dataset_path'?"),
+        ("dataset_path: a.jsonl\nexprt_path: b.jsonl\nprocess: []\n", "line 2: unknown key 'exprt_path'; did you mean 'export_path'?"),
+        ("dataset_path: a.jsonl\nexport_path: b.jsonl\nproces: [exact_deduplicator]\n", "line 3: unknown key 'proces'; did you mean 'process'?"),
+        ("partition: {mode: auto}\npartiton_dir: x\nprocess: []\n", "line 2: unknown key 'partiton_dir'; did you mean 'partition_dir'?"),
+    ],
+)  # fmt: skip
+def test_a_misspelled_key_is_reported_as_that_and_not_as_what_is_missing(tmp_path, text, expected):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    assert message(path) == f"recipe.yaml, {expected}"
+
+
+def test_every_key_of_data_juicer_is_left_to_it(recipe_file):
+    theirs = {"turbo": True, "partition": {"mode": "auto"}, "export_type": "jsonl", "trace_num": 3}
+    recipe = load(recipe_file([PROMPTS], ROWS, **theirs))
+    assert recipe.for_data_juicer == theirs
+
+
 def test_a_recipe_without_steps(recipe_file):
     assert (
         message(recipe_file([], ROWS))

@@ -6,7 +6,6 @@ token ids cannot run there: `rejuice train` runs all of a recipe, between rollou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -165,9 +164,7 @@ class RowReward:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Names in the file are relative to it, and not to where verl runs.
-        custom = sorted(map(str, (folder / OPERATORS).glob("*")))
-        self._steps = load(folder / STEPS, {"custom_operator_paths": json.dumps(custom)}).steps
+        self._steps = load(folder / STEPS).steps
         self._prompts = cache(self._read)
 
     def __call__(self, response: str, extra_info: Mapping[str, Any]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import compute_change
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.data_juicer import catalogue, steps
+from rejuice.pipelines.data_juicer import catalogue, source, steps
 
 pytest.importorskip("data_juicer")
 
@@ -62,7 +62,7 @@ def test_nothing_is_imported_to_check_a_recipe():
 
 def test_a_lookup_is_fast():
     catalogue.find.cache_clear()
-    catalogue._module.cache_clear()
+    source.module.cache_clear()
     start = time.process_time()
     steps.step("text_length_filter", {"max_len": 3})
     assert time.process_time() - start < 0.2
@@ -73,6 +73,15 @@ def test_exists():
     assert catalogue.exists("key_value_grouper")
     for name in ("pass_rate_filter", "dialog_quality_llm_base", "__init__", "../base_op", ""):
         assert not catalogue.exists(name)
+
+
+@pytest.mark.slow
+def test_settings_are_those_of_data_juicers_parser():
+    from data_juicer.config.config import build_base_parser
+
+    keys = {action.dest.split(".")[0] for action in build_base_parser()._actions}
+    # `train` is ours: the plug-in adds it to their parser.
+    assert catalogue.settings() == keys - {"help", "config", "train"}
 
 
 @pytest.mark.slow

@@ -198,3 +198,48 @@ def test_fields_within_fields_that_are_wrong(tmp_path, key, line):
     value = "0" if line.endswith("0") else "1"
     found = message(path, {f"policy_rollout_mapper.{key}": value})
     assert found.startswith(f"recipe.yaml, line 4, step 1 policy_rollout_mapper: {line}")
+
+
+MINE = """from rejuice.operators import Filter
+class MineFilter(Filter):
+    'Keep all.'
+    most: int = {most}
+    'Unused.'
+    def decide(self, table): return None
+"""
+
+
+def with_custom(folder, name):
+    folder.mkdir(exist_ok=True)
+    return write(folder, f"{HEAD}custom_operator_paths: [{name}]\nprocess: [mine_filter]\n")
+
+
+def test_custom_operators_are_beside_the_recipe_or_else_in_the_working_directory(
+    tmp_path, monkeypatch
+):
+    path = with_custom(tmp_path / "recipes", "mine.py")
+    (tmp_path / "mine.py").write_text(MINE.format(most=1))
+    monkeypatch.chdir(tmp_path)
+    found = load(path)
+    assert found.head.custom_operator_paths == (tmp_path / "mine.py",)
+    assert found.steps[0].operator.most == 1
+    (path.parent / "mine.py").write_text(MINE.format(most=2))
+    found = load(Path("recipes/recipe.yaml"))
+    assert found.head.custom_operator_paths == (path.parent / "mine.py",)
+    assert found.steps[0].operator.most == 2
+
+
+def test_a_resolved_recipe_finds_its_custom_operators_from_anywhere(tmp_path, monkeypatch):
+    path = with_custom(tmp_path / "recipes", "mine.py")
+    (path.parent / "mine.py").write_text(MINE.format(most=2))
+    again = write(tmp_path, load(path).to_yaml())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load(again).steps[0].operator.most == 2
+
+
+def test_a_custom_operator_that_is_nowhere(tmp_path):
+    path = with_custom(tmp_path / "recipes", "mine.py")
+    assert message(path) == (
+        "custom_operator_paths: mine.py does not exist; give a .py file or a folder of them"
+    )

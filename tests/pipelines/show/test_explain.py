@@ -266,3 +266,22 @@ def test_an_operator_adds_lines_of_its_own(recipe_file, tmp_path):
     assert '   in words: "line\\nNone"' in explain_recipe(recipe).splitlines()
     engine.run(recipe)
     assert '   in words: "line\\nrow 1"' in explain_row(recipe, "row 2").splitlines()
+
+
+def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
+    recipe_file, tmp_path, monkeypatch
+):
+    (tmp_path / "mine.py").write_text(
+        "from rejuice.operators import Filter\n"
+        "class MineFilter(Filter):\n"
+        "    'Keep all.'\n"
+        "    def decide(self, table): return None\n"
+    )
+    path = recipe_file(["mine_filter"], [{"a": 1}] * 3, custom_operator_paths=["mine.py"])
+    engine.run(load(path))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = load(tmp_path / "out" / "curated.run" / "recipe.yaml")
+    assert explain_recipe(again).replace(str(again.path), "") == explain_recipe(load(path)).replace(
+        str(path), ""
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import RecipeError, get, installed
+from rejuice.pipelines.data_juicer import catalogue, needs
 from rejuice.pipelines.show import opdocs
 from rejuice.pipelines.show.schema import recipe_schema
 
@@ -42,6 +43,27 @@ def test_an_entry_by_hand():
         "| `min` | integer or null | `null` | Shortest length to keep; none by default. |" in text
     )
     assert "\nScope: row.\n" in text
+
+
+def test_an_entry_of_data_juicers_by_hand(monkeypatch):
+    monkeypatch.setattr(needs, "find_spec", lambda name: None)
+    text = opdocs.entry("llm_quality_score_filter")
+    assert "\nFilter to keep samples with a high quality score estimated by a language" in text
+    assert "needed by default: `pip install torch openai`" in text
+    assert "| `api_or_hf_model` | str | `'gpt-4o'` | API or huggingface model name. |" in text
+    assert "| `try_num` | PositiveInt | `3` | The number of retry attempts when there is" in text
+    assert "| `text_key` | str | `'text'` | the key name of field that stores" in text
+    assert "| `batch_size` | int | `1000` |" in text
+    text = opdocs.entry("llm_extract_mapper")
+    assert "| `output_schema` |" in text
+    assert " required | " in text
+
+
+def test_every_operator_of_data_juicers_is_a_table_of_its_fields():
+    for name in catalogue.names():
+        rows = [line for line in opdocs.entry(name).splitlines() if line.startswith("| `")]
+        assert [line.split("`")[1] for line in rows] == list(catalogue.find(name).known)
+        assert all(len(line.replace("\\|", "").split("|")) == 6 for line in rows), name
 
 
 def test_an_operator_that_is_not_there():

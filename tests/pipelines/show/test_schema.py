@@ -7,8 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from rejuice.operators import RecipeError, installed
+from rejuice.pipelines.cli import app
 from rejuice.pipelines.recipe.head import Head
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.show.schema import recipe_schema
@@ -73,6 +75,27 @@ def test_what_load_refuses_is_refused(validator, tmp_path, wrong):
     with pytest.raises(RecipeError):
         load(path)
     assert not validator.is_valid(wrong)
+
+
+MINE = """from rejuice.operators import Filter
+class MineFilter(Filter):
+    'Keep short ones.'
+    most: int
+    'Most characters.'
+    def decide(self, table): return None
+"""
+
+
+def test_operators_of_files_are_in_the_schema_that_is_printed_for_them(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    printed = CliRunner().invoke(app, ["schema", "--custom", str(tmp_path / "mine.py")])
+    validator = jsonschema.Draft202012Validator(json.loads(printed.stdout))
+    validator.validate(changed(process=[{"mine_filter": {"most": 3}}, "exact_deduplicator"]))
+    for wrong in ({"most": "x"}, {}, {"most": 3, "mst": 3}):
+        assert not validator.is_valid(changed(process=[{"mine_filter": wrong}]))
+    fields = validator.schema["$defs"]["mine_filter"]
+    assert fields["description"] == "Keep short ones."
+    assert fields["properties"]["most"]["description"] == "Most characters."
 
 
 def test_every_operator_and_field_is_described_for_the_editor():
