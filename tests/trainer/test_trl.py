@@ -179,6 +179,13 @@ def test_a_completion_that_is_not_one_text_is_refused(recipe, completion, output
         reward(prompts=["a"], completions=[completion], completion_ids=[[1]], reference=["2"])
 
 
+def test_a_dataset_that_the_recipe_generates_is_written(recipe, tmp_path):
+    name = str(tmp_path / "made.jsonl")
+    generated = {name: {"type": "arithmetic", "prompts": 3}}
+    found = train_dataset(recipe(dataset_path=name, generated_datasets=generated))
+    assert len(found) == 3
+
+
 def test_weights_follow_the_progress_of_training(recipe):
     weights = {"accuracy": {"from": 1.0, "to": 0.0}}
     after = [REWARDS[0], {"reward_sum_mapper": {"weights": weights}}]

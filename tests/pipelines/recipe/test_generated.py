@@ -150,7 +150,7 @@ def test_recipes_agree_on_their_datasets():
 
 
 @pytest.mark.slow
-def test_dj_process_writes_it_too(recipe, tmp_path):
+def test_dj_process_writes_it_too(rejuice, recipe, tmp_path):
     path = recipe()
     dj_process = str(Path(sys.executable).with_name("dj-process"))
     command = [dj_process, "--config", str(path), "--text_keys", "question"]
@@ -162,3 +162,9 @@ def test_dj_process_writes_it_too(recipe, tmp_path):
     subprocess.run(command, **run, check=True)
     problems = read_all(tmp_path / "data.jsonl")["question"].to_pylist()
     assert pq.read_table(tmp_path / "out.parquet")["question"].to_pylist() == problems
+
+    # What is recommended to those who ask for a row of such a run.
+    code, _, err = rejuice("explain", path, "row 1")
+    assert (code, err) == (2, "rejuice: dj-process saves no commits to explain rows from; `rejuice run recipe.yaml` first\n")  # fmt: skip
+    assert rejuice("run", "recipe.yaml", "-q") == (0, "", "")
+    assert rejuice("explain", path, "row 1")[0] == 0
