@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -84,18 +85,7 @@ def run(
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
-    with ExitStack() as stack:
-        head = {}
-        if recipe.table is not None or not recipe.has_export:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rejuice-")))
-            if recipe.table is not None:
-                head["dataset_path"] = folder / "table.arrow"
-                # One dictionary for all chunks, as an Arrow file needs it.
-                write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
-            if not recipe.has_export:
-                head["export_path"] = folder / "export.arrow"
-        # Without the table, which workers would be sent with each chunk.
-        located = recipe.replace(head=recipe.head.model_copy(update=head), table=None)
+    with _on_disk(recipe) as located:
         try:
             report = run_to_export(
                 located,
@@ -108,11 +98,30 @@ def run(
                 warn=lambda line: warnings.warn(line, stacklevel=4),
             )
         except RejuiceError as error:
-            raise _about_the_table(error, head.get("dataset_path")) from error.__cause__
+            table = None if recipe.table is None else located.head.dataset_path
+            raise _about_the_table(error, table) from error.__cause__
         result = _result(recipe, located, report)
     if not allow_empty:
         _check_not_empty(recipe, result)
     return result
+
+
+@contextmanager
+def _on_disk(recipe: Recipe) -> Iterator[Recipe]:
+    """The recipe with paths for what it has none of: its table, or an export that nobody keeps."""
+    if recipe.table is None and recipe.has_export:
+        yield recipe
+        return
+    with TemporaryDirectory(prefix="rejuice-") as folder:
+        head = {}
+        if recipe.table is not None:
+            head["dataset_path"] = Path(folder) / "table.arrow"
+            # One dictionary for all chunks, as an Arrow file needs it.
+            write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
+        if not recipe.has_export:
+            head["export_path"] = Path(folder) / "export.arrow"
+        # Without the table, which workers would be sent with each chunk.
+        yield recipe.replace(head=recipe.head.model_copy(update=head), table=None)
 
 
 def _check_not_empty(recipe: Recipe, result: Result) -> None:

@@ -95,14 +95,20 @@ def train(
         _dry_run(run, resume, console)
         return
     _preflight(run, console)
+    run = _prepare(loaded, folder, resume, console)
+    _train(run, loaded.head.project_name, folder, resume, quiet)
+
+
+def _prepare(recipe: Recipe, folder: Path, resume: bool, console: Console) -> TrainingRun:
+    """Write the folder of a run."""
     from .launch.checkpoints import last
     from .launch.training import prepare
 
     with console.status("making the prompts"):
-        run = prepare(loaded, folder, resume=resume)
+        run = prepare(recipe, folder, resume=resume)
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
-    _train(run, loaded.head.project_name, folder, resume, quiet)
+    return run
 
 
 @app.command()

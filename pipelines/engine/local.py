@@ -12,7 +12,7 @@ import errno
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import accumulate
@@ -91,22 +91,44 @@ def run(
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             plan, failed, retried = _retry(plan, retry_dropped, again)
-            preflight = Preflight(plan)
-            preflight.before_all()
-            cached = {step.name: plan.is_done(step) for step in plan.steps}
-            for stage in plan.stages():
-                if stage.resumable:
-                    step = stage.steps[0]
-                    ours = failed if step == again else frozenset[str]()
-                    done = _run_resumable(plan, step, stage.resumable, preflight, ours, progress)
-                    cached[step.name] |= done.rows == 0
-                    retried[step.name] += done.retried
-                else:
-                    _run_stage(plan, stage, workers, progress)
-            cached |= dict.fromkeys(+retried, False)
+            cached = _run_stages(plan, {again: failed}, retried, workers, progress)
             return write_export(plan, cached, retried, chunk_rows, progress)
     except OSError as error:
         raise _disk_error(error, cache) from error
+
+
+def _run_stages(
+    plan: Plan,
+    failed: Mapping[Step | None, frozenset[str]],
+    retried: Counter[str],
+    workers: Workers,
+    progress: Progress,
+) -> dict[str, bool]:
+    """Run the stages of a plan.
+
+    Args:
+        plan: of the run.
+        failed: by resumable step, the keys of its rows that failed in an earlier run.
+        retried: by step, how many rows that had failed were computed again; it is added to.
+        workers: of the run.
+        progress: where progress is shown.
+
+    Returns:
+        By step, whether all of it was found in the cache.
+    """
+    preflight = Preflight(plan)
+    preflight.before_all()
+    cached = {step.name: plan.is_done(step) for step in plan.steps}
+    for stage in plan.stages():
+        if stage.resumable:
+            step = stage.steps[0]
+            ours = failed.get(step, frozenset())
+            done = _run_resumable(plan, step, stage.resumable, preflight, ours, progress)
+            cached[step.name] |= done.rows == 0
+            retried[step.name] += done.retried
+        else:
+            _run_stage(plan, stage, workers, progress)
+    return cached | dict.fromkeys(+retried, False)
 
 
 def _retry(
