@@ -12,7 +12,7 @@ import errno
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import accumulate
@@ -91,7 +91,7 @@ def run(
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             plan, failed, retried = _retry(plan, retry_dropped, again)
-            cached = _run_stages(plan, {again: failed}, retried, workers, progress)
+            cached = _run_stages(plan, again, failed, retried, workers, progress)
             return write_export(plan, cached, retried, chunk_rows, progress)
     except OSError as error:
         raise _disk_error(error, cache) from error
@@ -99,7 +99,8 @@ def run(
 
 def _run_stages(
     plan: Plan,
-    failed: Mapping[Step | None, frozenset[str]],
+    again: Step | None,
+    failed: frozenset[str],
     retried: Counter[str],
     workers: Workers,
     progress: Progress,
@@ -108,7 +109,8 @@ def _run_stages(
 
     Args:
         plan: of the run.
-        failed: by resumable step, the keys of its rows that failed in an earlier run.
+        again: the step whose failures are computed again.
+        failed: if it is resumable, the keys of its rows that failed in an earlier run.
         retried: by step, how many rows that had failed were computed again; it is added to.
         workers: of the run.
         progress: where progress is shown.
@@ -122,7 +124,7 @@ def _run_stages(
     for stage in plan.stages():
         if stage.resumable:
             step = stage.steps[0]
-            ours = failed.get(step, frozenset())
+            ours = failed if step == again else frozenset[str]()
             done = _run_resumable(plan, step, stage.resumable, preflight, ours, progress)
             cached[step.name] |= done.rows == 0
             retried[step.name] += done.retried
