@@ -55,6 +55,9 @@ def test_what_was_computed_is_found_again_and_the_status_is_the_same(rejuice, em
     assert (code, out.count("cached"), err.splitlines(keepends=True)[-1]) == (1, 3, LINE)
 
 
+@pytest.mark.recommended(
+    "pipelines/apply/empty_result.py", "fix that, or accept it with --allow_empty"
+)
 def test_an_empty_result_can_be_allowed(rejuice, emptied):
     assert rejuice("run", emptied, "-q", "--allow_empty") == (0, "", "")
 

@@ -57,6 +57,7 @@ def test_what_the_fields_do_not_use_is_not_needed(monkeypatch, name, fields):
     assert steps.step(name, fields).name() == name
 
 
+@pytest.mark.recommended("pipelines/data_juicer/steps.py", "pip install {…}")
 def test_check_says_what_is_missing_and_where(tmp_path, monkeypatch):
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
     path = tmp_path / "r.yaml"

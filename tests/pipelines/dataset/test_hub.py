@@ -36,6 +36,7 @@ def test_a_split_that_is_not_there(hub, tmp_path):
         download(hub, tmp_path / "a.parquet", config=None, split="test")
 
 
+@pytest.mark.recommended("pipelines/dataset/hub.py", "give another --split")
 def test_a_split_without_rows(tmp_path, monkeypatch):
     import datasets
 

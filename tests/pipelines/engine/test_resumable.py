@@ -139,6 +139,9 @@ def test_a_resumable_operator_that_breaks_its_contract(recipe_path, rollouts, fa
     assert str(caught.value).startswith(f"{recipe_path}, line 6, step 2 expensive_mapper: ")
 
 
+@pytest.mark.recommended(
+    "pipelines/engine/retry.py", "--retry_dropped retries the rows that {…} dropped"
+)
 def test_dropped_rows_are_tried_again_on_request(recipe_path, rollouts, log):
     first = engine.run(load(recipe_path), chunk_rows=10)
     (recipe_path.parent / "log").unlink()

@@ -7,9 +7,8 @@ from command import runner
 from fake_judge import FakeJudge, Trouble
 from fake_server import FakeServer
 
-from rejuice.operators import EngineError, RecipeError
+from rejuice.operators import EngineError, RecipeError, verifier
 from rejuice.operators.groups import hash_each
-from rejuice.operators.mapper import math_verify_mapper
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.verdict import Verdict
 from rejuice.pipelines import api
@@ -330,7 +329,7 @@ def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch):
             for response, verdict in zip(responses, found, strict=True)
         ]
 
-    monkeypatch.setattr(math_verify_mapper, "verify_batch", verify)
+    monkeypatch.setattr(verifier, "verify_batch", verify)
     recipe = load(
         recipe_file(
             [
@@ -351,7 +350,7 @@ def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch):
     assert [(step.retried, step.cached) for step in report.steps] == [(2, False), (0, False)]
     table = exported(recipe)
     assert table["reward"].to_pylist() == [1.0] * 12
-    assert table["answer"].to_pylist() == [str(k) for k in range(12)]
+    assert table["extracted_answer"].to_pylist() == [str(k) for k in range(12)]
     after = engine.run(recipe, chunk_rows=5)
     assert all(step.cached for step in after.steps)
     assert exported(recipe).equals(table)

@@ -45,6 +45,9 @@ def test_an_entry_by_hand():
     assert "\nScope: row.\n" in text
 
 
+@pytest.mark.recommended(
+    "pipelines/show/opdocs.py", "Not installed, and needed by default: `pip install {…}`."
+)
 def test_an_entry_of_data_juicers_by_hand(monkeypatch):
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
     text = opdocs.entry("llm_quality_score_filter")

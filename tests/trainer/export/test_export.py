@@ -504,6 +504,8 @@ def test_the_command_writes_correct_completions_and_counts_the_rest(curated, tmp
     assert [chat[0]["content"] for chat in written] == ["y", "u", "v"]
 
 
+@pytest.mark.recommended("trainer/export/cli.py", "--all is an option of completions")
+@pytest.mark.recommended("trainer/export/cli.py", "add --as completions")
 def test_the_command_writes_all_completions_if_that_is_requested(curated, tmp_path):
     words = ["hf", str(curated), str(tmp_path / "hf"), "--as", "completions", "--all"]
     assert CliRunner().invoke(app, words).stdout.splitlines() == [
@@ -512,6 +514,11 @@ def test_the_command_writes_all_completions_if_that_is_requested(curated, tmp_pa
     ]
 
 
+@pytest.mark.recommended(
+    "trainer/export/cli.py",
+    "--min_margin, --pairs_per_group and --match_length are options of pairs",
+)
+@pytest.mark.recommended("trainer/export/cli.py", "add --as pairs")
 def test_the_command_writes_pairs_and_counts_groups_without_one(curated, tmp_path):
     words = ["hf", str(curated), str(tmp_path / "hf"), "--as", "pairs"]
     options = ["--min_margin", "0.5", "--pairs_per_group", "2", "--match_length"]

@@ -86,12 +86,19 @@ def test_every_row_is_a_completion_or_counted(found, correct_only):
     assert {"written": made.table.num_rows, **made.left_out} == dict(expected)
 
 
+@pytest.mark.recommended(
+    "trainer/export/trl_formats.py", "give --all to write wrong and ungraded ones too"
+)
 def test_all_completions_are_counted_by_verdict():
     made = Completions(correct_only=False).convert(rows(verdict=VERDICTS))
     assert made.table.num_rows == 6
     assert list(made.sentences()) == ["Completions by verdict: correct 1, wrong 2, ungraded 3."]
 
 
+@pytest.mark.recommended(
+    "trainer/export/trl_formats.py",
+    "run math_verify_mapper on them, or give --all to write them ungraded",
+)
 def test_rows_without_a_verdict_are_refused_unless_all_are_requested():
     table = rows(response=["x", "y"])
     with pytest.raises(DataError) as caught:
@@ -270,6 +277,7 @@ def test_length_is_in_tokens_where_all_responses_have_them():
     assert partly.notes[1] == "Mean length in characters: chosen 2.0, rejected 2.0."
 
 
+@pytest.mark.recommended("trainer/export/trl_formats.py", "give a smaller --min_margin")
 def test_a_margin_is_met_in_spite_of_rounding():
     made = Pairs(min_margin=0.1).convert(
         group([0.3, 0.2])

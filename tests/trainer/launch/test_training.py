@@ -94,13 +94,13 @@ def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):
     make(prompts_per_step=20)
 
 
-@pytest.mark.parametrize("name", ["data", "held_out"])
-def test_a_column_of_a_dataset_is_not_replaced(make, tmp_path, name):
+@pytest.mark.parametrize(("name", "of"), [("data", ""), ("held_out", "train.validation_path, ")])
+def test_a_column_of_a_dataset_is_not_replaced(make, tmp_path, name, of):
     """Neither of the prompts that train, nor of those that validate."""
     row = {"question": "1 + 1?", "answer": "2", "verdict": "as I say"}
     (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(row)}\n" * 4)
     assert printed(make, validation_path=tmp_path / f"{name}.jsonl") == (
-        f"{tmp_path}/recipe.yaml, line 9, step 3 math_verify_mapper: would replace column "
+        f"{of}{tmp_path}/recipe.yaml, line 9, step 3 math_verify_mapper: would replace column "
         "'verdict' of the dataset; rename it there, or drop it there to have it computed again"
     )
     assert not (tmp_path / "run").exists()
