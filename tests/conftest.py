@@ -1,6 +1,8 @@
 """What many tests need: made-up rollouts, recipes in temporary folders, the shared data."""
 
 import json
+import os
+import sys
 import threading
 from pathlib import Path
 
@@ -8,6 +10,10 @@ import pyarrow as pa
 import pytest
 import yaml
 from hypothesis import settings
+
+# Tests start hundreds of processes: each would compile what it imports, for a second or more.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes is a matter of what else the machine does.
 settings.register_profile("untimed", deadline=None)
