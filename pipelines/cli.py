@@ -48,7 +48,8 @@ ChunkRows = Annotated[
     typer.Option(
         "--chunk_rows",
         min=1,
-        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable.",
+        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable, or 256 if a step "
+        "of Data-Juicer's asks a server.",
     ),
 ]
 AllowEmpty = Annotated[
