@@ -186,7 +186,7 @@ app.add_typer(export, name="export", no_args_is_help=True)
 
 
 def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """What `rejuice check` checks, too, of a recipe that has a `train:` section."""
+    """What `rejuice check` checks as well of a recipe that has a `train:` section."""
     if recipe.head.train is None:
         return []
     from .launch.checks import check_training
