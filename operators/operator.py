@@ -76,10 +76,10 @@ class Operator(Config, ABC):
     """What it computes of the responses to a prompt as an estimate of what the policy gives, such
     as `the pass rate`; empty: nothing. It is off where some of them were dropped before."""
     not_failures: ClassVar[frozenset[str]] = frozenset()
-    """Slugs of its `_missing` columns that say that the step is not meant for the row. Where all
-    values are missing and some reason is another one, a run ends with an error."""
+    """Reasons in its columns `..._missing` that say that the step is not meant for the row. Where
+    all values are missing and some reason is another one, a run ends with an error."""
     retryable: ClassVar[frozenset[str] | None] = None
-    """Which reasons in its columns `..._missing` another attempt may not meet, such as a timeout:
+    """Reasons in its columns `..._missing` that another attempt may not meet, such as a timeout:
     `--retry_missing` computes these rows again. None: all of them."""
 
     @classmethod

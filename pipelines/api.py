@@ -77,7 +77,7 @@ def run(
 
     Warns:
         UserWarning: a step changes groups before something is computed of them, see
-            docs/group-statistics.md.
+            docs/group-statistics.md; or nothing has failed in the step to retry.
 
     Raises:
         EmptyRunError: the result is empty; everything was written, and the error has the result.

@@ -48,7 +48,8 @@ ChunkRows = Annotated[
     typer.Option(
         "--chunk_rows",
         min=1,
-        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable.",
+        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable, or 256 if a step "
+        "of Data-Juicer's asks a server.",
     ),
 ]
 AllowEmpty = Annotated[
@@ -63,8 +64,8 @@ _OVERRIDES = "rejuice.overrides"
 _EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
 more_checks: list[Callable[[Recipe, Dataset], Sequence[str]]] = []
-"""What `rejuice check` checks, too; the package that trains adds its own. Each gives lines about
-what it left out."""
+"""Further checks of `rejuice check`: the package that trains adds its own. Each returns a line for
+each thing that it could not check."""
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 """Shown below the help of commands that take overrides."""
 

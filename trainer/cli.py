@@ -90,8 +90,8 @@ def train(
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
         cli.warn_of_groups(loaded, training=True)
+    check_training(run, may_lack=dry_run, resume=resume)  # Before a server is waited for.
     if dry_run:
-        check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
         return
     _preflight(run, console)
@@ -186,7 +186,7 @@ app.add_typer(export, name="export", no_args_is_help=True)
 
 
 def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """What `rejuice check` checks, too, of a recipe that has a `train:` section."""
+    """What `rejuice check` checks as well of a recipe that has a `train:` section."""
     if recipe.head.train is None:
         return []
     from .launch.checks import check_training

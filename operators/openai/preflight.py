@@ -58,7 +58,7 @@ async def _models_when_ready(
     async def models() -> HttpResponse:
         try:
             url = f"{client.base}/models"
-            found = await client.send_when_reachable("GET", url, None, _TIMEOUT_S)
+            found = await client.send_when_reachable("GET", url, timeout_s=_TIMEOUT_S)
             if found.status in _NOT_READY:
                 check_status(found, client.base)
         except AttemptError as error:
@@ -89,6 +89,6 @@ async def _check_model(client: OpenAIClient, model: str, models: HttpResponse) -
     url = endpoint(client.base, "chat")
     body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
     with suppress(AttemptError):  # A server that is up may refuse such a chat.
-        found = await client.send_when_reachable("POST", url, body, _TIMEOUT_S)
+        found = await client.send_when_reachable("POST", url, body, timeout_s=_TIMEOUT_S)
         if found.status == 404:
             raise model_not_found(model, url, models, "")

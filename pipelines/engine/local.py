@@ -9,7 +9,6 @@ A killed run leaves whole commits; the next run computes what is missing.
 from __future__ import annotations
 
 import errno
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +41,6 @@ from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
 from .workers import Workers
 
-_log = logging.getLogger(__name__)
 _SECONDS = b"seconds"
 
 
@@ -69,7 +67,7 @@ def run(
             `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
-        warn: called with each warning about the recipe, one line, before a step is run.
+        warn: called with each warning, one line, before a step is run.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -91,6 +89,8 @@ def run(
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             plan, failed, retried = _retry(plan, retry_dropped, again)
+            if again and not failed and not retried[again.name]:
+                warn(f"{again.name} has no result that failed: nothing is retried")
             cached = _run_stages(plan, again, failed, retried, workers, progress)
             return write_export(plan, cached, retried, chunk_rows, progress)
     except OSError as error:
@@ -151,8 +151,6 @@ def _retry(
                 failed = reopen_failed(plan, missing, missing.operator.preflight)
             else:
                 retried[missing.name] = recompute_failed(plan, missing)
-        if not failed and not retried[missing.name]:
-            _log.warning("%s has no result that failed: nothing is retried", missing.name)
     for step in plan.steps if dropped else ():
         if isinstance(step.operator, ResumableOperator):
             reopen(kept_folder(plan.cache, step.operator), dropped_rows)

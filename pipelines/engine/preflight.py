@@ -35,7 +35,7 @@ class Preflight:
             if isinstance(step.operator, ResumableOperator) and not self._has_results(
                 step.operator
             ):
-                self.check(step)
+                self._check(step)
 
     def before_rows_of(self, step: Step) -> None:
         """Check the steps after one that is about to compute rows.
@@ -46,14 +46,10 @@ class Preflight:
         if isinstance(step.operator, ResumableOperator) and step.operator.has_results():
             return  # What it finds, such as recorded responses, the steps after it may know.
         for later in self._plan.steps[step.number :]:
-            self.check(later)
+            self._check(later)
 
-    def check(self, step: Step) -> None:
-        """Check a step, if it is resumable and was not checked yet.
-
-        Raises:
-            EngineError: it cannot run.
-        """
+    def _check(self, step: Step) -> None:
+        """Check a step, if it is resumable and was not checked yet."""
         if isinstance(step.operator, ResumableOperator) and step.name not in self._checked:
             self._checked.add(step.name)
             try:

@@ -61,7 +61,7 @@ def reopen_failed(plan: Plan, step: Step, before: Callable[[], None]) -> frozens
         before: called once before anything is changed, if there are failures.
 
     Returns:
-        A hash of the content of each row that failed, see `row_keys`.
+        The keys of the rows that failed, see `reopen`.
     """
     operator = step.operator
     assert isinstance(operator, ResumableOperator)

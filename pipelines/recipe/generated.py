@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from ...operators.config import Config
 
 
-class GeneratedDataset(BaseModel):
+class GeneratedDataset(Config):
     """A dataset that is generated; the fields are the options of `rejuice data`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["arithmetic"]
     """What its rows are: worded arithmetic problems with their solutions."""

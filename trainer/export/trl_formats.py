@@ -26,7 +26,7 @@ floating point denies, and 0.1 + 0.2 does not beat 0.3."""
 
 
 class Converted(NamedTuple):
-    """A dataset in another format, and what has no part in it.
+    """A dataset in another format, and what was left out of it.
 
     Attributes:
         table: the rows to write.
