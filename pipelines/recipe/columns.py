@@ -38,10 +38,11 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     check_export_path(recipe.path, recipe.head.export_path, path)
     generated = recipe.head.generated(path)
     if generated is not None:
-        schema = generated.table_schema()
-        check_columns(recipe, schema)
-        check_replaced(recipe.steps, schema.names, path, recipe.where)
-        return schema
+        rows = generated.first_rows(path)
+        check_columns(recipe, rows.schema)
+        check_replaced(recipe.steps, rows.column_names, path, recipe.where)
+        check_first_rows(recipe, rows)
+        return rows.schema
     dataset = dataset or Dataset(path)
     schema = dataset.first_schema
     try:
@@ -52,7 +53,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
         schema = dataset.schema
         check_columns(recipe, schema)
     check_replaced(recipe.steps, schema.names, path, recipe.where)
-    check_first_rows(recipe, dataset)
+    check_first_rows(recipe, dataset.first_rows)
     return schema
 
 
