@@ -185,6 +185,7 @@ def test_what_is_not_there_yet_is_left_out_and_reported(rejuice, tmp_path, monke
     assert out.endswith("verl is not installed, so the keys of train.verl were not checked.\n")
 
 
+@pytest.mark.recommended("pipelines/cli.py", "but `rejuice run` refuses it")
 def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path):
     path = write(tmp_path, dataset_path="other.jsonl", train={"replay": "replay.jsonl"})
     replayed = dict.fromkeys(prompts._REPLAYED, "x")
@@ -197,7 +198,8 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
         "1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
     ]
     assert rejuice("train", path, "--dry-run")[0] == 0
-    assert rejuice("run", path)[0] == 2
+    refused = out.splitlines()[1].partition("refuses it: ")[2]
+    assert rejuice("run", path) == (2, "", f"rejuice: {refused}\n")
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

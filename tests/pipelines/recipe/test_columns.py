@@ -13,6 +13,7 @@ import pytest
 from rejuice.operators import Mapper, RecipeError
 from rejuice.pipelines import Recipe, load, run
 from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.written import written_columns
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.columns import checked_schema
 
@@ -268,3 +269,18 @@ def test_a_folder_of_exports(recipe_file, tmp_path, suffix):
     checked_schema(load(path))
     (folder / "c.jsonl").write_text(json.dumps({**ROW, "verdict": "as I say"}) + "\n")
     assert "would replace columns 'verdict'" in refusal(checked_schema, load(path))
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows"])
+def test_a_format_that_only_data_juicer_reads_marks_nothing(tmp_path, name):
+    (tmp_path / "rows").mkdir()
+    for file in ("rows.csv", "rows/rows.csv"):
+        (tmp_path / file).write_text("verdict\nmine\n")
+    assert written_columns(tmp_path / name) == frozenset()
+
+
+def test_a_report_of_something_else_marks_nothing(tmp_path):
+    (tmp_path / "rows.run").mkdir()
+    (tmp_path / "rows.run" / "report.json").write_text("{}")
+    (tmp_path / "rows.jsonl").write_text('{"verdict": "mine"}\n')
+    assert written_columns(tmp_path / "rows.jsonl") == frozenset()
