@@ -176,12 +176,18 @@ def check(
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
-    dataset = Dataset(loaded.head.dataset_path)
+    dataset, training = Dataset(loaded.head.dataset_path), loaded.head.train
     left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
     right, columns = "fields", list[str]()
     if dataset.path.exists() or loaded.head.generated(dataset.path):
-        columns = checked_schema(loaded, dataset).names
-        right = "fields and columns"
+        try:
+            columns = checked_schema(loaded, dataset).names
+            right = "fields and columns"
+        except RejuiceError as error:
+            if training is None or training.replay is None:
+                raise
+            line = f"{dataset.path} is not read in training, but `rejuice run` refuses it: {error}"
+            left_out.insert(0, line)
     else:
         left_out.insert(0, f"{dataset.path} does not exist yet, so columns were not checked.")
     warn_of_groups(loaded, columns)

@@ -94,7 +94,7 @@ def train(
     if dry_run:
         _dry_run(run, resume, console)
         return
-    _preflight(run, console)
+    _need_for(run.config)
     run = _prepare(loaded, folder, resume, console)
     _train(run, loaded.head.project_name, folder, resume, quiet)
 
@@ -102,10 +102,17 @@ def train(
 def _prepare(recipe: Recipe, folder: Path, resume: bool, console: Console) -> TrainingRun:
     """Write the folder of a run."""
     from .launch.checkpoints import last
+    from .launch.preflight import check_servers
     from .launch.training import prepare
 
-    with console.status("making the prompts"):
-        run = prepare(recipe, folder, resume=resume)
+    with console.status("checking the recipe") as status:
+
+        def preflight(run: TrainingRun) -> None:
+            status.update("checking the servers of the recipe")
+            check_servers(run)
+            status.update("making the prompts")
+
+        run = prepare(recipe, folder, resume=resume, preflight=preflight)
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
     return run
@@ -283,15 +290,6 @@ def _how_to_resume(folder: Path) -> str:
 def _need_extra() -> None:
     for name in _NEEDED:
         _need(name, "training", "'rejuice[train]'")
-
-
-def _preflight(run: TrainingRun, console: Console) -> None:
-    """Find out what would be missed, before the prompts are made and verl is launched."""
-    _need_for(run.config)
-    from .launch.preflight import check_servers
-
-    with console.status("checking the servers of the recipe"):
-        check_servers(run)
 
 
 def _need_for(config: Train) -> None:

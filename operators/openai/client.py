@@ -221,7 +221,8 @@ class OpenAIClient:
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{self.base}'", "which is not an address") from None
         except _UNREACHABLE as error:
-            found = f"{self.base} could not be reached for {patience_s:g} s: {_message_of(error)}"
+            waited = f" for {patience_s:g} s" if patience_s else ""
+            found = f"{self.base} could not be reached{waited}: {_message_of(error)}"
             raise ServerDownError(found, "is the server up?") from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:g} s"

@@ -75,7 +75,8 @@ async def _models_when_ready(
     try:
         return await ready(models)
     except AttemptError as error:
-        found = f"{client.base} was not ready for {patience_s:g} s: {error.detail}"
+        waited = f" for {patience_s:g} s" if patience_s else ""
+        found = f"{client.base} was not ready{waited}: {error.detail}"
         raise ServerDownError(found, "is the server up?") from None
 
 

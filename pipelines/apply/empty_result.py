@@ -36,7 +36,8 @@ def empty_result(operator: Operator, line: StepReport) -> str | None:
     """
     for name, figures in line.columns.items():
         value, is_reason = name.removesuffix("_missing"), name.endswith("_missing")
-        if not (is_reason and name.startswith("reward_")):
+        # A column of that name need not hold reasons: an operator of the user's may count in it.
+        if not (is_reason and name.startswith("reward_") and "counts" in figures):
             continue
         counts: Mapping[str, int] = figures["counts"]
         # A component of no number at all may have no figures.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ...operators import DataError
 from .read import dataset_files
 from .write import run_folder
 
@@ -32,7 +33,11 @@ def written_columns(path: Path) -> frozenset[str]:
         path: a file or a folder of files: the export of a run under Ray, or several exports, of
             which all have to say it.
     """
-    of_files = [_marked(file) or _reported(file) for file in dataset_files(path)]
+    try:
+        files = dataset_files(path)
+    except DataError:
+        return _reported(path)  # `dj-process` reads formats that we do not, such as CSV.
+    of_files = [_marked(file) or _reported(file) for file in files]
     return _reported(path) | frozenset.intersection(*of_files)
 
 
@@ -57,7 +62,7 @@ def _reported(export_path: Path) -> frozenset[str]:
         return frozenset()
     report = json.loads(path.read_text("utf-8"))
     # The dataset of a run may differ from its export in nothing but the suffix.
-    if Path(report["export_path"]).name != export_path.name:
+    if Path(report.get("export_path", "")).name != export_path.name:
         return frozenset()
     # Reports of version 0.4 and earlier only name the columns of which they have figures.
     written = (step.get("written", step["columns"]) for step in report["steps"])

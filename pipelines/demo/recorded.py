@@ -63,6 +63,32 @@ def write_prompts(
     _write(path, pa.schema(_PROMPT), map(_prompt, problems(seed, split, prompts, levels)))
 
 
+def check_format(path: Path) -> None:
+    """Check that problems can be written to a path.
+
+    Raises:
+        RejuiceError: its suffix is of no known format.
+    """
+    if path.suffix not in _FORMATS:
+        raise RejuiceError(f"{path} has no known format", f"end it in {', '.join(_FORMATS)}")
+
+
+def first_prompts(
+    *, seed: int, prompts: int, split: Split, levels: Sequence[int], most: int = 100
+) -> pa.Table:
+    """The first rows that `write_prompts` would write, at most `most` of them.
+
+    It makes no array from Python's values, for which Arrow loads pandas.
+    """
+    rows = map(_prompt, problems(seed, split, min(prompts, most), levels))
+    builders = {name: pa.lib.StringBuilder() for name, _ in _PROMPT}
+    for row in rows:
+        for name, value in row.items():
+            builders[name].append(str(value))
+    columns = [builders[name].finish().cast(kind) for name, kind in _PROMPT]
+    return pa.table(columns, schema=pa.schema(_PROMPT))
+
+
 def _prompt(problem: Problem) -> dict[str, Any]:
     return {"question": problem.question, "answer": problem.answer, "level": problem.level}
 
@@ -74,8 +100,7 @@ def _responses(problem: Problem, seed: int, n: int) -> list[dict[str, str]]:
 
 
 def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> None:
-    if path.suffix not in _FORMATS:
-        raise RejuiceError(f"{path} has no known format", f"end it in {', '.join(_FORMATS)}")
+    check_format(path)
     with writer(path, schema) as write:
         while batch := list(islice(rows, _BATCH)):
             write(pa.Table.from_pylist(batch, schema))

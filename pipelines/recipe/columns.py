@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...operators import ALL, DataError, RecipeError, Scope
 from ...operators.errors import suggest
 from ...operators.registry import load_all
 from ..dataset.arrow_types import is_text
-from ..dataset.read import Dataset
+from ..dataset.read import Dataset, conform
 from ..dataset.write import check_export_path
 from ..dataset.written import written_columns
 from .first_rows import check_first_rows
@@ -38,10 +39,11 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     check_export_path(recipe.path, recipe.head.export_path, path)
     generated = recipe.head.generated(path)
     if generated is not None:
-        schema = generated.table_schema()
-        check_columns(recipe, schema)
-        check_replaced(recipe.steps, schema.names, path, recipe.where)
-        return schema
+        rows = generated.first_rows(path)
+        check_columns(recipe, rows.schema)
+        check_replaced(recipe.steps, rows.column_names, path, recipe.where)
+        check_first_rows(recipe, rows)
+        return rows.schema
     dataset = dataset or Dataset(path)
     schema = dataset.first_schema
     try:
@@ -52,7 +54,13 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
         schema = dataset.schema
         check_columns(recipe, schema)
     check_replaced(recipe.steps, schema.names, path, recipe.where)
-    check_first_rows(recipe, dataset)
+    try:
+        check_first_rows(recipe, dataset.first_rows)
+    except DataError:
+        if dataset.schema.equals(dataset.first_schema):
+            raise
+        with suppress(RecipeError):  # Fields of a struct, too, may first turn up further down.
+            check_first_rows(recipe, conform(dataset.first_rows, dataset.schema))
     return schema
 
 

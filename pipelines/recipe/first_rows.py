@@ -8,24 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from ...operators import DataError, RecipeError
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.verifier import check_reference
-from ..dataset.read import Dataset
 from .recipe import Recipe
 
 _SHOWN = 40
 
 
-def check_first_rows(recipe: Recipe, dataset: Dataset) -> None:
+def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     """Find the references of the first rows, where the recipe begins with `prompt_template_mapper`.
+
+    Args:
+        recipe: as it was read.
+        rows: the first ones of its dataset.
 
     Raises:
         DataError: a row has no reference, and the step does not drop such rows.
         RecipeError: no row has one, or the verifier can use none.
     """
-    step, rows = recipe.steps[0], dataset.first_rows
+    step, path = recipe.steps[0], recipe.head.dataset_path
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
         return
@@ -34,12 +39,12 @@ def check_first_rows(recipe: Recipe, dataset: Dataset) -> None:
     try:
         references = operator.first_references(rows)
     except DataError as error:
-        raise error.at(f"{dataset.path}, step {step.number} {step.name}") from None
+        raise error.at(f"{path}, step {step.number} {step.name}") from None
     verifies = any(isinstance(each.operator, MathVerifyMapper) for each in recipe.steps)
     found = _problem(operator, references, verifies=verifies)
     if found is not None:
         what, right = found
-        what = f"of the first {rows.num_rows:,} rows of {dataset.path}, {what}"
+        what = f"of the first {rows.num_rows:,} rows of {path}, {what}"
         raise RecipeError(what, right, where=recipe.where(step))
 
 

@@ -25,11 +25,16 @@ class GeneratedDataset(Config):
     seed: NonNegativeInt = 0
     """Each seed gives other problems."""
 
-    def table_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
-        return pa.schema(
-            [("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())]
-        )
+    def first_rows(self, path: Path) -> pa.Table:
+        """The first rows that `write` would write to a path.
+
+        Raises:
+            RejuiceError: as `write`, but it does not count the problems that there are.
+        """
+        from ..demo.recorded import check_format, first_prompts
+
+        check_format(path)
+        return first_prompts(**self.model_dump(exclude={"type"}))
 
     def write(self, path: Path) -> None:
         """Write the dataset.

@@ -31,6 +31,8 @@ def group_warnings(
 ) -> list[str]:
     """One line for each step that drops responses by their content before a group is summarised.
 
+    So may the run that made the dataset have done: also a line where its statistics are replaced.
+
     Args:
         recipe: the recipe.
         columns: those of its dataset, as far as they are known.
@@ -46,7 +48,7 @@ def group_warnings(
     stored = {*steps[first].operator.reads()} - SHARED_IN_GROUP if sampling else set[str]()
     later = (name for step in steps[max(first, 0) :] for name in step.operator.writes())
     of_responses = {*stored, *later}
-    lines = []
+    lines = [] if sampling else _replaced_statistics(recipe, known)
     for at, step in enumerate(steps):
         sampled = at > first or not stored.isdisjoint(step.operator.reads())
         if sampled and _drops_within_groups(step.operator, bool(sampling), of_responses):
@@ -58,6 +60,18 @@ def group_warnings(
                 lines.append(_line(recipe, step, affected, uses, training))
         known.update(step.operator.writes())
     return lines
+
+
+def _replaced_statistics(recipe: Recipe, columns: set[str]) -> list[str]:
+    """A line for the step that computes statistics again which the dataset has already."""
+    steps = (step for step in recipe.steps if isinstance(step.operator, GroupStatsMapper))
+    return [
+        f"{recipe.where(step)}: replaces pass_rate and group_n of the dataset; if the run that "
+        "wrote it dropped single responses, they are then those of the rest, not of the group that "
+        "was sampled; read what that run read instead"
+        for step in steps
+        if columns.issuperset(step.operator.writes())
+    ][:1]
 
 
 def _drops_within_groups(operator: Operator, samples: bool, of_responses: set[str]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from command import runner
 from fake_judge import FakeJudge
 
-from rejuice.operators import EmptyResultError, GroupSizeFilter
+from rejuice.operators import EmptyResultError, GroupSizeFilter, Mapper
 from rejuice.pipelines import EmptyRunError, Recipe, run
 from rejuice.pipelines.apply.report import Report
 
@@ -67,6 +67,17 @@ def test_a_report_of_an_empty_run_is_printed_as_any_other(rejuice, emptied):
     code, out, err = rejuice("report", "out/curated.parquet")
     assert (code, err) == (0, "")
     assert "No row is left: group_size_filter dropped the last ones." in out
+
+
+def test_a_column_of_numbers_named_as_reasons_is_not_taken_for_them():
+    class CountMapper(Mapper):
+        def writes(self):
+            return ("reward_words", "reward_words_missing")
+
+        def map(self, table):
+            return dict.fromkeys(self.writes(), pa.nulls(table.num_rows, pa.int64()))
+
+    assert run(Recipe([CountMapper()], pa.table({"x": [1, 2]}))).report.rows_out == 2
 
 
 def test_a_verifier_that_grades_no_row_is_a_failure(rejuice, recipe_file):

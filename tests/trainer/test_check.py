@@ -1,6 +1,7 @@
 """One truth: what `rejuice check` passes, `rejuice train` takes, and of what is wrong they say the
 same line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,23 @@ def test_what_is_not_there_yet_is_left_out_and_reported(rejuice, tmp_path, monke
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     _, out, _ = rejuice("check", path)
     assert out.endswith("verl is not installed, so the keys of train.verl were not checked.\n")
+
+
+@pytest.mark.recommended("pipelines/cli.py", "but `rejuice run` refuses it")
+def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path):
+    path = write(tmp_path, dataset_path="other.jsonl", train={"replay": "replay.jsonl"})
+    replayed = dict.fromkeys(prompts._REPLAYED, "x")
+    (tmp_path / "replay.jsonl").write_text(json.dumps(replayed) + "\n")
+    code, out, err = rejuice("check", path)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "try.yaml: 5 steps, all fields are right.",
+        "other.jsonl is not read in training, but `rejuice run` refuses it: try.yaml, line 5, step "
+        "1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
+    ]
+    assert rejuice("train", path, "--dry-run")[0] == 0
+    refused = out.splitlines()[1].partition("refuses it: ")[2]
+    assert rejuice("run", path) == (2, "", f"rejuice: {refused}\n")
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -141,11 +141,12 @@ def test_a_judge_that_is_down_is_known_before_verl_is_launched(rejuice, judged, 
         assert not (tmp_path / "outputs").exists(), "nothing was begun"
 
 
-def test_what_the_recipe_gets_wrong_is_known_before_a_server_is_waited_for(rejuice, judged):
+def test_what_is_wrong_in_the_recipe_is_known_before_a_judge_is_waited_for(rejuice, judged, verl):
     with FakeJudge() as judge:
         judge.kill()
-        code, _, err = rejuice("train", judged(judge), "-q", "--dataset_path", "no.jsonl")
-    assert (code, err.startswith("rejuice: no.jsonl")) == (2, True), err
+        code, _, err = rejuice("train", judged(judge), "-q", "--dataset_path", "none.jsonl")
+    assert (code, verl.launched) == (2, [])
+    assert err.startswith("rejuice: none.jsonl does not exist")
 
 
 def test_a_judge_that_has_another_model_is_known_before_verl_is_launched(rejuice, judged, verl):

@@ -30,7 +30,7 @@ def check_training(
         run: the run.
         dataset: its `dataset_path`, where the caller has it open.
         may_lack: leave out what is not there yet: datasets, or verl.
-        resume: the run goes on: it has its prompts for validation.
+        resume: the run goes on: it has its prompts, so its datasets may be gone.
 
     Returns:
         A line about each thing that was left out, but `dataset_path`.
@@ -38,13 +38,14 @@ def check_training(
     Raises:
         RejuiceError: a dataset is not what the run needs, or verl does not know a key.
     """
+    may_lack_data = may_lack or resume
     path = run.recipe.head.dataset_path
     there = path.exists() or run.recipe.head.generated(path) is not None
-    if run.config.replay is None and (there or not may_lack):
+    if run.config.replay is None and (there or not may_lack_data):
         checked_schema(run.recipe, dataset)
     left_out = [
         f"{path} does not exist yet, so columns were not checked."
-        for path in _other_datasets(run, may_lack=may_lack, resume=resume)
+        for path in _other_datasets(run, may_lack=may_lack_data)
     ]
     if run.config.verl:
         if may_lack and find_spec("verl") is None:
@@ -57,7 +58,7 @@ def check_training(
     return left_out
 
 
-def _other_datasets(run: TrainingRun, *, may_lack: bool, resume: bool) -> Iterator[Path]:
+def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[Path]:
     """Check the datasets of the `train:` section; gives those that are not there."""
     replay, validation = run.config.replay, run.config.validation_path
     if replay is not None:
@@ -67,7 +68,7 @@ def _other_datasets(run: TrainingRun, *, may_lack: bool, resume: bool) -> Iterat
             _check_replay(replay)
     if validation is not None:
         generated = run.recipe.head.generated(validation)
-        if (may_lack or resume) and not validation.exists() and generated is None:
+        if may_lack and not validation.exists() and generated is None:
             yield validation
         else:
             _check_validation(run, validation)

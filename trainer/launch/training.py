@@ -36,8 +36,21 @@ _OUTPUTS = (
 _POLL_S = 0.25
 
 
-def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRun:
+def prepare(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    preflight: Callable[[TrainingRun], object] = lambda _: None,
+) -> TrainingRun:
     """Make the folder of a run: the resolved recipe, and the prompts.
+
+    Args:
+        recipe: what to train with.
+        folder: of the run.
+        resume: continue the run that is in it.
+        preflight: called once all that is quickly known is right, before anything is made: it may
+            wait for a server.
 
     Raises:
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
@@ -45,6 +58,7 @@ def prepare(recipe: Recipe, folder: Path, *, resume: bool = False) -> TrainingRu
     run = TrainingRun.of(folder.resolve(), recipe)
     check_training(run, resume=resume)
     _check_folder(run, resume)
+    preflight(run)
     replayed = run.config.replay is not None
     recipe.head.write_missing(
         None if replayed else recipe.head.dataset_path, run.config.validation_path

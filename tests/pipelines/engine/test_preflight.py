@@ -105,3 +105,4 @@ def test_a_judge_that_may_be_down_is_a_warning(recipe_of, servers, caplog):
     assert counts == {"scorer_unreachable": 4}
     (warning,) = [each for each in caplog.messages if each.startswith(judge.url)]
     assert warning.endswith(": rewards are missing while it is down")
+    assert warning.startswith(f"{judge.url} could not be reached: Cannot "), "nothing is waited for"

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.operators import Mapper, RecipeError
+from rejuice.operators import DataError, Mapper, RecipeError
 from rejuice.pipelines import Recipe, load, run
 from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.written import written_columns
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.columns import checked_schema
 
@@ -105,6 +106,26 @@ def test_a_column_that_first_turns_up_far_down(recipe_file):
     path = recipe_file([VERIFY], rows)
     assert "verdict" not in checked_schema(load(path)).names
     assert "would replace column 'verdict'" in refusal(engine.run, load(path))
+
+
+def test_a_field_that_first_turns_up_far_down(recipe_file):
+    """As with a column, the rows before it have none: a step may drop them, or the run is refused."""
+    early = {"question": "x" * 1_000, "meta": {"source": "a"}}
+    late = {"question": "1 + 1?", "meta": {"source": "a", "solution": "2"}}
+    template = {"reference": "meta.solution", "on_bad_row": "drop_row"}
+    rows = [early] * 1_500 + [late] * 2
+
+    def with_fields(**fields):
+        return load(recipe_file([{"prompt_template_mapper": {**template, **fields}}], rows))
+
+    assert engine.run(with_fields()).steps[0].dropped == {"no_reference": 1_500}
+    for fields, line in (
+        ({"on_bad_row": "fail"}, "no reference in column 'meta.solution': null"),
+        ({"reference": "meta.solutoin"}, "there is no 'meta.solutoin': column 'meta' is struct<"),
+    ):
+        with pytest.raises(DataError) as caught:
+            checked_schema(with_fields(**fields))
+        assert line in str(caught.value)
 
 
 def test_a_recipe_in_python_is_refused_alike():
@@ -268,3 +289,18 @@ def test_a_folder_of_exports(recipe_file, tmp_path, suffix):
     checked_schema(load(path))
     (folder / "c.jsonl").write_text(json.dumps({**ROW, "verdict": "as I say"}) + "\n")
     assert "would replace columns 'verdict'" in refusal(checked_schema, load(path))
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows"])
+def test_a_format_that_only_data_juicer_reads_marks_nothing(tmp_path, name):
+    (tmp_path / "rows").mkdir()
+    for file in ("rows.csv", "rows/rows.csv"):
+        (tmp_path / file).write_text("verdict\nmine\n")
+    assert written_columns(tmp_path / name) == frozenset()
+
+
+def test_a_report_of_something_else_marks_nothing(tmp_path):
+    (tmp_path / "rows.run").mkdir()
+    (tmp_path / "rows.run" / "report.json").write_text("{}")
+    (tmp_path / "rows.jsonl").write_text('{"verdict": "mine"}\n')
+    assert written_columns(tmp_path / "rows.jsonl") == frozenset()

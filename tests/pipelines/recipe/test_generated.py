@@ -60,7 +60,8 @@ def test_a_missing_dataset_is_what_rejuice_data_writes(rejuice, recipe, tmp_path
     assert rejuice("data", "same.jsonl", *options.split())[0] == 0
     assert (tmp_path / "data.jsonl").read_bytes() == (tmp_path / "same.jsonl").read_bytes()
     (generated,) = load(tmp_path / "recipe.yaml").head.generated_datasets.values()
-    assert read_all(tmp_path / "data.jsonl").schema.equals(generated.table_schema())
+    written, known = read_all(tmp_path / "data.jsonl"), generated.first_rows(Path("x.jsonl"))
+    assert written.equals(known)
     assert rejuice("run", "recipe.yaml", "-q") == (0, "", "")
 
 
@@ -122,6 +123,16 @@ def test_a_file_that_cannot_be_written_is_one_line(rejuice, recipe_file):
     recipe_file(PROCESS, dataset_path="data.csv", generated_datasets=generated)
     error = "rejuice: data.csv has no known format; end it in .jsonl, .parquet, .arrow\n"
     assert rejuice("run", "recipe.yaml") == (2, "", error)
+    assert rejuice("check", "recipe.yaml") == (2, "", error)
+
+
+def test_references_are_checked_before_the_file_is_written(rejuice, recipe, tmp_path):
+    recipe([{"prompt_template_mapper": {"reference_pattern": "A: (.*)"}}])
+    found = rejuice("check", "recipe.yaml")
+    assert found[0] == 2
+    assert "no reference in column 'answer'" in found[2]
+    assert {path.name for path in tmp_path.iterdir()} == {"recipe.yaml"}
+    assert rejuice("run", "recipe.yaml", "-q") == found
 
 
 # The recipes of this repository

@@ -197,6 +197,21 @@ def test_what_a_run_wrote_is_computed_again(recipe_file, tmp_path):
     assert table["pass_rate"].to_pylist() == [2 / 3] * 3
 
 
+def test_statistics_of_what_an_earlier_run_left_are_warned_of(recipe_file, tmp_path):
+    run(load(recipe_file([*SAMPLED, STATS, EXACT], PROMPTS)))
+    export = tmp_path / "out" / "curated.parquet"
+    lines = list[str]()
+    for process in (["math_verify_mapper", STATS], [RATE], [{"length_filter": {"max": 9}}, STATS]):
+        out = str(tmp_path / "again.parquet")
+        again = recipe_file(process, name="again.yaml", dataset_path=str(export), export_path=out)
+        run(load(again), warn=lambda line: lines.append(line.replace(f"{tmp_path}/", "")))
+    assert [line.partition(": ")[0] for line in lines if "replaces" in line] == [
+        "again.yaml, line 5, step 2 group_stats_mapper",
+        "again.yaml, line 6, step 2 group_stats_mapper",
+    ]
+    assert group_warnings(load(recipe_file([*SAMPLED, STATS], PROMPTS)), ["pass_rate"]) == []
+
+
 def test_a_stored_pass_rate_goes_with_stored_verdicts(recipe_file, tmp_path):
     rows = [
         {"prompt_id": "a", "verdict": "correct", "pass_rate": 0.9},

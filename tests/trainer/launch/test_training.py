@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -19,6 +20,17 @@ from rejuice.trainer.launch.training import launch, prepare, shell_command, shel
 from rejuice.trainer.report import metrics
 from rejuice.trainer.run import RUN_VARIABLE, WEIGHTS, TrainingRun
 
+REPLAYED = pa.table(
+    {
+        "prompt_id": ["a", "a", "b", "b"],
+        "prompt": [[{"role": "user", "content": "?"}]] * 4,
+        "prompt_token_ids": [[1]] * 4,
+        "response": ["x"] * 4,
+        "response_token_ids": [[1, 2]] * 4,
+        "response_logprobs": [[0.0, -1.0]] * 4,
+        "reward": [0.0, 1.0] * 2,
+    }
+)
 SLEEP = "import time; time.sleep(60)"
 
 
@@ -83,6 +95,19 @@ def test_a_run_that_has_trained_a_step_is_not_replaced(make, tmp_path):
     assert printed(make) == (
         f"{tmp_path}/run holds a run already; give --resume to continue it, or another --output"
     )
+
+
+def test_a_run_goes_on_where_its_datasets_are_gone(make, tmp_path):
+    """Its prompts are in its folder."""
+    stored = tmp_path / "replay.parquet"
+    pq.write_table(REPLAYED, stored)
+    folder = make(replay=stored, prompts_per_step=2).folder
+    stored.unlink()
+    (tmp_path / "data.jsonl").unlink()
+    assert make(resume=True, replay=stored, prompts_per_step=2).folder == folder
+    assert make(resume=True, prompts_per_step=2).folder == folder
+    with pytest.raises(RejuiceError, match="does not exist"):
+        make(replay=stored)
 
 
 def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):
