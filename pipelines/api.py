@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,7 +129,8 @@ def _check_not_empty(recipe: Recipe, result: Result) -> None:
     try:
         check_not_empty(recipe, result.report)
     except EmptyResultError as error:
-        right = error.right.replace("--allow_empty", "allow_empty=True")
+        right = re.sub(r"--(\w+) (\w+),", r"\1='\2',", error.right)
+        right = right.replace("--allow_empty", "allow_empty=True")
         empty = EmptyRunError(error.found, right, where=error.where)
         empty.result = result
         raise empty from None

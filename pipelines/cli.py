@@ -140,6 +140,7 @@ def run(
     from rich.console import Console
 
     from .apply.empty_result import check_not_empty
+    from .apply.retryable import retry_hints
     from .engine import local as engine
     from .engine.progress import Progress
     from .recipe.read import load
@@ -158,6 +159,8 @@ def run(
         warn=(lambda _: None) if quiet else warn,
     )
     show_funnel(report, Console(quiet=quiet))
+    for line in [] if quiet else retry_hints(loaded, report):
+        typer.echo(line)
     if not allow_empty:
         check_not_empty(loaded, report)
 

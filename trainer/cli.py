@@ -90,8 +90,8 @@ def train(
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
         cli.warn_of_groups(loaded, training=True)
-    check_training(run, may_lack=dry_run, resume=resume)  # Before a server is waited for.
     if dry_run:
+        check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
         return
     _need_for(run.config)

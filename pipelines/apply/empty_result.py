@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ...operators import EmptyResultError, Operator
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
+from .retryable import count_retryable
 
 _MOST_REASONS = 3
 
@@ -24,7 +25,9 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
         found = empty_result(step.operator, line)
         if found is not None:
             left = "" if report.rows_out or not line.rows_out else ", and in the end no row is left"
-            right = "fix that, or accept it with --allow_empty"
+            retry = f" and add --retry_missing {step.name}"
+            fix = f"fix that{retry if count_retryable(step.operator, line) else ''}"
+            right = f"{fix}, or accept it with --allow_empty"
             raise EmptyResultError(f"{found}{left}", right, where=recipe.where(step))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from math import inf
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
@@ -16,19 +16,31 @@ _SECONDS_OF_BASIS = 5.0
 """A rate is of at least so long: groups finish in batches, milliseconds apart."""
 
 
-class _RateBasis(NamedTuple):
-    """What had been done when rates began."""
+class _Counter:
+    """Counts something, and how fast it grows from its first count on."""
 
-    seconds: float
-    rows: int
-    tokens: int
+    def __init__(self) -> None:
+        self.total = 0
+        self._before, self._start = 0, inf
+
+    def add(self, n: int, now: float) -> None:
+        """Count so many more."""
+        self.total += n
+        if self._start == inf:
+            self._start, self._before = now, self.total
+
+    def per_second(self, now: float) -> float:
+        """The rate since the first count; 0 until it has been measured for long enough."""
+        seconds = now - self._start
+        return (self.total - self._before) / seconds if seconds >= _SECONDS_OF_BASIS else 0.0
 
 
 class Task:
     """What is done of a task; call it with rows as they are computed.
 
     Rows that were found in the cache are done, but they say nothing about how fast the others will
-    be. Nor does the time before the first rows or tokens, in which a model may be loaded.
+    be. Nor does the time before the first tokens, in which a model may be loaded, or that before
+    the first row: those that are sampled side by side all take as long.
 
     Args:
         rows: of the task; None: unknown.
@@ -37,14 +49,18 @@ class Task:
 
     def __init__(self, rows: int | None, show: Callable[[Task], None]) -> None:
         self.rows, self._show = rows, show
-        self.found = self.computed = self.sampled = 0
+        self.found = 0
         self.start = self.now = time.monotonic()
-        self._basis: _RateBasis | None = None
+        self._computed, self._sampled = _Counter(), _Counter()
+
+    @property
+    def computed(self) -> int:
+        """Rows that were computed."""
+        return self._computed.total
 
     def __call__(self, rows: int) -> None:
         """Count rows that have been computed."""
-        self.computed += rows
-        self._changed()
+        self._add(self._computed, rows)
 
     def find(self, rows: int) -> None:
         """Count rows that were found in the cache."""
@@ -53,8 +69,7 @@ class Task:
 
     def sample(self, tokens: int) -> None:
         """Count tokens that were sampled for rows under way."""
-        self.sampled += tokens
-        self._changed()
+        self._add(self._sampled, tokens)
 
     @property
     def done(self) -> int:
@@ -64,26 +79,23 @@ class Task:
     @property
     def has_rate(self) -> bool:
         """Whether it has been measured for long enough how fast the task is."""
-        return self._basis is not None and self.now - self._basis.seconds >= _SECONDS_OF_BASIS
+        return any(each.per_second(self.now) for each in (self._computed, self._sampled))
 
     @property
     def figures(self) -> str:
         """Tokens, rates and the time left, as far as they are known."""
+        tokens, rows = (each.per_second(self.now) for each in (self._sampled, self._computed))
         parts = [f"{self.found:,} from the cache"] if self.found else []
-        parts += [f"{self.sampled:,} tokens"] if self.sampled else []
-        if self._basis is not None and self.has_rate:
-            seconds = self.now - self._basis.seconds
-            tokens = (self.sampled - self._basis.tokens) / seconds
-            rows = (self.computed - self._basis.rows) / seconds
-            parts += [f"{_rate(tokens)} tokens/s"] if tokens else []
-            parts += [f"{_rate(rows)} rows/s"] if rows else []
-            if rows and self.rows is not None:
-                parts.append(f"{(self.rows - self.done) / rows:,.0f} s left")
+        parts += [f"{self._sampled.total:,} tokens"] if self._sampled.total else []
+        parts += [f"{_rate(tokens)} tokens/s"] if tokens else []
+        parts += [f"{_rate(rows)} rows/s"] if rows else []
+        if rows and self.rows is not None:
+            parts.append(f"{(self.rows - self.done) / rows:,.0f} s left")
         return ", ".join(parts)
 
-    def _changed(self) -> None:
+    def _add(self, counter: _Counter, n: int) -> None:
         self.now = time.monotonic()
-        self._basis = self._basis or _RateBasis(self.now, self.computed, self.sampled)
+        counter.add(n, self.now)
         self._show(self)
 
 

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...operators import Change, Mapper, RecipeError, ResumableOperator, Scope
+from ...operators import Change, RecipeError, ResumableOperator
 from ...operators.change import surviving_rows
 from ...operators.columns import BoolArray, flat
 from ...operators.errors import suggest
 from ..apply.operator_call import apply_operator, read_columns
+from ..apply.retryable import may_fail
 from ..apply.steps import StepResult
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
@@ -43,8 +44,8 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
         names = [each.name for each in recipe.steps]
         right = suggest(str(wanted), names) or f"its steps are: {', '.join(names)}"
         raise RecipeError(f"no step '{wanted}' in the recipe", right, where=_OPTION)
-    if not _may_fail(step):
-        others = [each.name for each in recipe.steps if _may_fail(each)]
+    if not may_fail(step.operator):
+        others = [each.name for each in recipe.steps if may_fail(each.operator)]
         right = f"steps that may: {', '.join(others)}" if others else "nor can another step"
         if isinstance(step.operator, ResumableOperator):
             right = f"--retry_dropped retries the rows that {step.name} dropped"
@@ -109,16 +110,6 @@ def failed_rows(change: Change, num_rows: int, retryable: frozenset[str] | None)
         at = np.flatnonzero(np.asarray(failed))
         failed_N[at if rows_M is None else rows_M[at]] = True
     return failed_N
-
-
-def _may_fail(step: Step) -> bool:
-    operator = step.operator
-    one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
-    return (
-        (one_by_one or isinstance(operator, ResumableOperator))
-        and operator.retryable != frozenset()
-        and any(name.endswith(_SUFFIX) for name in operator.writes())
-    )
 
 
 def _replaced(old: Any, new: Any, at_N: Any) -> pa.Array:

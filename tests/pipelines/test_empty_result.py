@@ -55,9 +55,7 @@ def test_what_was_computed_is_found_again_and_the_status_is_the_same(rejuice, em
     assert (code, out.count("cached"), err.splitlines(keepends=True)[-1]) == (1, 3, LINE)
 
 
-@pytest.mark.recommended(
-    "pipelines/apply/empty_result.py", "fix that, or accept it with --allow_empty"
-)
+@pytest.mark.recommended("pipelines/apply/empty_result.py", ", or accept it with --allow_empty")
 def test_an_empty_result_can_be_allowed(rejuice, emptied):
     assert rejuice("run", emptied, "-q", "--allow_empty") == (0, "", "")
 
@@ -110,6 +108,8 @@ def responses(n):
     return [{"prompt_id": "p", "prompt": prompt, "response": f"response {k}"} for k in range(n)]
 
 
+@pytest.mark.recommended("pipelines/apply/empty_result.py", " and add --retry_missing {…}")
+@pytest.mark.recommended("pipelines/apply/retryable.py", "add --retry_missing {…} to retry")
 def test_a_judge_that_fails_on_every_row_is_a_failure(rejuice, recipe_file):
     with FakeJudge(says={k: ["I would rather not."] for k in range(4)}) as server:
         path = recipe_file(judging(server), responses(4))
@@ -117,15 +117,26 @@ def test_a_judge_that_fails_on_every_row_is_a_failure(rejuice, recipe_file):
         assert (code, err.splitlines()[-1]) == (
             1,
             "rejuice: recipe.yaml, line 4, step 1 llm_quality_reward_mapper: none of 4 rows has a "
-            f"reward_quality: scorer_malformed 4; {ADVICE}",
+            "reward_quality: scorer_malformed 4; fix that and add --retry_missing "
+            "llm_quality_reward_mapper, or accept it with --allow_empty",
         )
         rows = pq.read_table(path.parent / "out" / "curated.parquet")
         assert rows["reward_quality_missing"].to_pylist() == ["scorer_malformed"] * 4
+        server.says.clear()
+        code, out, _ = rejuice("run", path, "--retry_missing", "llm_quality_reward_mapper")
+        assert (code, "--retry_missing" in out) == (0, False)
 
 
 def test_a_judge_that_fails_on_some_rows_is_none(rejuice, recipe_file):
     with FakeJudge(says={k: ["I would rather not."] for k in range(3)}) as server:
-        assert rejuice("run", recipe_file(judging(server), responses(4)), "-q")[0] == 0
+        path = recipe_file(judging(server), responses(4))
+        assert rejuice("run", path, "-q") == (0, "", "")
+        code, out, _ = rejuice("run", path)
+        assert (code, out.splitlines()[-1]) == (
+            0,
+            "3 rows failed in llm_quality_reward_mapper: "
+            "add --retry_missing llm_quality_reward_mapper to retry",
+        )
 
 
 def test_of_a_judge_and_what_it_leads_to_the_judge_is_named(rejuice, recipe_file, tmp_path):
@@ -149,7 +160,8 @@ def test_of_a_judge_and_what_it_leads_to_the_judge_is_named(rejuice, recipe_file
         1,
         "",
         "rejuice: recipe.yaml, line 4, step 1 judge_mapper: none of 6 rows has a reward_taste: "
-        f"e0 2, e1 1, e2 1, ..., and in the end no row is left; {ADVICE}\n",
+        "e0 2, e1 1, e2 1, ..., and in the end no row is left; fix that and "
+        "add --retry_missing judge_mapper, or accept it with --allow_empty\n",
     )
 
 

@@ -67,9 +67,13 @@ WRONG = {
         {"process": [changed(TEMPLATE, reference_pattern="A: (.*)", on_bad_row="drop_row"), *PROCESS[1:]]},
         ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none matches reference_pattern 'A: (.*)' in column 'answer'; change the pattern, or put rows that match it first",
     ),
-    "a pattern that does not match a row": (
+    "a pattern that matches nothing": (
         {"process": [changed(TEMPLATE, reference_pattern="A: (.*)"), *PROCESS[1:]]},
-        "data.jsonl, step 1 prompt_template_mapper: no reference in column 'answer': '0 it is. #### 0', 'A: (.*)' not found (its question: '0 + 0?'); fix the row, or set on_bad_row: drop_row to leave such rows out",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none matches reference_pattern 'A: (.*)' in column 'answer'; change the pattern, or put rows that match it first",
+    ),
+    "a pattern that does not match a row": (
+        {"process": [changed(TEMPLATE, reference_pattern="#### ([1-9])"), *PROCESS[1:]]},
+        "data.jsonl, step 1 prompt_template_mapper: no reference in column 'answer': '0 it is. #### 0', '#### ([1-9])' not found (its question: '0 + 0?'); fix the row, or set on_bad_row: drop_row to leave such rows out",
     ),
     "a column that is not there": (
         {"process": [changed(TEMPLATE, question="title"), *PROCESS[1:]]},

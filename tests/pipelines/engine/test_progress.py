@@ -104,7 +104,7 @@ def test_rates_begin_with_the_first_tokens(monkeypatch):
     events = [(100.0, tokens(40)), (160.0, tokens(2400)), (160.1, rows(8)), (170.0, rows(6))]
     assert lines(monkeypatch, events, rows=200) == [
         "sample: 0 of 200 rows, 2,440 tokens, 40 tokens/s",
-        "sample: 14 of 200 rows, 2,440 tokens, 34 tokens/s, 0.2 rows/s, 930 s left",
+        "sample: 14 of 200 rows, 2,440 tokens, 34 tokens/s, 0.61 rows/s, 307 s left",
     ]
 
 

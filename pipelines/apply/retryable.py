@@ -1,0 +1,41 @@
+"""Which rows of a step have failed for reasons that another attempt may not meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...operators import Mapper, Operator, ResumableOperator, Scope
+from ..recipe.recipe import Recipe
+from .report import Report, StepReport
+
+_SUFFIX = "_missing"
+
+
+def may_fail(operator: Operator) -> bool:
+    """Whether `--retry_missing` can compute rows of the operator again."""
+    one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
+    return (
+        (one_by_one or isinstance(operator, ResumableOperator))
+        and operator.retryable != frozenset()
+        and any(name.endswith(_SUFFIX) for name in operator.writes())
+    )
+
+
+def count_retryable(operator: Operator, line: StepReport) -> int:
+    """How many values are missing for a reason that another attempt may not meet."""
+    if not may_fail(operator):
+        return 0
+    return sum(
+        n
+        for name, figures in line.columns.items()
+        if name.endswith(_SUFFIX)
+        for reason, n in figures.get("counts", {}).items()
+        if operator.retryable is None or reason in operator.retryable
+    )
+
+
+def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
+    """How to compute again what failed in a run, a line for each step."""
+    for step, line in zip(recipe.steps, report.steps, strict=True):
+        if failed := count_retryable(step.operator, line):
+            yield f"{failed:,} rows failed in {step.name}: add --retry_missing {step.name} to retry"
