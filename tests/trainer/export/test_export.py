@@ -44,8 +44,9 @@ VERIFY, FORM, SUM = (
 def recipe(recipe_file):
     """A factory of recipes with some steps after sampling."""
 
-    def make(*after, rows=ROWS, **head):
-        process = ["prompt_template_mapper", {"policy_rollout_mapper": {"n": 2}}]
+    def make(*after, rows=ROWS, template=None, **head):
+        first = {"prompt_template_mapper": template or {}}
+        process = [first, {"policy_rollout_mapper": {"n": 2}}]
         path = recipe_file([*process, *(after or (VERIFY, FORM, SUM))], rows=rows, **head)
         return load(path)
 
@@ -352,6 +353,7 @@ def test_datasets_that_the_recipe_generates_are_written(recipe, tmp_path):
     paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "held_out")}
     made = export_verl(
         recipe(
+            template={"reference_pattern": "#### (.*)"},
             dataset_path=paths["train"],
             generated_datasets={
                 paths["train"]: {"type": "arithmetic", "prompts": 3},
