@@ -17,7 +17,7 @@ train: $(STAMP)
 # run in one process (tests/support/scheduling.py). `make fast` leaves slow tests out.
 ELSEWHERE := not vllm and not rebuild
 test: lint
-	$(BIN)/python -m pytest -n 2 -m "not alone and $(ELSEWHERE)" --durations 20
+	$(BIN)/python -m pytest -n 3 -m "not alone and $(ELSEWHERE)" --durations 20
 	$(BIN)/python -m pytest -m "alone and $(ELSEWHERE)" --durations 20
 
 test-vllm: export REJUICE_NEED_VLLM = 1

@@ -117,8 +117,8 @@ class PromptTemplateMapper(Operator):
         pandas: a check of a recipe should be quick.
 
         Raises:
-            DataError: there is no such field, or a row has no reference while others have one,
-                and `on_bad_row` is `fail`.
+            DataError: there is no such field, or a row has no reference and `on_bad_row` is
+                `fail`; not where no row at all matches `reference_pattern`, which is wrong then.
         """
         if self.reference is None:
             return []
@@ -127,7 +127,8 @@ class PromptTemplateMapper(Operator):
             pattern = re.compile(self.reference_pattern)
             found = [_last_match(pattern, text) for text in found]
         references = [(text or "").strip() for text in found]
-        if self.on_bad_row == "fail" and "" in references and any(references):
+        usable = self.reference_pattern is None or any(references)
+        if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 

@@ -130,7 +130,7 @@ def test_references_are_checked_before_the_file_is_written(rejuice, recipe, tmp_
     recipe([{"prompt_template_mapper": {"reference_pattern": "A: (.*)"}}])
     found = rejuice("check", "recipe.yaml")
     assert found[0] == 2
-    assert "no reference in column 'answer'" in found[2]
+    assert "none matches reference_pattern 'A: (.*)' in column 'answer'" in found[2]
     assert {path.name for path in tmp_path.iterdir()} == {"recipe.yaml"}
     assert rejuice("run", "recipe.yaml", "-q") == found
 

@@ -1,5 +1,6 @@
 """Completions and pairs: which rows they have, and that TRL reads them."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -321,17 +322,24 @@ def test_what_gives_no_pair_is_an_error(form, table, message):
 GRADED = {"verdict": ["correct", "wrong_answer"], "reward": [1.0, 0.0], "prompt_id": ["a", "a"]}
 
 
+@pytest.fixture
+def data_utils(monkeypatch):
+    """TRL's functions for datasets, also where verl was imported, to which TRL is not there."""
+    if sys.modules.get("trl", ...) is None:
+        monkeypatch.delitem(sys.modules, "trl")
+    return importlib.import_module("trl.data_utils")
+
+
 @pytest.mark.slow  # It loads TRL.
 @pytest.mark.parametrize("form", [Completions(), Pairs()])
-def test_trl_knows_the_conversational_format(form):
+def test_trl_knows_the_conversational_format(data_utils, form):
     from transformers import AutoTokenizer
-    from trl.data_utils import apply_chat_template, is_conversational
 
     from rejuice.operators.sampling.engines import EMBEDDED
 
     example = form.convert(rows(**GRADED)).table.to_pylist()[0]
-    assert is_conversational(example)
-    text = apply_chat_template(example, AutoTokenizer.from_pretrained(EMBEDDED))
+    assert data_utils.is_conversational(example)
+    text = data_utils.apply_chat_template(example, AutoTokenizer.from_pretrained(EMBEDDED))
     assert text["prompt"].endswith("<|im_start|>assistant\n")
     answers = {name: text[name] for name in ("completion", "chosen", "rejected") if name in text}
     expected = {"completion": "response 0", "chosen": "response 0", "rejected": "response 1"}
@@ -340,11 +348,9 @@ def test_trl_knows_the_conversational_format(form):
 
 @pytest.mark.slow  # It loads TRL.
 @pytest.mark.parametrize("form", [Completions(), Pairs()])
-def test_prompts_that_are_texts_give_the_standard_format(form):
-    from trl.data_utils import is_conversational
-
+def test_prompts_that_are_texts_give_the_standard_format(data_utils, form):
     example = form.convert(rows(**GRADED, prompt=["p", "p"])).table.to_pylist()[0]
-    assert not is_conversational(example)
+    assert not data_utils.is_conversational(example)
     answers = {"prompt": "p", "completion": "response 0", "chosen": "response 0", "rejected": "response 1"}  # fmt: skip
     assert all(example[name] == answers[name] for name in answers.keys() & example.keys())
 
