@@ -342,8 +342,9 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
 
 
 UNUSED_BY_CHECK = (
-    "email.parser", "math_verify", "pyarrow.parquet", "rejuice.pipelines.apply",
-    "rejuice.pipelines.engine", "rich.console", "sympy",
+    "email.parser", "math_verify", "pyarrow.compute", "pyarrow.parquet",
+    "rejuice.operators.verifier", "rejuice.pipelines.apply", "rejuice.pipelines.engine",
+    "rich.console", "sympy",
 )  # fmt: skip
 """What `rejuice check` once loaded to no use."""
 
