@@ -14,9 +14,10 @@ import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from .errors import OperatorError, RecipeError, suggest
@@ -185,6 +186,17 @@ def _described(point: EntryPoint) -> str:
     return f"entry point '{point.name}' of {owner(point)} in {GROUP}"
 
 
+class _SourceLoader(SourceFileLoader):
+    """Compiles a file whenever it loads it.
+
+    Bytecode is looked up by the file's size and its time in seconds: an edit within a second would
+    run the code from before it, and its results would be kept as those of the new code.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(file: Path) -> ModuleType:
     if not file.is_file():
         right = "give a .py file or a folder of them"
@@ -196,13 +208,15 @@ def _import_file(file: Path) -> ModuleType:
     name = f"rejuice_custom_{file.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise RecipeError(f"{file} is not a Python file", "give a .py file", where=_WHERE)
+    loader = _SourceLoader(name, str(file))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         raise RecipeError(
