@@ -195,7 +195,7 @@ def _declared(operator: Operator, table: pa.Table) -> pa.Table:
     # What the runner hands over: nothing else.
     if operator.reads() == ALL:
         return table
-    reads = {*operator.reads(), *operator.optional_reads()}
+    reads = operator.reads_of(table.column_names)
     return table.select([name for name in table.column_names if name in reads])
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias, final
 
@@ -109,6 +109,11 @@ class Operator(Config, ABC):
         """
         return {}
 
+    def reads_of(self, columns: Collection[str]) -> list[str]:
+        """Columns that it reads of a table with these, optional ones included; not for `ALL`."""
+        optional = (name for name in self.optional_reads() if name in columns)
+        return list(dict.fromkeys((*self.reads(), *optional)))
+
     def writes(self) -> Columns:
         """Columns the operator adds or replaces."""
         return ()
@@ -157,8 +162,7 @@ class Operator(Config, ABC):
 
         As narrow as can be: the digests of all chunks are in memory together.
         """
-        optional = (name for name in self.optional_reads() if name in table.column_names)
-        return table.select(list(dict.fromkeys((*self.reads(), *optional))))
+        return table.select(self.reads_of(table.column_names))
 
     @abstractmethod
     def apply(self, table: pa.Table) -> Change:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...operators import EmptyResultError, Operator
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
-from .retryable import count_retryable
+from .retryable import MISSING, count_retryable
 
 _MOST_REASONS = 3
 
@@ -38,7 +38,7 @@ def empty_result(operator: Operator, line: StepReport) -> str | None:
     that it is none (`not_failures`).
     """
     for name, figures in line.columns.items():
-        value, is_reason = name.removesuffix("_missing"), name.endswith("_missing")
+        value, is_reason = name.removesuffix(MISSING), name.endswith(MISSING)
         # A column of that name need not hold reasons: an operator of the user's may count in it.
         if not (is_reason and name.startswith("reward_") and "counts" in figures):
             continue

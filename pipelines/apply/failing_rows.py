@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operators import Groups, Operator, OperatorError, RejuiceError, Scope
+from .audit_log import NEW_ROW
 from .frame import Frame
 
 ApplyRange = Callable[[int, int], object]
@@ -88,7 +89,7 @@ def _name(frame: Frame, at: int, first_row: int, *, is_group: bool) -> str:
         if value is not None:
             names.append(f"{column} {value!r}")
             break
-    return f"{'in the group at' if is_group else 'at'} {', '.join(names) or 'a new row'}"
+    return f"{'in the group at' if is_group else 'at'} {', '.join(names) or NEW_ROW}"
 
 
 def _range(frame: Frame, first_row: int) -> str:

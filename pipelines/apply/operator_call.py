@@ -47,8 +47,7 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
             raise DataError(
                 f"column '{name}' is missing", f"there are: {', '.join(frame.column_names)}"
             )
-    optional = (name for name in operator.optional_reads() if name in frame.column_names)
-    return frame.select([*reads, *optional])
+    return frame.select(operator.reads_of(frame.column_names))
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:

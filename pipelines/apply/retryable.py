@@ -8,7 +8,8 @@ from ...operators import Mapper, Operator, ResumableOperator, Scope
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
 
-_SUFFIX = "_missing"
+MISSING = "_missing"
+"""How the names of columns end that have the reasons why values are missing."""
 
 
 def may_fail(operator: Operator) -> bool:
@@ -17,7 +18,7 @@ def may_fail(operator: Operator) -> bool:
     return (
         (one_by_one or isinstance(operator, ResumableOperator))
         and operator.retryable != frozenset()
-        and any(name.endswith(_SUFFIX) for name in operator.writes())
+        and any(name.endswith(MISSING) for name in operator.writes())
     )
 
 
@@ -28,7 +29,7 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
     return sum(
         n
         for name, figures in line.columns.items()
-        if name.endswith(_SUFFIX)
+        if name.endswith(MISSING)
         for reason, n in figures.get("counts", {}).items()
         if operator.retryable is None or reason in operator.retryable
     )

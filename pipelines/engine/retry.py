@@ -20,7 +20,7 @@ from ...operators.change import surviving_rows
 from ...operators.columns import BoolArray, flat
 from ...operators.errors import suggest
 from ..apply.operator_call import apply_operator, read_columns
-from ..apply.retryable import may_fail
+from ..apply.retryable import MISSING, may_fail
 from ..apply.steps import StepResult
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
@@ -29,7 +29,6 @@ from .plan import Plan, kept_folder
 from .resumable import count_retry, reopen
 
 _OPTION = "--retry_missing"
-_SUFFIX = "_missing"
 
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
@@ -103,7 +102,7 @@ def failed_rows(change: Change, num_rows: int, retryable: frozenset[str] | None)
     reasons = None if retryable is None else pa.array(sorted(retryable), pa.string())
     failed_N = np.zeros(num_rows, bool)
     for name, column in change.columns.items():
-        if not name.endswith(_SUFFIX):
+        if not name.endswith(MISSING):
             continue
         failed = pc.is_valid(column) if reasons is None else pc.is_in(column, reasons)
         rows_M = None if change.parents is None else surviving_rows(change, num_rows)
