@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
 from textwrap import dedent
@@ -41,24 +42,26 @@ class Config(BaseModel):
         return schema
 
 
-@cache
 def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
     """The docstring of each field that has one; none for a class whose source is in no file."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        found |= _own_docs(base)
+        # Not remembered where the source cannot be read: the next attempt may find it.
+        with suppress(OSError, TypeError, SyntaxError):  # Made at run time, or in a notebook.
+            found |= _own_docs(base)
     return {name: found[name] for name in model.model_fields if found.get(name)}
 
 
 @cache
 def _own_docs(model: type) -> dict[str, str]:
-    """The docstring of each field that the class itself declares, empty where it has none."""
+    """The docstring of each field that the class itself declares, empty where it has none.
+
+    Raises:
+        OSError, TypeError, SyntaxError: the source of the class is in no file.
+    """
     if not issubclass(model, BaseModel) or model is BaseModel:
         return {}
-    try:
-        (node,) = ast.parse(dedent(inspect.getsource(model))).body
-    except (OSError, TypeError, SyntaxError):
-        return {}  # It was made at run time, or in a notebook.
+    (node,) = ast.parse(dedent(inspect.getsource(model))).body
     body = node.body if isinstance(node, ast.ClassDef) else []
     return {
         field.target.id: _text(below)
