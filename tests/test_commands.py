@@ -264,7 +264,7 @@ def test_the_examples_of_the_help_are_overrides():
     get("pass_rate_filter")(max=float(dict(examples)["pass_rate_filter.max"]))
 
 
-@pytest.mark.recommended("pipelines/dj_process/plugin.py", "Settings of `rejuice train`.")
+@pytest.mark.recommended("pipelines/dj_process/parser.py", "Settings of `rejuice train`.")
 @pytest.mark.recommended("trainer/export/answers.py", "`rejuice train` does")
 @pytest.mark.recommended("trainer/export/verl.py", "Made by `rejuice export verl`")
 def test_commands_that_messages_only_name_exist():

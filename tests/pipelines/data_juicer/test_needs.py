@@ -11,7 +11,15 @@ from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.chunks import default_chunk_rows
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.data_juicer import catalogue, installs, needs, steps
+from rejuice.pipelines.data_juicer import (
+    catalogue,
+    fields,
+    installs,
+    needs,
+    result,
+    run_operator,
+    steps,
+)
 
 pytest.importorskip("data_juicer")
 
@@ -70,14 +78,15 @@ def test_check_says_what_is_missing_and_where(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.recommended("pipelines/data_juicer/run_operator.py", "pip install {…}")
 def test_a_package_that_is_missed_while_it_runs(monkeypatch, capfd):
     from data_juicer.utils.lazy_loader import LazyLoader
 
     def run(self, dataset):
         return LazyLoader("no_such_module", "no-such-package").anything
 
-    monkeypatch.setattr(steps, "_load", _loads(run))
-    monkeypatch.setattr(steps, "_instances", {})
+    monkeypatch.setattr(run_operator, "_load", _loads(run))
+    monkeypatch.setattr(run_operator, "_instances", {})
     with pytest.raises(OperatorError) as raised:
         compute_change(steps.step("whitespace_normalization_mapper", {}), Frame.of(ROWS))
     assert str(raised.value) == (
@@ -99,13 +108,13 @@ def _loads(run):
     ["llm_quality_score_filter", "fix_unicode_mapper", "nlpaug_en_mapper", "sentence_split_mapper"],
 )
 def test_what_is_reported_as_missing_is_what_the_operator_misses(monkeypatch, name):
-    monkeypatch.setattr(steps, "_instances", {})
-    missing = needs.needs(catalogue.find(name).defined, steps._arguments({})).missing
+    monkeypatch.setattr(run_operator, "_instances", {})
+    missing = needs.needs(catalogue.find(name).defined, fields.arguments({})).missing
     if not missing:
         pytest.skip("it is installed here")
-    rows = ROWS.slice(0, 2).append_column(steps._ROW, pa.array([0, 1]))
+    rows = ROWS.slice(0, 2).append_column(result.ROW, pa.array([0, 1]))
     with pytest.raises(installs.NotInstalledError) as raised:
-        steps._run_foreign(name, name, {}, rows)
+        run_operator._run_foreign(name, name, {}, rows)
     assert raised.value.package in missing
 
 
@@ -135,7 +144,7 @@ DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
 def model(monkeypatch):
     """What `prepare_model` makes, whatever is installed."""
     monkeypatch.setattr(needs, "find_spec", lambda name: True)
-    monkeypatch.setattr(steps, "_instances", {})
+    monkeypatch.setattr(run_operator, "_instances", {})
     from data_juicer.utils import model_utils
 
     def serve(at_once, answer):
@@ -147,7 +156,7 @@ def model(monkeypatch):
 
 @pytest.mark.parametrize(("fields", "at_once"), [({}, 20), ({"num_proc": 4}, 4)])
 def test_a_filter_that_asks_a_server_has_many_requests_at_once(model, monkeypatch, fields, at_once):
-    monkeypatch.setattr(steps, "REQUESTS", 20)
+    monkeypatch.setattr(run_operator, "REQUESTS", 20)
     model(at_once, scores)
     step = steps.step("llm_quality_score_filter", {"dim_required_keys": list(DIMENSIONS), **fields})
     reasons = compute_change(step, Frame.of(ROWS)).reasons.to_pylist()

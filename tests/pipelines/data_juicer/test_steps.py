@@ -16,7 +16,7 @@ from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import compute_change
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.data_juicer import catalogue, source, steps
+from rejuice.pipelines.data_juicer import catalogue, result, source, steps
 
 pytest.importorskip("data_juicer")
 
@@ -235,8 +235,8 @@ def test_a_selector_that_sorts_keeps_the_order_of_the_rows():
 
 def test_columns_of_a_row_that_is_dropped_as_well():
     rows = pa.table({"text": ["dropped dropped", "a  b"]})
-    written = steps._change(
-        rows, pa.table({"text": ["A"], "new": [7], steps._ROW: [1], "__dj__stats__": [0]}), "x"
+    written = result.change(
+        rows, pa.table({"text": ["A"], "new": [7], result.ROW: [1], "__dj__stats__": [0]}), "x"
     )
     assert {n: c.to_pylist() for n, c in written.columns.items()} == {
         "text": [None, "A"],
@@ -251,8 +251,8 @@ def test_a_column_that_is_gone_and_one_of_another_type():
     rows = pa.table(
         {"a": pa.array([1, 2], pa.int8()), "b": [1, 2], "c": pa.array([1, 2], pa.int8())}
     )
-    out = pa.table({"a": [1, 2], "c": [1, 2000], steps._ROW: [0, 1]})
-    written = steps._change(rows, out, "x")
+    out = pa.table({"a": [1, 2], "c": [1, 2000], result.ROW: [0, 1]})
+    written = result.change(rows, out, "x")
     assert written.without == ("b",)
     assert list(written.columns) == ["c"]
     assert written.columns["c"].type == pa.int64()
@@ -260,8 +260,8 @@ def test_a_column_that_is_gone_and_one_of_another_type():
 
 def test_rows_come_back_in_their_order():
     rows = pa.table({"a": [10, 20, 30]})
-    out = pa.table({"a": [30, 10, 31], steps._ROW: [2, 0, 2]})
-    written = steps._change(rows, out, "x")
+    out = pa.table({"a": [30, 10, 31], result.ROW: [2, 0, 2]})
+    written = result.change(rows, out, "x")
     assert written.parents.tolist() == [0, 2, 2]
     assert written.columns["a"].to_pylist() == [10, 30, 31]
     assert reasons(written) == [None, "x", None]

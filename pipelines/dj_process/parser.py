@@ -1,0 +1,49 @@
+"""Data-Juicer's command line, which reads the recipe: it accepts our sections, too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...operators import RejuiceError
+from ..recipe.head import Head
+from .stop import stop
+
+
+def accept_our_sections() -> None:
+    """Let Data-Juicer's parser accept the sections of a recipe that it does not know.
+
+    It refuses unknown keys, and has no other way to add one. `train:` is for `rejuice train`.
+    `generated_datasets:` are written here, because Data-Juicer looks for its dataset right after.
+    """
+    from data_juicer.config import config  # Which may be importing us: its imports are done.
+
+    class Parser(config.ArgumentParser):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
+            self.add_argument("--generated_datasets", type=Any, help="Written where missing.")
+
+        def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+            settings = super().parse_args(*args, **kwargs)
+            _write_missing(settings)
+            return settings
+
+    config.ArgumentParser = Parser
+
+
+def _write_missing(settings: Any) -> None:
+    """Write the dataset of a recipe if it does not exist and the recipe says how."""
+    generated = getattr(settings, "generated_datasets", None)
+    # A dataset of the command line is not the recipe's. Data-Juicer parses a first time without it.
+    overridden = any(word.partition("=")[0] == "--dataset_path" for word in sys.argv)
+    if generated and not overridden:
+        head = {"export_path": "", "generated_datasets": generated}
+        try:
+            dataset = Path(settings.dataset_path)
+            Head.model_validate({**head, "dataset_path": dataset}).write_missing(dataset)
+        except (RejuiceError, ValidationError) as error:
+            stop(error)
