@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -77,8 +77,9 @@ def run(
         progress: show a progress bar.
 
     Warns:
-        UserWarning: a step changes groups before something is computed of them, see
-            docs/group-statistics.md; or nothing has failed in the step to retry.
+        UserWarning: a key has an effect in `dj-process` only; a step changes groups before
+            something is computed of them, see docs/group-statistics.md; or nothing has failed in
+            the step to retry.
 
     Raises:
         EmptyRunError: the result is empty; everything was written, and the error has the result.
@@ -114,9 +115,9 @@ def _on_disk(recipe: Recipe) -> Iterator[Recipe]:
         yield recipe
         return
     with TemporaryDirectory(prefix="rejuice-") as folder:
-        head = {}
+        head: dict[str, Any] = {}
         if recipe.table is not None:
-            head["dataset_path"] = Path(folder) / "table.arrow"
+            head |= {"dataset_path": Path(folder) / "table.arrow", "suffixes": ()}
             # One dictionary for all chunks, as an Arrow file needs it.
             write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
         if not recipe.has_export:

@@ -174,15 +174,17 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
+    from .data_juicer.settings import setting_warnings
     from .dataset.read import Dataset
     from .recipe.columns import checked_schema
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
-    dataset, training = Dataset(loaded.head.dataset_path), loaded.head.train
+    head, training = loaded.head, loaded.head.train
+    dataset = Dataset(head.dataset_path, head.file_suffixes)
     left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
     right, columns = "fields", list[str]()
-    if dataset.path.exists() or loaded.head.generated(dataset.path):
+    if dataset.path.exists() or head.generated(dataset.path):
         try:
             columns = checked_schema(loaded, dataset).names
             right = "fields and columns"
@@ -193,6 +195,8 @@ def check(
             left_out.insert(0, line)
     else:
         left_out.insert(0, f"{dataset.path} does not exist yet, so columns were not checked.")
+    for line in setting_warnings(loaded.for_data_juicer):
+        warn(line)
     warn_of_groups(loaded, columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
     for line in left_out:

@@ -92,7 +92,7 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
     loaded = load(Path(recipe))
     path = Path(dataset_path or loaded.head.dataset_path)
     loaded.head.write_missing(path)
-    rows = read_all(path)
+    rows = read_all(path, () if dataset_path else loaded.head.file_suffixes)
     check_replaced(loaded.steps, rows.column_names, path, loaded.where)
     table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})

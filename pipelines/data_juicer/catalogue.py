@@ -81,7 +81,7 @@ def exists(name: str) -> bool:
 
 def names() -> list[str]:
     """Operators of Data-Juicer that can stand in a recipe. Nothing is imported."""
-    files = [path for kind in KINDS for path in (source.package() / "ops" / kind).glob("*.py")]
+    files = [path for kind in KINDS for path in (source.package() / "ops" / kind).rglob("*.py")]
     return sorted(path.stem for path in files if "register_module" in path.read_text("utf-8"))
 
 
@@ -98,9 +98,12 @@ def settings() -> frozenset[str]:
 @cache
 def find(name: str) -> ForeignKind | None:
     """An operator of Data-Juicer, or None where there is none of that name."""
-    for kind in (*KINDS, *OTHER_KINDS):
-        file = source.package() / "ops" / kind / f"{name}.py"
-        if name.isidentifier() and file.is_file():
+    for kind in (*KINDS, *OTHER_KINDS) if name.isidentifier() else ():
+        folder = source.package() / "ops" / kind
+        # A few stand in a folder of their kind's folder.
+        for file in (folder / f"{name}.py", *folder.glob(f"*/{name}.py")):
+            if not file.is_file():
+                continue
             defined = source.registered(file, name)
             if defined is None:
                 return None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict
+from typing_extensions import Self
 
 from ...operators import (
     ALL,
@@ -36,6 +37,31 @@ _SCOPES = {
 }
 
 
+class MissingPackageError(RecipeError):
+    """A step needs packages that are not installed.
+
+    Attributes:
+        packages: what `pip install` takes, of each.
+    """
+
+    packages: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, packages: Sequence[str], subject: str = "it needs") -> Self:
+        """The error about some packages, which may be named twice."""
+        *most, last = names = tuple(dict.fromkeys(packages))
+        listed = f"{', '.join(most)} and {last}" if most else last
+        found = f"{subject} {listed}, which {'are' if most else 'is'} not installed"
+        error = cls(found, f"pip install {shlex.join(names)}")
+        error.packages = names
+        return error
+
+    def at(self, where: str) -> MissingPackageError:
+        error = MissingPackageError(self.found, self.right, where=super().at(where).where)
+        error.packages = self.packages
+        return error
+
+
 def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
     """An operator of Data-Juicer as one of ours.
 
@@ -45,8 +71,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         text_key: its text column, where `fields` does not name one.
 
     Raises:
-        RecipeError: it cannot run here, or a field is unknown or missing, or a package that it
-            needs with these fields is not installed.
+        RecipeError: it cannot run here, or a field is unknown or missing.
+        MissingPackageError: a package that it needs with these fields is not installed.
     """
     found = find(name)
     if found is None:
@@ -62,11 +88,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     check_fields(found, fields)
     missing = needs(found.defined, arguments(fields)).missing
     if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise RecipeError(
-            f"it needs {' and '.join(missing)}, which {verb} not installed",
-            f"pip install {shlex.join(missing)}",
-        )
+        raise MissingPackageError.of(missing)
     given = dict(fields)
     if text_key != "text":
         given.setdefault("text_key", text_key)

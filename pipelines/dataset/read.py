@@ -59,18 +59,20 @@ class Dataset:
 
     Args:
         path: a file or a folder of files.
+        suffixes: which files of a folder are read, such as `.jsonl`; empty: all that can be.
 
     Each of its answers raises a DataError, which names file and line, where there is nothing to
     read, a line is broken, schemas do not go together or there are no rows.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, suffixes: Sequence[str] = ()) -> None:
         self.path = path
+        self.suffixes = suffixes
 
     @cached_property
     def files(self) -> list[Path]:
         """Its files, by name."""
-        return dataset_files(self.path)
+        return dataset_files(self.path, self.suffixes)
 
     @cached_property
     def first_rows(self) -> pa.Table:
@@ -127,22 +129,26 @@ def chunk_name(index: int) -> str:
     return f"{index:06d}.arrow"
 
 
-def dataset_files(path: Path) -> list[Path]:
-    """The files of a dataset path.
+def dataset_files(path: Path, suffixes: Sequence[str] = ()) -> list[Path]:
+    """The files of a dataset path, by name.
+
+    Args:
+        path: a file or a folder of files.
+        suffixes: which of them are read; empty: all of `SUFFIXES`.
 
     Raises:
         DataError: nothing there, or nothing that can be read.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
-    files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES) if path.is_dir() else [path]
+    known = suffixes or SUFFIXES
+    files = sorted(p for p in path.iterdir() if p.suffix in known) if path.is_dir() else [path]
+    needed = f"one of {', '.join(known)} is needed"
     if not files:
-        raise DataError(f"{path} holds no dataset file", f"one of {', '.join(SUFFIXES)} is needed")
+        raise DataError(f"{path} holds no dataset file", needed)
     for file in files:
-        if file.suffix not in SUFFIXES:
-            raise DataError(
-                f"{file} is not a dataset file", f"one of {', '.join(SUFFIXES)} is needed"
-            )
+        if file.suffix not in known:
+            raise DataError(f"{file} is not a dataset file", needed)
     return files
 
 
@@ -162,9 +168,9 @@ def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]
     return Dataset(path).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)
 
 
-def read_all(path: Path) -> pa.Table:
-    """`Dataset(path).table()`, for those who ask nothing else of the dataset."""
-    return Dataset(path).table()
+def read_all(path: Path, suffixes: Sequence[str] = ()) -> pa.Table:
+    """`Dataset(path, suffixes).table()`, for those who ask nothing else of the dataset."""
+    return Dataset(path, suffixes).table()
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

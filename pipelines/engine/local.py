@@ -27,6 +27,7 @@ from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.operator_call import apply_to_digests, digest
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
+from ..data_juicer.settings import setting_warnings
 from ..dataset.arrow_files import read_arrow, write_arrow
 from ..dataset.write import check_export_path
 from ..recipe.group_warnings import group_warnings
@@ -85,7 +86,8 @@ def run(
             progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
         with progress.task("read", None):
             plan = Plan.open(recipe, cache, chunk_rows)
-        for line in group_warnings(recipe, plan.source.schema.names):
+        of_groups = group_warnings(recipe, plan.source.schema.names)
+        for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             plan, failed, retried = _retry(plan, retry_dropped, again)

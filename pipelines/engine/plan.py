@@ -67,7 +67,7 @@ class Plan(NamedTuple):
         Raises:
             RejuiceError: the dataset cannot be read, or the recipe does not fit it.
         """
-        dataset = Dataset(recipe.head.dataset_path)
+        dataset = Dataset(recipe.head.dataset_path, recipe.head.file_suffixes)
         groups = group_columns(recipe, checked_schema(recipe, dataset))
         source = dataset.chunks(cache, chunk_rows=chunk_rows, group_by=groups)
         # Once more with all columns: some may first turn up far down.

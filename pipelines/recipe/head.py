@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import suggest
-from ..data_juicer import catalogue
+from ..data_juicer import catalogue, settings
+from ..dataset.read import SUFFIXES
 from .generated import GeneratedDataset
 from .train import Train
 
@@ -33,6 +34,8 @@ class Head(Config):
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
     """The text column of Data-Juicer's operators; of several, the first.
     `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
+    suffixes: str | tuple[str, ...] = ()
+    """Which files of `dataset_path` are read, such as `jsonl`; by default all that can be."""
     executor_type: Literal["default", "ray"] = "default"
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
@@ -47,6 +50,19 @@ class Head(Config):
     def text_key(self) -> str:
         """The first of `text_keys`."""
         return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
+
+    @property
+    def file_suffixes(self) -> tuple[str, ...]:
+        """`suffixes` in lower case and with a dot, as Data-Juicer takes them."""
+        return _dotted(self.suffixes)
+
+    @field_validator("suffixes")
+    @classmethod
+    def _check_suffixes(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for suffix in _dotted(value):
+            if suffix not in SUFFIXES:
+                raise ValueError(f"'{suffix}' is not one of {', '.join(SUFFIXES)}")
+        return value
 
     def generated(self, path: Path | None) -> GeneratedDataset | None:
         """How a file is generated; None where it exists, or where the recipe does not say."""
@@ -70,6 +86,11 @@ class Head(Config):
         return written
 
 
+def _dotted(suffixes: str | tuple[str, ...]) -> tuple[str, ...]:
+    given = (suffixes,) if isinstance(suffixes, str) else suffixes
+    return tuple(f".{suffix.lower().removeprefix('.')}" for suffix in given)
+
+
 def position(path: Path, line: int | None, place: str = "") -> str:
     """`recipe.yaml, line 12, step 3`: what is known of where an error is, for a message."""
     known = (str(path), f"line {line}" if line is not None else "", place)
@@ -77,7 +98,7 @@ def position(path: Path, line: int | None, place: str = "") -> str:
 
 
 def data_juicer_only() -> frozenset[str]:
-    """Top-level keys that `dj-process` uses and `rejuice run` ignores."""
+    """Top-level keys of Data-Juicer's that are not in `Head`, see `data_juicer.settings`."""
     return catalogue.settings() - {*Head.model_fields, "process"}
 
 
@@ -109,9 +130,13 @@ def checked_head(
         overrides: keys that were set on the command line, and so are on no line.
 
     Raises:
-        RecipeError: a key is unknown or missing, or has a value that does not fit.
+        RecipeError: a key is unknown or missing, has a value that does not fit, or would change
+            rows under `dj-process` and not here.
     """
     check_keys(path, document, lines)
+    for refused in settings.refusals(document):
+        line = None if refused.key in overrides else lines.get(refused.key)
+        raise RecipeError(refused.found, refused.right, where=position(path, line))
     theirs = data_juicer_only()
     ours = {key: value for key, value in document.items() if key not in theirs}
     try:
@@ -146,7 +171,7 @@ def _head_error(
     if kind == "extra_forbidden":
         near = suggest(names[-1], section.model_fields)
         return RecipeError(f"unknown key '{key}'", near, where=where)
-    if kind == "value_error":  # The keys of a section contradict each other.
+    if kind == "value_error":  # The keys of a section contradict each other, for one.
         return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
     return RecipeError(f"'{key}' is {found!r}", message.lower(), where=where)
 

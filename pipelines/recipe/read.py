@@ -9,9 +9,10 @@ from typing import Any
 from ...operators import RecipeError
 from ...operators.errors import suggest
 from ...operators.registry import load_files
+from ..data_juicer.steps import MissingPackageError
 from .head import check_keys, checked_head, data_juicer_only, position
 from .recipe import Recipe
-from .steps import Step, build_operator, split_entry, step_names
+from .steps import MissingPackages, Step, build_operator, split_entry, step_names
 from .yaml_text import Document, YAMLError, describe, line_of, parse, parse_document
 
 
@@ -24,6 +25,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
 
     Raises:
         RecipeError: anything wrong with the file, an operator's name or a field; one line.
+        MissingPackageError: all of it is right, and packages that it needs are not installed.
     """
     read = _read(path)
     document: dict[str, Any] = dict(read.value)
@@ -41,13 +43,16 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     _override(document, fields, overrides or {})
     head = checked_head(path, document, read.key_lines, overrides or {})
     custom = load_files(head.custom_operator_paths)
-    steps = list[Step]()
-    for place, name, (kind, _) in zip(places, names, parts, strict=True):
+    steps, missing = list[Step](), MissingPackages()
+    for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
         try:
-            operator = build_operator(kind, fields[name], custom, head.text_key)
-            steps.append(Step(len(steps) + 1, name, operator))
+            operator = build_operator(kind, fields[name], custom, head.text_key, document)
+            steps.append(Step(number, name, operator))
+        except MissingPackageError as error:
+            missing.add(f"{place} {kind}", error)
         except RecipeError as error:
             raise error.at(f"{place} {kind}") from None
+    missing.check()
     theirs = data_juicer_only()
     for_data_juicer = {key: value for key, value in document.items() if key in theirs}
     return Recipe.of(path, head, steps, for_data_juicer, lines)

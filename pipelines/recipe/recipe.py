@@ -14,10 +14,10 @@ from typing_extensions import Self
 
 from ...operators import Operator, RecipeError
 from ...operators.registry import find, load_files
-from ..data_juicer.steps import ForeignOperator
+from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from .head import Head, checked_head, data_juicer_only, position
+from .steps import MissingPackages, build_operator, number_steps, split_entry
 from .steps import Step as Step
-from .steps import build_operator, number_steps, split_entry
 from .yaml_text import dump
 
 _NOWHERE = Path("nowhere.arrow")
@@ -87,7 +87,7 @@ class Recipe:
             **settings,
         }
         head = checked_head(path, document, {}, ())
-        steps = _steps(path, head, process)
+        steps = _steps(path, head, process, settings)
         theirs = data_juicer_only()
         for_data_juicer = {key: value for key, value in document.items() if key in theirs}
         _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
@@ -204,12 +204,15 @@ def _file(kind: type[Operator]) -> str | None:
 
 
 def _steps(
-    path: Path, head: Head, process: Sequence[Operator | str | Mapping[str, Any]]
+    path: Path,
+    head: Head,
+    process: Sequence[Operator | str | Mapping[str, Any]],
+    document: Mapping[str, Any],
 ) -> tuple[Step, ...]:
     if not process:
         raise RecipeError("'process' is empty", "make it a list of operators", where=str(path))
     custom = load_files(head.custom_operator_paths)
-    operators = list[Operator]()
+    operators, missing = list[Operator](), MissingPackages()
     for number, entry in enumerate(process, 1):
         if isinstance(entry, Operator):
             operators.append(entry)
@@ -217,9 +220,12 @@ def _steps(
         where = position(path, None, f"step {number}")
         kind, values = split_entry(entry, where)
         try:
-            operators.append(build_operator(kind, values, custom, head.text_key))
+            operators.append(build_operator(kind, values, custom, head.text_key, document))
+        except MissingPackageError as error:
+            missing.add(f"{where} {kind}", error)
         except RecipeError as error:
             raise error.at(f"{where} {kind}") from None
+    missing.check()
     return number_steps(operators)
 
 

@@ -9,6 +9,8 @@ from ...operators import Operator, RecipeError, build, installed
 from ...operators.errors import suggest
 from ...operators.registry import find
 from ..data_juicer import catalogue
+from ..data_juicer.settings import passed_on, refused_tokens
+from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
 
 
@@ -64,18 +66,59 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
     return str(name), dict(fields or {})
 
 
+class MissingPackages:
+    """What steps need that is not installed: reported once for all steps, as the last mistake."""
+
+    def __init__(self) -> None:
+        self._missing: list[tuple[str, MissingPackageError]] = []
+
+    def add(self, where: str, error: MissingPackageError) -> None:
+        """Note what a step needs, and what to call the step in a message."""
+        self._missing.append((where, error))
+
+    def check(self) -> None:
+        """Report all of them.
+
+        Raises:
+            MissingPackageError: a package is missing, and nothing else is wrong.
+        """
+        if not self._missing:
+            return
+        where, error = self._missing[0]
+        if more := len(self._missing) - 1:
+            where += f" and {more} more {'step' if more == 1 else 'steps'}"
+            packages = [name for _, each in self._missing for name in each.packages]
+            error = MissingPackageError.of(packages, "they need")
+        raise error.at(where)
+
+
 def build_operator(
-    name: str, fields: Mapping[str, Any], custom: Mapping[str, type[Operator]], text_key: str
+    name: str,
+    fields: Mapping[str, Any],
+    custom: Mapping[str, type[Operator]],
+    text_key: str,
+    document: Mapping[str, Any],
 ) -> Operator:
     """An operator of ours, of a custom file or of Data-Juicer.
 
+    Args:
+        name: the operator's.
+        fields: its fields in the recipe.
+        custom: operators of files, by name.
+        text_key: the text column of Data-Juicer's operators.
+        document: the top-level keys of the recipe, some of which they take, too.
+
     Raises:
         RecipeError: nobody has an operator of that name, or a field does not fit.
+        MissingPackageError: it needs a package that is not installed.
     """
     operator = find(name, custom)
     if operator is not None:
         return build(operator, fields)
     if catalogue.exists(name):
-        return foreign_step(name, fields, text_key=text_key)
+        for refused in refused_tokens(document, name):
+            raise RecipeError(refused.found, refused.right)
+        every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
+        return foreign_step(name, {**fields, **every}, text_key=text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")

@@ -8,6 +8,7 @@ from typing import Any
 from ...operators import Operator
 from ...operators.registry import load_all
 from ..data_juicer import catalogue
+from ..data_juicer.settings import description
 from ..recipe.head import Head, data_juicer_only
 
 
@@ -34,7 +35,7 @@ def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[st
         "title": "rejuice recipe",
         "properties": {
             **head["properties"],
-            **{key: {"description": "For dj-process only."} for key in sorted(data_juicer_only())},
+            **{key: {"description": description(key)} for key in sorted(data_juicer_only())},
             "process": {"type": "array", "minItems": 1, "items": {"anyOf": [named, *steps]}},
         },
         "required": [*head.get("required", ()), "process"],

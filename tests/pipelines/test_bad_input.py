@@ -209,7 +209,12 @@ def test_a_misspelled_key_is_reported_as_that_and_not_as_what_is_missing(tmp_pat
 
 
 def test_every_key_of_data_juicer_is_left_to_it(recipe_file):
-    theirs = {"turbo": True, "partition": {"mode": "auto"}, "export_type": "jsonl", "trace_num": 3}
+    theirs = {
+        "turbo": True,
+        "partition": {"mode": "auto"},
+        "export_type": "parquet",
+        "trace_num": 3,
+    }
     recipe = load(recipe_file([PROMPTS], ROWS, **theirs))
     assert recipe.for_data_juicer == theirs
 

@@ -89,7 +89,14 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     recipe.head.write_missing(*datasets.values())
     made = {
         name: make_prompts(
-            path, parts.before, folder, name, source=parts.source, encode=encode, longest=longest
+            path,
+            parts.before,
+            folder,
+            name,
+            source=parts.source,
+            encode=encode,
+            longest=longest,
+            suffixes=recipe.head.file_suffixes if name == "train" else (),
         ).prompts
         for name, path in datasets.items()
     }

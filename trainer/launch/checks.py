@@ -89,7 +89,7 @@ def _check_validation(run: TrainingRun, path: Path) -> None:
     recipe, parts = run.recipe, run.split
     numbers = {step.number for step in (*parts.before, *grading_steps(parts.after))}
     steps = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
-    head = recipe.head.model_copy(update={"dataset_path": path})
+    head = recipe.head.model_copy(update={"dataset_path": path, "suffixes": ()})
     try:
         checked_schema(recipe.replace(head=head, steps=tuple(steps), table=None))
     except RecipeError as error:

@@ -45,10 +45,17 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
     source, longest = run.split.source, config.max_prompt_tokens
     encode = chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
 
-    def make(path: Path, name: str, least: int = 1) -> None:
-        steps = run.split.before
+    def make(path: Path, name: str, least: int = 1, suffixes: Sequence[str] = ()) -> None:
         make_prompts(
-            path, steps, folder, name, source=source, encode=encode, longest=longest, least=least
+            path,
+            run.split.before,
+            folder,
+            name,
+            source=source,
+            encode=encode,
+            longest=longest,
+            least=least,
+            suffixes=suffixes,
         )
 
     if config.validation_path and (overwrite or not (folder / "validation.parquet").exists()):
@@ -68,7 +75,8 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             least=config.prompts_per_step,
         )
     else:
-        make(run.recipe.head.dataset_path, "train", config.prompts_per_step)
+        head = run.recipe.head
+        make(head.dataset_path, "train", config.prompts_per_step, head.file_suffixes)
 
 
 def make_prompts(
@@ -81,6 +89,7 @@ def make_prompts(
     encode: Encode,
     longest: int,
     least: int = 1,
+    suffixes: Sequence[str] = (),
 ) -> PromptCounts:
     """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
 
@@ -93,11 +102,12 @@ def make_prompts(
         encode: token ids of a chat.
         longest: the most tokens that a prompt may have.
         least: the fewest prompts that there may be.
+        suffixes: which files of the dataset are read.
 
     Raises:
         RejuiceError: a step fails, or too few prompts are left.
     """
-    prompts = _drop_repeated_prompts(curate(steps, read_all(dataset)))
+    prompts = _drop_repeated_prompts(curate(steps, read_all(dataset, suffixes)))
     curated = drop_overlong_prompts(prompts, encode, longest)
     table = curated.table
     folder.mkdir(parents=True, exist_ok=True)

@@ -388,3 +388,14 @@ def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, 
     chunks = read(folder, tmp_path, group_by=("group",))
     assert max(map(len, chunks)) == 6
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()
+
+
+def test_suffixes_say_which_files_of_a_folder_are_read(tmp_path):
+    for name in ("a.jsonl", "b.json", "c.jsonl"):
+        (tmp_path / name).write_text(json.dumps({"n": name}) + "\n")
+    assert [file.name for file in dataset_files(tmp_path, [".jsonl"])] == ["a.jsonl", "c.jsonl"]
+    assert Dataset(tmp_path, [".json"]).table().to_pylist() == [{"n": "b.json"}]
+    for path, found in [(tmp_path, "holds no"), (tmp_path / "a.jsonl", "is not a")]:
+        with pytest.raises(DataError) as raised:
+            dataset_files(path, [".parquet"])
+        assert str(raised.value) == f"{path} {found} dataset file; one of .parquet is needed"
