@@ -219,6 +219,8 @@ def _is_set(key: str, value: Any) -> bool:
     if value is None:
         return False
     default = defaults().get(key)
+    if key == "load_dataset_kwargs" and isinstance(value, Mapping):
+        value = {name: each for name, each in value.items() if name != "num_proc"}  # No row's.
     if isinstance(default, dict) and default and isinstance(value, Mapping):
         return any(value[name] != default.get(name) for name in value)
     return bool(value or default) and value != default

@@ -36,7 +36,7 @@ class Head(Config):
     `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
     suffixes: str | tuple[str, ...] = ()
     """Which files of `dataset_path` are read, such as `jsonl`; by default all that can be."""
-    executor_type: Literal["default", "ray"] = "default"
+    executor_type: Literal["default", "ray", "ray_partitioned"] = "default"
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators; relative to the recipe's folder or,

@@ -93,6 +93,12 @@ def test_an_export_is_the_table_and_what_the_command_writes(dataset, tmp_path, s
     )
 
 
+def test_suffixes_are_of_files_and_not_of_a_table(table):
+    assert run(Recipe(PROCESS, table, suffixes="jsonl")).table.equals(
+        run(Recipe(PROCESS, table)).table
+    )
+
+
 def test_a_round_trip_through_yaml(dataset, tmp_path):
     recipe = Recipe(
         PROCESS, str(dataset), export_path="out/x.parquet", np=2, open_tracer=True,

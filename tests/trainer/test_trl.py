@@ -237,6 +237,16 @@ def test_the_dataset_has_every_column_and_each_prompt_once(recipe):
     assert found["reference"][:] == ["2", "2"]
 
 
+def test_suffixes_say_which_files_of_the_dataset_prompts_are_made_of(recipe, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    (folder / "b.jsonl").write_text('{"question": "3 - 1?", "answer": "2"}\n')
+    path = recipe(dataset_path=str(folder), suffixes="json")
+    assert train_dataset(path)["question"][:] == ["1 + 1?"]
+    assert train_dataset(path, folder / "b.jsonl")["question"][:] == ["3 - 1?"]
+
+
 def test_a_column_of_the_dataset_is_not_replaced(recipe):
     path = recipe(rows=[{"question": "1 + 1?", "answer": "2", "verdict": "as I say"}])
     with pytest.raises(

@@ -97,6 +97,7 @@ def test_a_key_with_its_default_is_not_refused_and_not_mentioned(recipe_file):
     assert len(every) > 60
     recipe = load(recipe_file(STEPS, ROWS, **every, **settings.SPECIAL_TOKENS))
     assert settings.setting_warnings(recipe.for_data_juicer) == []
+    assert load(recipe_file(STEPS, ROWS, load_dataset_kwargs={"num_proc": 2}))
     nothing = dict.fromkeys([*settings.REFUSED, *settings.NOT_YET, *settings.WITHOUT_EFFECT])
     assert (
         settings.setting_warnings(load(recipe_file(STEPS, ROWS, **nothing)).for_data_juicer) == []
@@ -143,6 +144,7 @@ def test_keys_without_effect_are_reported_in_one_line(recipe_file, tmp_path, mon
     head = {"open_tracer": True, "use_cache": False, "op_fusion": True, "np": 1}
     head |= {"partition": {"mode": "manual"}, "checkpoint": {"enabled": True}}
     head |= {"skip_op_error": False, "ray_address": "local", "ds_cache_dir": "cache"}
+    head |= {"executor_type": "ray_partitioned"}
     step = {"exact_deduplicator": {"column": "text", "within": "all"}}
     path = str(recipe_file([step], ROWS, **head))
     line = (

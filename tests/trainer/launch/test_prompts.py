@@ -93,6 +93,16 @@ def test_where_no_prompt_is_left_the_reasons_are_on_file(prompts, tmp_path):
     assert reasons(tmp_path) == [("training", "template_refused")]
 
 
+def test_suffixes_say_which_files_are_read(tmp_path):
+    table = pa.table({"prompt_id": ["a"], "prompt": [CHAT]})
+    (tmp_path / "data").mkdir()
+    pq.write_table(table, tmp_path / "data" / "rows.parquet")
+    (tmp_path / "data" / "notes.json").write_text("no rows")
+    given = {"source": "x", "encode": lambda _: [], "longest": 8, "suffixes": [".parquet"]}
+    made = make_prompts(tmp_path / "data", (), tmp_path / "made", "train", **given)
+    assert made == PromptCounts(1, 0)
+
+
 def test_too_few_prompts_leave_nothing_to_train_on(prompts, tmp_path):
     with pytest.raises(DataError, match=r"gives 2 prompts, a step takes 3; set prompts_per_step"):
         prompts(["one", "two"], least=3)
