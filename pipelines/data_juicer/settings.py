@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from . import source
@@ -112,7 +112,8 @@ EXPORT_TYPE = "export_type"
 
 _PATHS = ("dataset_path", "export_path")
 _REMOTE = re.compile(r"(s3|hdfs|oss|gs|https?):/", re.IGNORECASE)
-_WEIGHT = re.compile(r"\d*\.?\d+\s+\S")
+_MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet)\s+\S")
+"""`0.5 a.jsonl 0.5 b.jsonl`, with or without the weights."""
 _TOKENS = re.compile(r"\bSpecialTokens\b|\bremove_(?:non_)?special_tokens\b")
 _ELSEWHERE = "run this recipe with dj-process"
 
@@ -234,7 +235,7 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
         verb = "read" if key == "dataset_path" else "write"
         found = f"'{key}' is {text!r}, and rejuice does not {verb} remote files yet"
         yield Refusal(key, found, f"give a local path, or {_ELSEWHERE}")
-    elif key == "dataset_path" and _WEIGHT.match(text):
+    elif key == "dataset_path" and _MIXTURE.match(text) and not Path(text).exists():
         found = f"'{key}' is a mixture of datasets, which rejuice does not read yet"
         yield Refusal(key, found, f"give one file or folder, or {_ELSEWHERE}")
 

@@ -107,7 +107,7 @@ def test_a_key_with_its_default_is_not_refused_and_not_mentioned(recipe_file):
 BLOCK = {"configs": [{"type": "local", "path": "a.jsonl"}]}
 
 
-def test_datasets_that_are_not_supported_yet(tmp_path):
+def test_datasets_that_are_not_supported_yet(tmp_path, monkeypatch):
     path = tmp_path / "recipe.yaml"
 
     def written_as(**head):
@@ -124,10 +124,14 @@ def test_datasets_that_are_not_supported_yet(tmp_path):
         expected = "recipe.yaml, line 1: 'dataset_path' is empty; give a path"
         assert written_as(dataset_path=empty) == expected
         assert load(path, {"dataset_path": "a.jsonl"}).head.dataset_path == Path("a.jsonl")
-    assert written_as(dataset_path="0.5 a.jsonl 0.5 b.jsonl") == (
-        "recipe.yaml, line 1: 'dataset_path' is a mixture of datasets, which rejuice does not "
-        f"read yet; give one file or folder, {DJ_PROCESS}"
-    )
+    for mixture in ("0.5 a.jsonl 0.5 b.jsonl", ".5 a b", "2 a.jsonl", "a.jsonl b.parquet"):
+        assert written_as(dataset_path=mixture) == (
+            "recipe.yaml, line 1: 'dataset_path' is a mixture of datasets, which rejuice does not "
+            f"read yet; give one file or folder, {DJ_PROCESS}"
+        )
+    (tmp_path / "a.jsonl b.parquet").touch()
+    monkeypatch.chdir(tmp_path)
+    assert load(path).head.dataset_path.exists()
     assert written_as(dataset_path="s3://bucket/a.jsonl") == (
         "recipe.yaml, line 1: 'dataset_path' is 's3://bucket/a.jsonl', and rejuice does not "
         f"read remote files yet; give a local path, {DJ_PROCESS}"
