@@ -32,11 +32,21 @@ class Needs(NamedTuple):
 
     Attributes:
         missing: what `pip install` takes, of each package that is not installed.
-        asks_server: whether it sends requests to a model's server.
+        models: the kinds of models that it makes, by Data-Juicer's names for them.
     """
 
     missing: tuple[str, ...]
-    asks_server: bool
+    models: frozenset[str]
+
+    @property
+    def asks_server(self) -> bool:
+        """Whether it sends requests to a model's server."""
+        return "api" in self.models
+
+    @property
+    def loads_when_made(self) -> bool:
+        """Whether a model is loaded, or fetched, as soon as the operator is made."""
+        return not self.models <= {"api", "huggingface", "vllm"}
 
 
 class Package(NamedTuple):
@@ -61,7 +71,7 @@ def needs(defined: Defined, fields: Mapping[str, Any]) -> Needs:
     search = _Search()
     search.follow_class(defined, dict(fields))
     missing = {package.pip: None for package in search.packages if not package.is_installed()}
-    return Needs(tuple(missing), "api" in search.models)
+    return Needs(tuple(missing), frozenset(search.models))
 
 
 @cache

@@ -24,9 +24,10 @@ from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
 from .fields import PROCESS_FIELDS, arguments, check_fields
+from .named_files import digests
 from .needs import needs
 from .result import ROW, change
-from .run_operator import run_operator
+from .run_operator import prepare, run_operator
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -70,7 +71,9 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     given = dict(fields)
     if text_key != "text":
         given.setdefault("text_key", text_key)
-    return _kind(name, found.kind)(**given)
+    # The rows that `index_key` numbers are those of the dataset, not those of a chunk.
+    is_numbered = given.get("index_key") is not None
+    return _kind(name, found.kind, Scope.DATASET if is_numbered else _SCOPES[found.kind])(**given)
 
 
 class ForeignOperator(Operator):
@@ -98,9 +101,21 @@ class ForeignOperator(Operator):
         fields = arguments(self.model_extra or {})
         return found is not None and needs(found.defined, fields).asks_server
 
+    def preflight(self) -> None:
+        """Make it, unless that takes a model: what its constructor refuses is known at once.
+
+        Raises:
+            OperatorError: it cannot be made.
+        """
+        found, fields = find(self.name()), self.model_extra or {}
+        if found is not None and not needs(found.defined, arguments(fields)).loads_when_made:
+            prepare(self.name(), cache_key_json(self), fields)
+
     def cache_key_fields(self) -> Mapping[str, Any]:
         every = super().cache_key_fields()
-        return {name: each for name, each in every.items() if name not in PROCESS_FIELDS}
+        fields = {name: each for name, each in every.items() if name not in PROCESS_FIELDS}
+        files = digests(fields)
+        return {**fields, "named files": files} if files else fields
 
     def reads(self) -> Columns:
         return ALL
@@ -122,7 +137,7 @@ def asks_server(operator: Operator) -> bool:
 
 
 @cache
-def _kind(name: str, kind: str) -> type[ForeignOperator]:
+def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
     slug = name.lower()
     return type(
         name,
@@ -137,7 +152,7 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
             },
             "foreign_name": name,
             "kind": Kind(kind),
-            "scope": _SCOPES[kind],
+            "scope": scope,
             "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
         },
     )
