@@ -64,8 +64,8 @@ class ForeignKind(NamedTuple):
         from docstring_parser import DocstringStyle, parse
 
         found: dict[str, str] = {}
-        for _, node in source.lineage(self.defined):
-            init = _constructor(node)
+        for base in source.lineage(self.defined):
+            init = source.constructor(base)
             text = ast.get_docstring(init) if init else None
             for parameter in parse(text or "", DocstringStyle.REST).params:
                 found.setdefault(
@@ -110,12 +110,6 @@ def find(name: str) -> ForeignKind | None:
                     fields.setdefault(field.name, field)
             return ForeignKind(kind, defined, tuple(fields.values()))
     return None
-
-
-def _constructor(node: ast.AST) -> ast.FunctionDef | None:
-    body = node.body if isinstance(node, ast.ClassDef) else []
-    inits = (f for f in body if isinstance(f, ast.FunctionDef) and f.name == "__init__")
-    return next(inits, None)
 
 
 def _own_fields(defined: Defined) -> Iterator[ForeignField]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -69,7 +70,7 @@ class Package(NamedTuple):
 def needs(defined: Defined, fields: Mapping[str, Any]) -> Needs:
     """What the operator of a class needs with some fields."""
     search = _Search()
-    search.follow_class(defined, dict(fields))
+    search.follow_class(defined, deepcopy(dict(fields)))
     missing = {package.pip: None for package in search.packages if not package.is_installed()}
     return Needs(tuple(missing), frozenset(search.models))
 

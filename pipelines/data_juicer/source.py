@@ -101,6 +101,13 @@ def lineage(defined: Defined) -> Iterator[Defined]:
                 yield from lineage(found)
 
 
+def constructor(defined: Defined) -> ast.FunctionDef | None:
+    """The constructor that a class itself defines."""
+    body = defined.node.body if isinstance(defined.node, ast.ClassDef) else []
+    inits = (f for f in body if isinstance(f, ast.FunctionDef) and f.name == "__init__")
+    return next(inits, None)
+
+
 def _imported(file: Path, node: ast.ImportFrom) -> Path | None:
     parts = (node.module or "").split(".")
     if node.level:

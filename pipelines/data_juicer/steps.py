@@ -23,6 +23,7 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
+from .constructor import check_constructor
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .named_files import digests
 from .needs import needs
@@ -61,6 +62,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     if name.startswith("ray_"):
         raise RecipeError("it needs Ray", "run this recipe with dj-process, executor_type: ray")
     check_fields(found, fields)
+    check_constructor(found.defined, arguments(fields))
     missing = needs(found.defined, arguments(fields)).missing
     if missing:
         verb = "is" if len(missing) == 1 else "are"
