@@ -88,8 +88,10 @@ def _load(name: str, fields: Mapping[str, Any]) -> Any:
     datasets.disable_progress_bars()
     from data_juicer.ops import OPERATORS
 
-    kind, given = OPERATORS.modules[name], arguments(fields)
-    found = find(name)
+    found, given = find(name), arguments(fields)
+    if name not in OPERATORS.modules and found is not None and found.plugin is not None:
+        found.plugin.load()
+    kind = OPERATORS.modules[name]
     if found is not None and needs(found.defined, given).asks_server:
         most = fields.get("num_proc")
         kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)

@@ -27,6 +27,7 @@ from .constructor import check_constructor
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .named_files import digests
 from .needs import needs
+from .plugins import Plugin
 from .result import ROW, change
 from .run_operator import prepare, run_operator
 
@@ -75,7 +76,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         given.setdefault("text_key", text_key)
     # The rows that `index_key` numbers are those of the dataset, not those of a chunk.
     is_numbered = given.get("index_key") is not None
-    return _kind(name, found.kind, Scope.DATASET if is_numbered else _SCOPES[found.kind])(**given)
+    scope = Scope.DATASET if is_numbered else _SCOPES[found.kind]
+    return _kind(name, found.kind, scope, found.plugin)(**given)
 
 
 class ForeignOperator(Operator):
@@ -84,6 +86,8 @@ class ForeignOperator(Operator):
     model_config = ConfigDict(extra="allow")
 
     foreign_name: ClassVar[str]
+    plugin: ClassVar[Plugin | None] = None
+    """The plug-in for Data-Juicer that brings it."""
     gil_bound: ClassVar[bool] = True
     depends_on: ClassVar[tuple[str, ...]] = ("py-data-juicer",)
 
@@ -117,7 +121,11 @@ class ForeignOperator(Operator):
         every = super().cache_key_fields()
         fields = {name: each for name, each in every.items() if name not in PROCESS_FIELDS}
         files = digests(fields)
-        return {**fields, "named files": files} if files else fields
+        if files:
+            fields["named files"] = files
+        if self.plugin is not None:
+            fields["plug-in"] = self.plugin.digest()
+        return fields
 
     def reads(self) -> Columns:
         return ALL
@@ -139,8 +147,9 @@ def asks_server(operator: Operator) -> bool:
 
 
 @cache
-def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
+def _kind(name: str, kind: str, scope: Scope, plugin: Plugin | None) -> type[ForeignOperator]:
     slug = name.lower()
+    own = ForeignOperator.depends_on
     return type(
         name,
         (ForeignOperator,),
@@ -151,10 +160,14 @@ def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
                 "foreign_name": "ClassVar[str]",
                 "kind": "ClassVar[Kind]",
                 "scope": "ClassVar[Scope]",
+                "plugin": "ClassVar[Plugin | None]",
+                "depends_on": "ClassVar[tuple[str, ...]]",
             },
             "foreign_name": name,
             "kind": Kind(kind),
             "scope": scope,
+            "plugin": plugin,
+            "depends_on": own if plugin is None else (*own, plugin.distribution),
             "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
         },
     )
