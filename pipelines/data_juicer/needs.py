@@ -9,6 +9,7 @@ where they do not decide it, no branch counts. What is found is needed for certa
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
@@ -61,8 +62,9 @@ class Package(NamedTuple):
         if self.module:
             return find_spec(self.module.split(".")[0]) is not None
         try:
-            distribution(self.pip.partition("@")[0].partition("==")[0].partition("[")[0].strip())
-        except PackageNotFoundError:
+            # `name[extra]>=1.0` or `name @ git+https://…`: the version is the user's choice.
+            distribution(re.split(r"[^\w.-]", self.pip.strip(), maxsplit=1)[0])
+        except (PackageNotFoundError, ValueError):
             return False
         return True
 

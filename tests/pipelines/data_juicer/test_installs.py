@@ -57,6 +57,11 @@ def test_a_package_that_is_imported_by_another_name_is_not_installed_again():
     from data_juicer.utils.lazy_loader import LazyLoader
 
     with no_installs():
-        LazyLoader.check_packages(["PyYAML", "pyarrow"])
-        with pytest.raises(NotInstalledError, match="no-such-package"):
+        LazyLoader.check_packages(
+            ["PyYAML", "pyarrow", "PyYAML>=1.0", "PyYAML==0.1", "PyYAML @ git+https://h/x"]
+        )
+        for missing in ("no-such-package", "no-such-package==1.0", "git+https://h/no-such.git", ""):
+            with pytest.raises(NotInstalledError):
+                LazyLoader._install_package(missing)
+        with pytest.raises(NotInstalledError, match=r"^no-such-package is not installed$"):
             LazyLoader.check_packages(["PyYAML", "no-such-package"], "--no-deps")
