@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators import OperatorError, RejuiceError
+from ...operators.errors import first_line
 from .catalogue import find
 from .installs import NotInstalledError
 
@@ -59,18 +60,17 @@ def described(
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             raise
         if _is_network(error):
-            found = f"could not fetch {_wanted(name, fields, error)}: {_first_line(error)}"
+            found = f"could not fetch {_wanted(name, fields, error)}: {_summary(error)}"
             right = "it has to be reached, or named by a path on this disk"
             raise NotReadyError(found, right) from error
         kind = OperatorError if is_made() else NotReadyError
         note, hint = _hint(name, fields, table, error)
-        raise kind(f"failed with {_first_line(error)}{note}", hint) from error
+        raise kind(f"failed with {_summary(error)}{note}", hint) from error
 
 
-def _first_line(error: Exception) -> str:
-    """Its type and the first line of its message: third-party messages may be pages."""
-    lines = (line.strip() for line in str(error).splitlines())
-    first = next((line for line in lines if any(map(str.isalnum, line))), "")
+def _summary(error: Exception) -> str:
+    """Its type and the first line of its message, or where it was raised."""
+    first = first_line(error)
     if not first:
         at = traceback.extract_tb(error.__traceback__)[-1]
         first = f"no message, at {Path(at.filename).name}:{at.lineno}"

@@ -75,14 +75,18 @@ def _forbid() -> None:
     from data_juicer.utils.lazy_loader import LazyLoader
 
     # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_needs.py::test_a_package_that_is_missed_while_it_runs
-    LazyLoader._install_package = classmethod(_refuse)
+    install = LazyLoader._install_package
+
+    def install_or_refuse(_: type[Any], package: str, *options: Any, **named: Any) -> Any:
+        if not _at_work:
+            return install(package, *options, **named)
+        # `check_packages` takes a package for missing that is imported by another name than pip's.
+        if not Package("", package).is_installed():
+            raise NotInstalledError(package)
+        return True
+
+    LazyLoader._install_package = classmethod(install_or_refuse)
     sys.addaudithook(_refuse_commands)
-
-
-def _refuse(cls: type[Any], package: str, *_: Any) -> None:
-    # `check_packages` takes a package for missing that is imported by another name than pip's.
-    if not Package("", package).is_installed():
-        raise NotInstalledError(package)
 
 
 def _refuse_commands(event: str, arguments: tuple[Any, ...]) -> None:

@@ -50,8 +50,8 @@ def texts(value: Any) -> Iterator[str]:
 
 def _exists(text: str) -> bool:
     try:
-        # An empty text would be the working directory.
-        return bool(text.strip()) and Path(text).exists()
+        # No name: an empty text would be the working directory, and "/" may be a separator.
+        return any(map(str.isalnum, text)) and Path(text).exists()
     except (OSError, ValueError):
         return False  # Too long for a path, such as a prompt, or with a null character.
 

@@ -65,3 +65,15 @@ def test_a_package_that_is_imported_by_another_name_is_not_installed_again():
                 LazyLoader._install_package(missing)
         with pytest.raises(NotInstalledError, match=r"^no-such-package is not installed$"):
             LazyLoader.check_packages(["PyYAML", "no-such-package"], "--no-deps")
+
+
+def test_who_uses_data_juicer_beside_rejuice_has_its_installer(monkeypatch):
+    from data_juicer.utils import lazy_loader
+
+    with no_installs():
+        pass
+    started = []
+    monkeypatch.setattr(lazy_loader.LazyLoader, "_dependencies", {})
+    monkeypatch.setattr(lazy_loader.subprocess, "check_call", started.append)
+    assert lazy_loader.LazyLoader._install_package("no-such-package") is True
+    assert [command[-1] for command in started] == ["no-such-package"]

@@ -78,6 +78,8 @@ def test_of_a_large_file_size_and_time_count(tmp_path, monkeypatch):
         {"work_dir": "here"},
         {"stats_export_path": "here"},
         {"template": ""},
+        {"delimiter": "/"},
+        {"repl": "."},
         {"template": "x" * 10_000},
         {"template": "a\0b"},
         {"hf_model": "no/such"},

@@ -112,7 +112,7 @@ def test_what_is_reported_as_missing_is_what_the_operator_misses(monkeypatch, na
     if not missing:
         pytest.skip("it is installed here")
     rows = ROWS.slice(0, 2).append_column(result.ROW, pa.array([0, 1]))
-    with pytest.raises(installs.NotInstalledError) as raised:
+    with pytest.raises(installs.NotInstalledError) as raised, installs.no_installs():
         run_operator._run_foreign(name, name, {}, rows)
     assert raised.value.package in missing
 
