@@ -85,6 +85,7 @@ def _forbid() -> None:
             raise NotInstalledError(package)
         return True
 
+    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_installs.py::test_who_uses_data_juicer_beside_rejuice_has_its_installer
     LazyLoader._install_package = classmethod(install_or_refuse)
     sys.addaudithook(_refuse_commands)
 
