@@ -61,3 +61,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` for the nearest known word, or an empty string."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says something: messages of libraries are pages."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if any(map(str.isalnum, line))), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 import time
 import traceback
@@ -26,11 +27,13 @@ from ...operators import (
 )
 from ...operators.change import split
 from ...operators.check import checked
-from ..data_juicer.run_operator import NotReadyError
+from ...operators.errors import first_line
+from ..data_juicer.failures import NotReadyError
 from ..data_juicer.steps import asks_server
 from .failing_rows import ApplyRange, located
 from .frame import Frame
 
+_NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
 _LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are computed once more
 
 
@@ -136,8 +139,13 @@ def attribute_operator_errors(operator: Operator) -> Iterator[None]:
     """Report an exception as a bug of the operator, with the line of its code."""
     try:
         yield
-    except (RejuiceError, OSError, MemoryError):
+    except (RejuiceError, MemoryError):
         raise
+    except OSError as error:
+        # The runner takes what passes for one of the disk. Libraries raise it for the network, too.
+        if error.errno is not None and not isinstance(error, _NETWORK):
+            raise
+        raise _operator_error(operator, error) from error
     except Exception as error:
         raise _operator_error(operator, error) from error
 
@@ -149,7 +157,8 @@ def _operator_error(operator: Operator, error: Exception) -> OperatorError:
     frames = traceback.extract_tb(error.__traceback__)
     at = ([frame for frame in frames if frame.filename == _file(operator)] or frames)[-1]
     place = f"{Path(at.filename).name}:{at.lineno}"
-    return OperatorError(f"failed with {type(error).__name__}: {error} ({place})")
+    found = first_line(error) if isinstance(error, OSError) else error
+    return OperatorError(f"failed with {type(error).__name__}: {found} ({place})")
 
 
 def _file(operator: Operator) -> str:

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from . import source
+from . import plugins, source
+from .plugins import Plugin
 from .source import Defined
 
 KINDS = ("mapper", "filter", "deduplicator", "selector")
@@ -38,11 +39,13 @@ class ForeignKind(NamedTuple):
         kind: `mapper`, `filter` and so on.
         defined: its class.
         fields: those of the class, then those of its bases, as Data-Juicer's own check does.
+        plugin: the plug-in that brings it; None: Data-Juicer itself.
     """
 
     kind: str
     defined: Defined
     fields: tuple[ForeignField, ...]
+    plugin: Plugin | None = None
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -64,8 +67,8 @@ class ForeignKind(NamedTuple):
         from docstring_parser import DocstringStyle, parse
 
         found: dict[str, str] = {}
-        for _, node in source.lineage(self.defined):
-            init = _constructor(node)
+        for base in source.lineage(self.defined):
+            init = source.constructor(base)
             text = ast.get_docstring(init) if init else None
             for parameter in parse(text or "", DocstringStyle.REST).params:
                 found.setdefault(
@@ -82,7 +85,9 @@ def exists(name: str) -> bool:
 def names() -> list[str]:
     """Operators of Data-Juicer that can stand in a recipe. Nothing is imported."""
     files = [path for kind in KINDS for path in (source.package() / "ops" / kind).rglob("*.py")]
-    return sorted(path.stem for path in files if "register_module" in path.read_text("utf-8"))
+    own = [path.stem for path in files if "register_module" in path.read_text("utf-8")]
+    found = ((name, find(name)) for name in plugins.names())
+    return sorted({*own, *(name for name, each in found if each and each.kind in KINDS)})
 
 
 @cache
@@ -97,7 +102,7 @@ def settings() -> frozenset[str]:
 
 @cache
 def find(name: str) -> ForeignKind | None:
-    """An operator of Data-Juicer, or None where there is none of that name."""
+    """An operator of Data-Juicer or of a plug-in for it; None where there is none of that name."""
     for kind in (*KINDS, *OTHER_KINDS) if name.isidentifier() else ():
         folder = source.package() / "ops" / kind
         # A few stand in a folder of their kind's folder.
@@ -105,20 +110,30 @@ def find(name: str) -> ForeignKind | None:
             if not file.is_file():
                 continue
             defined = source.registered(file, name)
-            if defined is None:
-                return None
-            fields: dict[str, ForeignField] = {}
-            for base in source.lineage(defined):
-                for field in _own_fields(base):
-                    fields.setdefault(field.name, field)
-            return ForeignKind(kind, defined, tuple(fields.values()))
+            return None if defined is None else _of(defined, kind)
+    for look_up in (plugins.find, plugins.find_by_import):
+        found = look_up(name)
+        if found is not None:
+            plugin, defined = found
+            base = _base(defined)
+            if base is not None:
+                return _of(defined, base, plugin)
     return None
 
 
-def _constructor(node: ast.AST) -> ast.FunctionDef | None:
-    body = node.body if isinstance(node, ast.ClassDef) else []
-    inits = (f for f in body if isinstance(f, ast.FunctionDef) and f.name == "__init__")
-    return next(inits, None)
+def _of(defined: Defined, kind: str, plugin: Plugin | None = None) -> ForeignKind:
+    fields: dict[str, ForeignField] = {}
+    for base in source.lineage(defined):
+        for field in _own_fields(base):
+            fields.setdefault(field.name, field)
+    return ForeignKind(kind, defined, tuple(fields.values()), plugin)
+
+
+def _base(defined: Defined) -> str | None:
+    """The kind of an operator, by the class of Data-Juicer's that it inherits from."""
+    file = source.package() / "ops" / "base_op.py"
+    known = (each.node.name.lower() for each in source.lineage(defined) if each.file == file)
+    return next((name for name in known if name in (*KINDS, *OTHER_KINDS)), None)
 
 
 def _own_fields(defined: Defined) -> Iterator[ForeignField]:

@@ -18,6 +18,10 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotEq: operator.ne,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
     ast.In: lambda one, many: one in many,
     ast.NotIn: lambda one, many: one not in many,
 }
@@ -70,7 +74,9 @@ def _value(node: ast.expr, values: Values) -> Any:
             return _COMPARISONS[type(sign)](_value(node.left, values), _value(other, values))
         case ast.Call(func=ast.Name(id=name), keywords=[]):
             return _FUNCTIONS[name](*(_value(each, values) for each in node.args))
-        case ast.Call(func=ast.Attribute(attr="get" | "pop" as name), keywords=[]):
+        case ast.Call(
+            func=ast.Attribute(attr="get" | "pop" | "lower" | "upper" as name), keywords=[]
+        ):
             base = _value(node.func.value, values)  # type: ignore[attr-defined]
             return getattr(base, name)(*(_value(each, values) for each in node.args))
         case _:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...operators import RecipeError
 from ...operators.errors import suggest
 from .catalogue import ForeignKind
+from .field_types import check_type
+from .named_files import texts
 from .result import HELPER
 
 PROCESS_FIELDS = frozenset({"auto_op_parallelism", "num_proc"})
@@ -26,30 +28,26 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
     Raises:
         RecipeError: one is unknown or missing, or has a value that cannot work here.
     """
+    types = {field.name: field.type for field in found.fields}
     for name, value in fields.items():
-        if name not in found.known:
+        if name not in types:
             near = suggest(name, found.known) or f"its fields are: {', '.join(found.known)}"
             raise RecipeError(f"unknown field '{name}'", near)
+        check_type(name, types[name], value)
         if name == "skip_op_error" and value:
             raise RecipeError(
                 f"field 'skip_op_error' is {value!r}, which loses rows silently", "leave it out"
             )
-        if any(HELPER in text for text in _texts(value)):
+        if any(HELPER in text for text in texts(value)):
             raise RecipeError(
                 f"field '{name}' names a helper column of Data-Juicer, which rejuice does not have",
                 "run this recipe with dj-process",
             )
+    if found.defined.file.stem == "suffix_filter" and fields.get("suffixes"):
+        raise RecipeError(
+            "field 'suffixes' is about the files that Data-Juicer's loader reads the rows from",
+            "run this recipe with dj-process",
+        )
     for name in found.required:
         if name not in fields:
             raise RecipeError(f"field '{name}' is missing", "it has no default")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)

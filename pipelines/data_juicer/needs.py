@@ -9,7 +9,9 @@ where they do not decide it, no branch counts. What is found is needed for certa
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -32,11 +34,21 @@ class Needs(NamedTuple):
 
     Attributes:
         missing: what `pip install` takes, of each package that is not installed.
-        asks_server: whether it sends requests to a model's server.
+        models: the kinds of models that it makes, by Data-Juicer's names for them.
     """
 
     missing: tuple[str, ...]
-    asks_server: bool
+    models: frozenset[str]
+
+    @property
+    def asks_server(self) -> bool:
+        """Whether it sends requests to a model's server."""
+        return "api" in self.models
+
+    @property
+    def loads_when_made(self) -> bool:
+        """Whether a model is loaded, or fetched, as soon as the operator is made."""
+        return not self.models <= {"api", "huggingface", "vllm"}
 
 
 class Package(NamedTuple):
@@ -50,8 +62,9 @@ class Package(NamedTuple):
         if self.module:
             return find_spec(self.module.split(".")[0]) is not None
         try:
-            distribution(self.pip.partition("@")[0].partition("==")[0].partition("[")[0].strip())
-        except PackageNotFoundError:
+            # `name[extra]>=1.0` or `name @ git+https://…`: the version is the user's choice.
+            distribution(re.split(r"[^\w.-]", self.pip.strip(), maxsplit=1)[0])
+        except (PackageNotFoundError, ValueError):
             return False
         return True
 
@@ -59,9 +72,9 @@ class Package(NamedTuple):
 def needs(defined: Defined, fields: Mapping[str, Any]) -> Needs:
     """What the operator of a class needs with some fields."""
     search = _Search()
-    search.follow_class(defined, dict(fields))
+    search.follow_class(defined, deepcopy(dict(fields)))
     missing = {package.pip: None for package in search.packages if not package.is_installed()}
-    return Needs(tuple(missing), "api" in search.models)
+    return Needs(tuple(missing), frozenset(search.models))
 
 
 @cache

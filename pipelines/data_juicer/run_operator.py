@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -10,18 +10,15 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from ...operators import OperatorError, RejuiceError
+from ...operators import OperatorError
 from .catalogue import find
 from .concurrent import REQUESTS, concurrent
 from .datasets import rows_of
+from .failures import described
 from .fields import arguments
-from .installs import NotInstalledError, forbid_installs
+from .installs import no_installs
 from .needs import needs
 from .result import ROW
-
-
-class NotReadyError(OperatorError):
-    """An operator of Data-Juicer's cannot be made, or misses a package: no row is the reason."""
 
 
 def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
@@ -37,27 +34,22 @@ def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         OperatorError: it failed; one line.
         NotReadyError: it cannot be made, or misses a package.
     """
-    try:
+    with described(name, fields, table, is_made=lambda: key in _instances), no_installs():
         return _run_foreign(name, key, fields, table)
-    except (RejuiceError, OSError, MemoryError):
-        raise
-    except NotInstalledError as error:
-        found = f"needs {error.package}, which is not installed"
-        raise NotReadyError(found, f"pip install {shlex.quote(error.package)}") from error
-    except Exception as error:
-        # Third-party code: its message may be a page, and the first line names the problem.
-        first = next(iter(str(error).splitlines()), "")
-        text_key = fields.get("text_key", "text")
-        missing = text_key not in table.column_names
-        hint = f"it may need column '{text_key}': set text_keys or text_key" if missing else ""
-        kind = OperatorError if key in _instances else NotReadyError
-        raise kind(f"failed with {type(error).__name__}: {first}", hint) from error
+
+
+def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
+    """Make an operator now, for `run_operator` to find: its constructor checks its fields.
+
+    Raises:
+        NotReadyError: it cannot be made, or misses a package.
+    """
+    with described(name, fields, None, is_made=lambda: False), no_installs():
+        _instance(name, key, fields)
 
 
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
-    operator = _instances.get(key)
-    if operator is None:
-        operator = _instances[key] = _load(name, fields)
+    operator = _instance(name, key, fields)
     from data_juicer.core.data import NestedDataset
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -78,6 +70,12 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
     return whole.filter(pa.array(mask))
 
 
+def _instance(name: str, key: str, fields: Mapping[str, Any]) -> Any:
+    if key not in _instances:
+        _instances[key] = _load(name, fields)
+    return _instances[key]
+
+
 _instances: dict[str, Any] = {}
 """This process's instances, by name and fields: some operators load a model when built."""
 
@@ -88,13 +86,20 @@ def _load(name: str, fields: Mapping[str, Any]) -> Any:
 
     logger.disable("data_juicer")
     datasets.disable_progress_bars()
-    forbid_installs()
     from data_juicer.ops import OPERATORS
 
-    kind, given = OPERATORS.modules[name], arguments(fields)
-    found = find(name)
+    found, given = find(name), arguments(fields)
+    if name not in OPERATORS.modules and found is not None and found.plugin is not None:
+        found.plugin.load()
+    kind = OPERATORS.modules[name]
     if found is not None and needs(found.defined, given).asks_server:
         most = fields.get("num_proc")
         kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)
         given = {**more, **given}
-    return kind(**given)
+    # Bytecode of a file that a field names is looked up by its time in seconds: after an edit
+    # within a second the code from before it would run.
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        return kind(**given)
+    finally:
+        sys.dont_write_bytecode = writes

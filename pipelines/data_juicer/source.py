@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+_REGISTER = "OPERATORS.register_module"
 Definition = ast.ClassDef | ast.FunctionDef
 
 
@@ -56,24 +57,37 @@ def constants(file: Path) -> Mapping[str, Any]:
 
 def registered(file: Path, name: str) -> Defined | None:
     """The class under `@OPERATORS.register_module(name)`; the name may be a constant's."""
+    return next((found for known, found in registrations(file) if known == name), None)
+
+
+def registrations(file: Path) -> Iterator[tuple[str, Defined]]:
+    """The classes that a file registers as operators, by name."""
     for node in definitions(module(file).body):
         for call in node.decorator_list:
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "OPERATORS.register_module":
-                argument = call.args[0]
-                if isinstance(argument, ast.Constant) and argument.value == name:
-                    return Defined(file, node)
-                if isinstance(argument, ast.Name) and constants(file).get(argument.id) == name:
-                    return Defined(file, node)
-    return None
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(_REGISTER):
+                given = [*call.args, *(k.value for k in call.keywords if k.arg == "module_name")]
+                match given[:1]:
+                    case []:
+                        yield node.name, Defined(file, node)
+                    case [ast.Constant(value=str(name))]:
+                        yield name, Defined(file, node)
+                    case [ast.Name(id=constant)] if constant in constants(file):
+                        yield str(constants(file)[constant]), Defined(file, node)
 
 
 def definitions(body: Iterable[ast.stmt]) -> Iterator[Definition]:
     """The classes and functions of a module."""
-    for node in body:
+    for node in _statements(body):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node
-        elif isinstance(node, ast.With | ast.If | ast.Try):
-            yield from definitions(node.body)
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when a module is imported."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.With | ast.If | ast.Try):
+            yield from _statements(node.body)
 
 
 @cache
@@ -82,7 +96,7 @@ def definition(file: Path, name: str) -> Defined | None:
     for node in definitions(module(file).body):
         if node.name == name:
             return Defined(file, node)
-    for statement in module(file).body:
+    for statement in _statements(module(file).body):
         if not isinstance(statement, ast.ImportFrom):
             continue
         if name in (alias.name for alias in statement.names):
@@ -101,15 +115,32 @@ def lineage(defined: Defined) -> Iterator[Defined]:
                 yield from lineage(found)
 
 
+def constructor(defined: Defined) -> ast.FunctionDef | None:
+    """The constructor that a class itself defines."""
+    body = defined.node.body if isinstance(defined.node, ast.ClassDef) else []
+    inits = (f for f in body if isinstance(f, ast.FunctionDef) and f.name == "__init__")
+    return next(inits, None)
+
+
 def _imported(file: Path, node: ast.ImportFrom) -> Path | None:
     parts = (node.module or "").split(".")
     if node.level:
         folder = file.parents[node.level - 1]
     elif parts[0] == "data_juicer":
         folder, parts = package(), parts[1:]
+    elif parts[0] == _root(file).name:
+        folder, parts = _root(file), parts[1:]
     else:
         return None
     path = folder.joinpath(*parts)
     init = path / "__init__.py"
     found = init if init.is_file() else path.with_suffix(".py")
     return found if found.is_file() else None
+
+
+def _root(file: Path) -> Path:
+    """The folder of the outermost package that a file is in."""
+    folder = file.parent
+    while (folder.parent / "__init__.py").is_file():
+        folder = folder.parent
+    return folder

@@ -24,10 +24,13 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
+from .constructor import check_constructor
 from .fields import PROCESS_FIELDS, arguments, check_fields
+from .named_files import digests
 from .needs import needs
+from .plugins import Plugin
 from .result import ROW, change
-from .run_operator import run_operator
+from .run_operator import prepare, run_operator
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -86,13 +89,17 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     if name.startswith("ray_"):
         raise RecipeError("it needs Ray", "run this recipe with dj-process, executor_type: ray")
     check_fields(found, fields)
+    check_constructor(found.defined, arguments(fields))
     missing = needs(found.defined, arguments(fields)).missing
     if missing:
         raise MissingPackageError.of(missing)
     given = dict(fields)
     if text_key != "text":
         given.setdefault("text_key", text_key)
-    return _kind(name, found.kind)(**given)
+    # The rows that `index_key` numbers are those of the dataset, not those of a chunk.
+    is_numbered = given.get("index_key") is not None
+    scope = Scope.DATASET if is_numbered else _SCOPES[found.kind]
+    return _kind(name, found.kind, scope, found.plugin)(**given)
 
 
 class ForeignOperator(Operator):
@@ -101,6 +108,8 @@ class ForeignOperator(Operator):
     model_config = ConfigDict(extra="allow")
 
     foreign_name: ClassVar[str]
+    plugin: ClassVar[Plugin | None] = None
+    """The plug-in for Data-Juicer that brings it."""
     gil_bound: ClassVar[bool] = True
     depends_on: ClassVar[tuple[str, ...]] = ("py-data-juicer",)
 
@@ -120,9 +129,25 @@ class ForeignOperator(Operator):
         fields = arguments(self.model_extra or {})
         return found is not None and needs(found.defined, fields).asks_server
 
+    def preflight(self) -> None:
+        """Make it, unless that takes a model: what its constructor refuses is known at once.
+
+        Raises:
+            OperatorError: it cannot be made.
+        """
+        found, fields = find(self.name()), self.model_extra or {}
+        if found is not None and not needs(found.defined, arguments(fields)).loads_when_made:
+            prepare(self.name(), cache_key_json(self), fields)
+
     def cache_key_fields(self) -> Mapping[str, Any]:
         every = super().cache_key_fields()
-        return {name: each for name, each in every.items() if name not in PROCESS_FIELDS}
+        fields = {name: each for name, each in every.items() if name not in PROCESS_FIELDS}
+        files = digests(fields)
+        if files:
+            fields["named files"] = files
+        if self.plugin is not None:
+            fields["plug-in"] = self.plugin.digest()
+        return fields
 
     def reads(self) -> Columns:
         return ALL
@@ -144,8 +169,9 @@ def asks_server(operator: Operator) -> bool:
 
 
 @cache
-def _kind(name: str, kind: str) -> type[ForeignOperator]:
+def _kind(name: str, kind: str, scope: Scope, plugin: Plugin | None) -> type[ForeignOperator]:
     slug = name.lower()
+    own = ForeignOperator.depends_on
     return type(
         name,
         (ForeignOperator,),
@@ -156,10 +182,14 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
                 "foreign_name": "ClassVar[str]",
                 "kind": "ClassVar[Kind]",
                 "scope": "ClassVar[Scope]",
+                "plugin": "ClassVar[Plugin | None]",
+                "depends_on": "ClassVar[tuple[str, ...]]",
             },
             "foreign_name": name,
             "kind": Kind(kind),
-            "scope": _SCOPES[kind],
+            "scope": scope,
+            "plugin": plugin,
+            "depends_on": own if plugin is None else (*own, plugin.distribution),
             "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
         },
     )

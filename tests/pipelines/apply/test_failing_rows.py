@@ -1,5 +1,6 @@
 """The message about an operator that fails names the row."""
 
+import errno
 import math
 import re
 
@@ -150,3 +151,29 @@ def test_the_command_names_the_row_and_prints_a_traceback_on_demand(
     text = "".join(trace)
     assert "in root" in text
     assert "return n ** 0.5 if n >= 0 else n / 0" in text
+
+
+class FetchMapper(RootMapper):
+    """Fail with an error of a library that fetches something, or with one of the disk."""
+
+    number: int | None = None
+
+    def map(self, table):
+        if self.number is None:
+            raise OSError("\nWe couldn't connect to 'https://h' to load the files.\nCheck it.")
+        raise OSError(self.number, "no")
+
+
+def test_what_could_not_be_fetched_is_not_an_error_of_the_disk():
+    table = Frame.of(pa.table({"n": [1, 4]}))
+    with pytest.raises(OperatorError) as raised:
+        compute_change(FetchMapper(), table)
+    found = re.sub(r":\d+\)", ":1)", str(raised.value))
+    assert found == (
+        "failed with OSError: We couldn't connect to 'https://h' to load the files. "
+        "(test_failing_rows.py:1)"
+    )
+    with pytest.raises(OperatorError, match="failed with ConnectionRefusedError"):
+        compute_change(FetchMapper(number=errno.ECONNREFUSED), table)
+    with pytest.raises(OSError, match="28"):
+        compute_change(FetchMapper(number=errno.ENOSPC), table)

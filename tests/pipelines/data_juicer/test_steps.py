@@ -303,7 +303,7 @@ RECIPE = [
     ("words_num_filter", {"min_num": 2, "tokenization": False}),
     ("document_deduplicator", {"lowercase": True}),
     ("text_chunk_mapper", {"max_len": 15}),
-    ("average_line_length_filter", {"max_len": 14.5}),
+    ("average_line_length_filter", {"max_len": 15}),
     ("range_specified_field_selector", {"field_key": "n", "lower_rank": 3, "upper_rank": 150}),
 ]
 
