@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
-from ...operators import OperatorError, RejuiceError
+from ...operators import EngineError, OperatorError, RejuiceError
 from .catalogue import find
 from .concurrent import REQUESTS, concurrent
 from .datasets import rows_of
@@ -18,13 +18,27 @@ from .fields import arguments
 from .installs import NotInstalledError, forbid_installs
 from .needs import needs
 from .result import ROW
+from .servers import server
+from .watch import ServerLostError, Watch, watch_model, watching
 
 
 class NotReadyError(OperatorError):
     """An operator of Data-Juicer's cannot be made, or misses a package: no row is the reason."""
 
 
-def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
+class Ran(NamedTuple):
+    """What an operator of Data-Juicer's has made of a table.
+
+    Attributes:
+        rows: that it made.
+        watch: what went wrong.
+    """
+
+    rows: pa.Table
+    watch: Watch
+
+
+def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
     """The rows that an operator of Data-Juicer's makes of a table.
 
     Args:
@@ -36,9 +50,15 @@ def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
     Raises:
         OperatorError: it failed; one line.
         NotReadyError: it cannot be made, or misses a package.
+        EngineError: the server that it asks cannot be reached, or refuses all requests.
     """
     try:
-        return _run_foreign(name, key, fields, table)
+        with watching() as watch:
+            return Ran(_run_foreign(name, key, fields, table), watch)
+    except ServerLostError as error:
+        kind = find(name)
+        asked = None if kind is None else server(kind, fields)
+        raise EngineError(error.found) if asked is None else asked.lost(error) from None
     except (RejuiceError, OSError, MemoryError):
         raise
     except NotInstalledError as error:
@@ -50,8 +70,8 @@ def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         text_key = fields.get("text_key", "text")
         missing = text_key not in table.column_names
         hint = f"it may need column '{text_key}': set text_keys or text_key" if missing else ""
-        kind = OperatorError if key in _instances else NotReadyError
-        raise kind(f"failed with {type(error).__name__}: {first}", hint) from error
+        raised = OperatorError if key in _instances else NotReadyError
+        raise raised(f"failed with {type(error).__name__}: {first}", hint) from error
 
 
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
@@ -84,17 +104,17 @@ _instances: dict[str, Any] = {}
 
 def _load(name: str, fields: Mapping[str, Any]) -> Any:
     import datasets
-    from loguru import logger
 
-    logger.disable("data_juicer")
     datasets.disable_progress_bars()
     forbid_installs()
     from data_juicer.ops import OPERATORS
 
     kind, given = OPERATORS.modules[name], arguments(fields)
     found = find(name)
-    if found is not None and needs(found.defined, given).asks_server:
-        most = fields.get("num_proc")
-        kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)
-        given = {**more, **given}
-    return kind(**given)
+    if found is None or not needs(found.defined, given).asks_server:
+        return kind(**given)
+    most = fields.get("num_proc")
+    kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)
+    operator = kind(**{**more, **given})
+    watch_model(operator)
+    return operator

@@ -25,8 +25,9 @@ from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .needs import needs
-from .result import ROW, change
+from .result import CALL_FAILED, ROW, change, change_without
 from .run_operator import run_operator
+from .servers import model_field, server
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -112,8 +113,32 @@ class ForeignOperator(Operator):
         if table.num_rows == 0:
             return Change()
         numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
-        out = run_operator(self.name(), cache_key_json(self), self.model_extra or {}, numbered)
-        return change(table, out, self.name().lower())
+        out, watch = run_operator(
+            self.name(), cache_key_json(self), self.model_extra or {}, numbered
+        )
+        slug, failed = self.name().lower(), np.array(sorted(watch.failed), np.int64)
+        notes: dict[str, float] = {}
+        if len(failed) and self.kind is Kind.FILTER:
+            made = change_without(table, out, slug, failed)
+        else:
+            made = change(table, out, slug)
+            # Of what works on batches, the calls are counted: they belong to no row.
+            unanswered = len(failed) + watch.calls.failed
+            notes = {CALL_FAILED: float(unanswered)} if unanswered else {}
+        return made._replace(
+            notes=notes, logged=watch.logged, failed=failed if len(failed) else None
+        )
+
+    def preflight(self) -> None:
+        """Try the server that it asks, if it asks one and its address is known.
+
+        Raises:
+            EngineError: it is not up, or will answer no request.
+        """
+        found, fields = find(self.name()), self.model_extra or {}
+        asked = server(found, fields) if found is not None and self.asks_server else None
+        if asked is not None:
+            asked.check()
 
 
 def asks_server(operator: Operator) -> bool:
@@ -123,7 +148,10 @@ def asks_server(operator: Operator) -> bool:
 
 @cache
 def _kind(name: str, kind: str) -> type[ForeignOperator]:
-    slug = name.lower()
+    found, slug = find(name), name.lower()
+    reasons = {slug: f"Data-Juicer's {name} did not keep the row"}
+    if kind == "filter" and found is not None and model_field(found):
+        reasons[CALL_FAILED] = "the server gave no answer for the row that it could use"
     return type(
         name,
         (ForeignOperator,),
@@ -138,6 +166,6 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
             "foreign_name": name,
             "kind": Kind(kind),
             "scope": _SCOPES[kind],
-            "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
+            "reasons": reasons,
         },
     )

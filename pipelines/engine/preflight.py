@@ -1,8 +1,9 @@
-"""Finds out early whether resumable steps can run, such as whether their servers are up."""
+"""Finds out early whether steps can run, such as whether their servers are up."""
 
 from __future__ import annotations
 
 from ...operators import EngineError, RejuiceError, ResumableOperator
+from ..data_juicer.steps import ForeignOperator
 from ..recipe.steps import Step
 from .plan import Plan, kept_folder
 
@@ -15,10 +16,10 @@ class _LocatedError(EngineError):
 
 
 class Preflight:
-    """Checks what the resumable steps of a plan need, each step once.
+    """Checks what the steps of a plan need that are resumable or ask a server, each step once.
 
-    A step that may find all of its results, from an earlier run or in a cache of its own, may need
-    no server. It is checked only where rows before it are computed that it cannot know.
+    A resumable step that may find all of its results, from an earlier run or in a cache of its own,
+    may need no server. It is checked only where rows before it are computed that it cannot know.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -32,9 +33,11 @@ class Preflight:
             EngineError: such a step cannot run.
         """
         for step in self._plan.steps:
-            if isinstance(step.operator, ResumableOperator) and not self._has_results(
-                step.operator
-            ):
+            if isinstance(step.operator, ResumableOperator):
+                is_certain = not self._has_results(step.operator)
+            else:
+                is_certain = not self._plan.is_done(step)
+            if is_certain:
                 self._check(step)
 
     def before_rows_of(self, step: Step) -> None:
@@ -49,11 +52,14 @@ class Preflight:
             self._check(later)
 
     def _check(self, step: Step) -> None:
-        """Check a step, if it is resumable and was not checked yet."""
-        if isinstance(step.operator, ResumableOperator) and step.name not in self._checked:
+        """Check a step, if it needs it and was not checked yet."""
+        operator = step.operator
+        if not isinstance(operator, ResumableOperator | ForeignOperator):
+            return
+        if step.name not in self._checked:
             self._checked.add(step.name)
             try:
-                step.operator.preflight()
+                operator.preflight()
             except RejuiceError as error:
                 where = self._plan.recipe.where(step)
                 raise _LocatedError(error.found, error.right, where=where) from error
