@@ -14,6 +14,8 @@ ROW = "__rejuice_row__"
 """The column that numbers the rows while an operator of Data-Juicer's works."""
 CALL_FAILED = "llm_call_failed"
 """The reason of a row that a filter has no answer for; of a mapper, the note that counts them."""
+CALLS_FAILED = "llm_calls_failed"
+"""The note of a mapper that works on batches: its calls belong to no row."""
 HELPER = "__dj__"
 """How the names of the columns begin that Data-Juicer keeps beside the rows."""
 

@@ -19,7 +19,7 @@ from .installs import NotInstalledError, forbid_installs
 from .needs import needs
 from .result import ROW
 from .servers import server
-from .watch import ServerLostError, Watch, watch_model, watching
+from .watch import Failures, ServerLostError, watch_model, watching
 
 
 class NotReadyError(OperatorError):
@@ -31,11 +31,11 @@ class Ran(NamedTuple):
 
     Attributes:
         rows: that it made.
-        watch: what went wrong.
+        failures: what went wrong.
     """
 
     rows: pa.Table
-    watch: Watch
+    failures: Failures
 
 
 def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
@@ -53,8 +53,10 @@ def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         EngineError: the server that it asks cannot be reached, or refuses all requests.
     """
     try:
-        with watching() as watch:
-            return Ran(_run_foreign(name, key, fields, table), watch)
+        with watching() as failures:
+            ran = Ran(_run_foreign(name, key, fields, table), failures)
+            failures.calls.check_answered()
+            return ran
     except ServerLostError as error:
         kind = find(name)
         asked = None if kind is None else server(kind, fields)

@@ -6,10 +6,10 @@ import ast
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ...operators import EngineError
-from ...operators.openai.options import ServerOptions
-from ...operators.openai.preflight import check_server
 from .catalogue import ForeignKind
 from .watch import ServerLostError
 
@@ -40,12 +40,19 @@ class Server(NamedTuple):
     def check(self) -> None:
         """Try its address once, and whether it has the model and takes the key.
 
+        Nothing is tried where there is a proxy between, which Data-Juicer's clients use.
+
         Raises:
             EngineError: it is not up, or will answer no request.
         """
+        from ...operators.openai.options import ServerOptions
+        from ...operators.openai.preflight import check_server
+
         if not self.url.startswith(("http://", "https://")):
             found = f"the address of its server is '{self.url}'"
             raise EngineError(found, f"it must begin with http:// or https://; see {_WHICH_URL}")
+        if _is_beyond_proxy(self.url):
+            return
         options = ServerOptions(base_url=self.url, patience_s=0)
         # Only of a chat is it known how to ask for the model, and Alibaba's has other names for it.
         model = self.model if self.is_chat and "dashscope" not in self.url else None
@@ -57,6 +64,9 @@ class Server(NamedTuple):
 
     def lost(self, error: ServerLostError) -> EngineError:
         """The error that ends a run whose server is lost."""
+        if error.status is None and error.calls:
+            found = f"{self.url} answered none of {error.calls:,} calls: {error.found}"
+            return EngineError(found, "its log may say why")
         if error.status is None:
             found = f"{self.url} could not be reached: {error.found}"
             return EngineError(found, "is the server up? then run again: finished chunks are kept")
@@ -91,6 +101,12 @@ def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
     )
     key = str(params.get("api_key") or _first(_KEYS))
     return Server(str(url).rstrip("/"), key, model, "chat" in (endpoint or "chat"))
+
+
+def _is_beyond_proxy(url: str) -> bool:
+    parts = urlsplit(url)
+    proxies = {parts.scheme, "all"} & set(getproxies())
+    return bool(proxies) and not proxy_bypass(parts.hostname or "")
 
 
 def _first(names: tuple[str, ...]) -> str:

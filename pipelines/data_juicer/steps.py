@@ -25,7 +25,7 @@ from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .needs import needs
-from .result import CALL_FAILED, ROW, change, change_without
+from .result import CALL_FAILED, CALLS_FAILED, ROW, change, change_without
 from .run_operator import run_operator
 from .servers import model_field, server
 
@@ -113,20 +113,19 @@ class ForeignOperator(Operator):
         if table.num_rows == 0:
             return Change()
         numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
-        out, watch = run_operator(
+        out, failures = run_operator(
             self.name(), cache_key_json(self), self.model_extra or {}, numbered
         )
-        slug, failed = self.name().lower(), np.array(sorted(watch.failed), np.int64)
-        notes: dict[str, float] = {}
+        slug, failed = self.name().lower(), np.array(sorted(failures.failed), np.int64)
         if len(failed) and self.kind is Kind.FILTER:
             made = change_without(table, out, slug, failed)
         else:
             made = change(table, out, slug)
-            # Of what works on batches, the calls are counted: they belong to no row.
-            unanswered = len(failed) + watch.calls.failed
-            notes = {CALL_FAILED: float(unanswered)} if unanswered else {}
+        is_mapper = self.kind is Kind.MAPPER
+        counts = {CALL_FAILED: len(failed) * is_mapper, CALLS_FAILED: failures.calls.failed}
+        notes = {name: float(n) for name, n in counts.items() if n}
         return made._replace(
-            notes=notes, logged=watch.logged, failed=failed if len(failed) else None
+            notes=notes, logged=failures.logged, failed=failed if len(failed) else None
         )
 
     def preflight(self) -> None:

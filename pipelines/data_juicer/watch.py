@@ -36,18 +36,19 @@ _REFUSED = (401, 403, 404)
 
 
 class ServerLostError(BaseException):
-    """The server cannot be reached, or refuses every request.
+    """The server cannot be reached, refuses every request, or answers none.
 
     No `Exception`, because Data-Juicer's operators catch those and go on.
 
     Args:
         found: what the server did, or what the connection failed with.
-        status: that it answered with; None: it was not reached.
+        status: that it refuses them with; None: it was not reached, or answers none.
+        calls: how many calls it has not answered; 0: it was not reached.
     """
 
-    def __init__(self, found: str, status: int | None) -> None:
-        super().__init__(found, status)
-        self.found, self.status = found, status
+    def __init__(self, found: str, status: int | None, calls: int = 0) -> None:
+        super().__init__(found, status, calls)
+        self.found, self.status, self.calls = found, status, calls
 
 
 class Calls:
@@ -74,8 +75,18 @@ class Calls:
         """How many questions were not answered."""
         return sum(self._failed.values())
 
+    def check_answered(self) -> None:
+        """Pass the questions of a batch, unless none of them was answered.
 
-class Watch:
+        Raises:
+            ServerLostError: none was: what was made of the batch is no result.
+        """
+        if self._failed and self.failed == len(self._failed):
+            found = _line(str(self.error or "")) or "its answers are empty"
+            raise ServerLostError(found, None, self.failed)
+
+
+class Failures:
     """What went wrong on some rows, in any thread.
 
     Attributes:
@@ -106,15 +117,15 @@ class Watch:
             calls.fail(error)
 
 
-_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_watch: ContextVar[Failures | None] = ContextVar("watch", default=None)
 _calls: ContextVar[Calls | None] = ContextVar("calls", default=None)
 
 
 @contextmanager
-def watching() -> Iterator[Watch]:
+def watching() -> Iterator[Failures]:
     """Collect what Data-Juicer logs in this context; none of it reaches a handler of loguru."""
     _listen()
-    watch = Watch()
+    watch = Failures()
     before = _watch.set(watch), _calls.set(watch.calls)
     try:
         yield watch

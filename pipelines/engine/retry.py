@@ -24,6 +24,7 @@ from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns
 from ..apply.retryable import MISSING, may_fail
 from ..apply.steps import StepResult
+from ..data_juicer.steps import ForeignOperator
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
@@ -83,6 +84,8 @@ def recompute_failed(plan: Plan, step: Step) -> int:
         if not len(rows):
             continue
         if not retried:
+            if isinstance(step.operator, ForeignOperator):
+                step.operator.preflight()
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
         table = read_columns(step.operator, plan.frame_before(chunk, step))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fake_server import FakeServer, Trouble
 
-DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
+DIMENSIONS = ["accuracy", "grammar", "informativeness", "coherence"]
 
 
 class FakeModel(FakeServer):

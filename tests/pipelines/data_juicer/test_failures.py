@@ -50,12 +50,11 @@ def model():
 @pytest.fixture
 def recipe_of(recipe_file):
     def make(server, name=FILTER, *, model="m", rows=ROWS, np=1, steps=(), **fields):
+        kind = catalogue.find(name)
         params = {"base_url": server.url, "api_key": "k", "max_retries": 0}
-        step = {"api_or_hf_model": model, "try_num": 2, "model_params": params, **fields}
-        if name == MAPPER:
-            step["is_hf_model"] = False
-        else:
-            step = {"dim_required_keys": list(DIMENSIONS), "input_keys": ["text"], **step}
+        step = {servers.model_field(kind): model, "try_num": 2, "model_params": params, **fields}
+        usual = {"is_hf_model": False, "dim_required_keys": DIMENSIONS, "input_keys": ["text"]}
+        step = {key: value for key, value in usual.items() if key in kind.known} | step
         data = [{"text": f"row {k}", "query": f"row {k}", "response": f"r{k}"} for k in range(rows)]
         return recipe_file([*steps, {name: step}], data, np=np)
 
@@ -242,7 +241,6 @@ def test_the_run_and_its_report_show_what_failed(recipe_of, model, monkeypatch, 
     assert shown in out.splitlines()
     assert f"{FAILED} 8" in out
     assert shown in run("report", "out/curated.parquet")[1].splitlines()
-    assert run("run", path.name, "--min_score", "0.0")[0] != 0  # Not a field of the recipe.
 
 
 @pytest.mark.slow
@@ -252,6 +250,70 @@ def test_worker_processes_count_as_well(recipe_of, model):
     report = engine.run(load(path), chunk_rows=6)
     assert report.steps[0].dropped == {FAILED: 8}
     assert list(report.steps[0].logged.values()) == [16]
+
+
+# What these need beside a server, and fields without which they ask nothing.
+NEEDED = {
+    "relation_identity_mapper": {"source_entity": "a", "target_entity": "b"},
+    "extract_entity_attribute_mapper": {"query_entities": ["a", "c"], "query_attributes": ["b"]},
+    "llm_condition_filter": {"condition": "it is good"},
+    "llm_extract_mapper": {"input_keys": ["text"], "output_schema": {"a": "what it is"}},
+    "llm_task_relevance_filter": {"task_desc": "d", "valid_dataset": [{"text": "v"}]},
+}
+OTHERS = {  # They read what other steps tag, or embeddings.
+    "agent_skill_insight_mapper", "extract_support_text_mapper", "optimize_prompt_mapper",
+    "pii_llm_suspect_mapper", "text_embd_similarity_filter", "extract_event_mapper",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_operator_that_asks_row_by_row_names_the_rows_that_failed(recipe_of):
+    for name, kind in asking():
+        if name in OTHERS:
+            continue
+        with FakeModel({k: [Trouble.ERROR_500] * 6 for k in THIRD}) as server:
+            path = recipe_of(server, name, **NEEDED.get(name, {}))
+            (line,) = engine.run(load(path), overwrite=True).steps
+        found = line.dropped if kind.kind == "filter" else line.notes
+        assert found[FAILED] == len(THIRD), name
+
+
+class FindsEvents(FakeModel):
+    def usual(self, seed):
+        return f"### 1. **a**: event {seed}. **b**: ann"
+
+
+EVENTS = {"output_pattern": r"(\#\#\#\ 1\.)\ (.*?)\*\*b\*\*:\ (.*)"}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_mapper_that_works_on_batches_counts_calls_or_ends_the_run(recipe_of, answered):
+    failing = THIRD if answered else range(ROWS)
+    with FindsEvents({k: [Trouble.ERROR_500] * 2 for k in failing}) as server:
+        path = recipe_of(server, "extract_event_mapper", **EVENTS)
+        if answered:
+            (line,) = engine.run(load(path)).steps
+            assert line.notes == {"llm_calls_failed": 8}
+            assert line.dropped == {"extract_event_mapper": 8}
+            return
+        with pytest.raises(EngineError) as raised:
+            engine.run(load(path))
+        assert str(raised.value) == (
+            f"{path}, line 4, step 1 extract_event_mapper: {server.url} answered none of 24 calls: "
+            "Error code: 500 - {'error': {'message': '500'}}; its log may say why"
+        )
+
+
+def test_a_server_beyond_a_proxy_is_not_tried_without_it(model, monkeypatch):
+    """Its address may be known to the proxy alone."""
+    model.kill()
+    asked = servers.Server(model.url, "", "m")
+    monkeypatch.setenv("http_proxy", "http://proxy:1")
+    monkeypatch.setenv("no_proxy", "")
+    asked.check()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(EngineError, match="could not be reached"):
+        asked.check()
 
 
 # What failed is asked for again
