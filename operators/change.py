@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,6 +15,11 @@ from numpy.typing import NDArray
 from .columns import flat
 
 Columns = tuple[str, ...]
+
+OTHER_MESSAGES = "other messages"
+_MOST_KINDS = 20
+_VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F-]{12,}\b|\d+")
+"""Ids and numbers in a message."""
 
 
 class Change(NamedTuple):
@@ -28,6 +34,11 @@ class Change(NamedTuple):
             Parents ascend, -1 aside. An input row without a child needs a reason.
         without: columns of the input that the output no longer has.
         notes: figures for the run report (a shortfall, a count); summed over chunks.
+        logged: WARNING and ERROR messages of a library that does the work, and how often each was
+            logged; added up over chunks by `merge_logged`.
+        failed: int64[K]: the input rows that the operator failed on for a reason that another
+            attempt may not meet. A filter drops them, a mapper leaves them as they are. None: it
+            does not say; reasons in columns `..._missing` may.
     """
 
     columns: Mapping[str, pa.Array] = {}
@@ -35,6 +46,8 @@ class Change(NamedTuple):
     parents: NDArray[np.int64] | None = None
     without: Columns = ()
     notes: Mapping[str, float] = {}
+    logged: Mapping[str, int] = {}
+    failed: NDArray[np.int64] | None = None
 
     def drops_all(self) -> bool:
         """Whether every row is dropped."""
@@ -57,7 +70,7 @@ def split(change: Change, starts: Sequence[int]) -> Iterator[Change]:
         change: to all rows.
         starts: the first row of each part, and the end of the last part.
     """
-    ends, notes = [int(at) for at in starts], change.notes
+    ends, notes, logged = [int(at) for at in starts], change.notes, change.logged
     if change.parents is not None:
         # A row without a parent goes with the row before it.
         nearest = np.maximum.accumulate(np.append(0, change.parents))[1:]
@@ -69,8 +82,11 @@ def split(change: Change, starts: Sequence[int]) -> Iterator[Change]:
             own = np.asarray(change.parents)[begin:end]
             parents = np.where(own < 0, -1, own - start)
         columns = {name: _copy(column, begin, end) for name, column in change.columns.items()}
-        yield Change(columns, reasons, parents, change.without, notes)
-        notes = {}  # They are about all rows, so they are counted once, with the first part.
+        failed = change.failed
+        if failed is not None:
+            failed = failed[(failed >= start) & (failed < stop)] - start
+        yield Change(columns, reasons, parents, change.without, notes, logged, failed)
+        notes, logged = {}, {}  # About all rows: they are counted once, with the first part.
 
 
 def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
@@ -93,7 +109,32 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
     notes: Counter[str] = Counter()
     for change in changes:
         notes.update(change.notes)
-    return Change(columns, reasons, parents, first.without, notes)
+    failed = None
+    if any(change.failed is not None for change in changes):
+        at_K = zip(changes, np.cumsum([0, *sizes[:-1]]), strict=True)
+        failed = np.concatenate([c.failed + at for c, at in at_K if c.failed is not None])
+    logged = merge_logged(change.logged for change in changes)
+    return Change(columns, reasons, parents, first.without, notes, logged, failed)
+
+
+def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """How often each kind of message was logged in all parts, the most frequent first.
+
+    Messages that differ only in numbers and ids are of one kind, which has the text of that one of
+    them that sorts first. Of too many kinds, the rarer ones are counted together.
+    """
+    texts: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for part in parts:
+        for message, n in part.items():
+            kind = _VARYING.sub("#", message)
+            texts[kind] = min(texts.get(kind, message), message)
+            counts[kind] += n
+    # Not `most_common`, which leaves the order of equal counts to that of the threads.
+    kinds = sorted(counts, key=lambda kind: (-counts[kind], kind))
+    others = sum(counts[kind] for kind in kinds[_MOST_KINDS:])
+    found = {texts[kind]: counts[kind] for kind in kinds[:_MOST_KINDS]}
+    return {**found, OTHER_MESSAGES: found.get(OTHER_MESSAGES, 0) + others} if others else found
 
 
 def _parents(change: Change, n: int) -> NDArray[np.int64]:

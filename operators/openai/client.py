@@ -82,6 +82,7 @@ class OpenAIClient:
         options: which server, and how to retry.
         connections: most at a time.
         clock: in seconds.
+        key: of the server, where no environment variable has it; empty: none is sent.
 
     Raises:
         EngineError: the environment variable named for the key is not set.
@@ -95,9 +96,10 @@ class OpenAIClient:
         connections: int,
         *,
         clock: Callable[[], float] = time.monotonic,
+        key: str = "",
     ) -> None:
         self._options, self._connections, self._clock = options, connections, clock
-        self._headers = headers(options.api_key_env)
+        self._headers = _authorization(key) if key else headers(options.api_key_env)
         self._unreachable_since: float | None = None
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when it last gave a usable answer
@@ -287,6 +289,10 @@ def headers(api_key_env: str | None) -> dict[str, str]:
     if not key:
         found = f"api_key_env names the environment variable '{api_key_env}', which is not set"
         raise EngineError(found, "set it to the server's key")
+    return _authorization(key)
+
+
+def _authorization(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 

@@ -26,11 +26,21 @@ _NOT_READY = frozenset({502, 503, 504})
 
 
 def check_server(
-    options: ServerOptions, model: str, *, clock: Callable[[], float] = time.monotonic
+    options: ServerOptions,
+    model: str | None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    key: str = "",
 ) -> None:
     """Wait until a server is up, `patience_s` at most, and check that it has a model.
 
-    A server that does not list its models only has to be up.
+    A server that does not list its models only has to be up, and so has one that may have any.
+
+    Args:
+        options: which server, and how long to wait for it.
+        model: its name; None: any will do.
+        clock: in seconds.
+        key: see `OpenAIClient`.
 
     Raises:
         ServerDownError: it is not up.
@@ -38,7 +48,7 @@ def check_server(
     """
 
     async def check() -> None:
-        async with OpenAIClient(options, 1, clock=clock) as client:
+        async with OpenAIClient(options, 1, clock=clock, key=key) as client:
             models = await _models_when_ready(client, options.patience_s, clock)
             await _check_model(client, model, models)
 
@@ -80,11 +90,11 @@ async def _models_when_ready(
         raise ServerDownError(found, "is the server up?") from None
 
 
-async def _check_model(client: OpenAIClient, model: str, models: HttpResponse) -> None:
+async def _check_model(client: OpenAIClient, model: str | None, models: HttpResponse) -> None:
     if models.status == 401:
         check_status(models, client.base)
     known = served_models(models)
-    if not known or model in known:
+    if model is None or not known or model in known:
         return
     # It may know the model by another name, as llama.cpp does by any: only a request tells.
     url = endpoint(client.base, "chat")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...operators import Change
-from ...operators.change import surviving_rows
+from ...operators.change import merge_logged, surviving_rows
 from .frame import Frame
 from .report import StepReport
 from .summary import Summary, merge
@@ -31,6 +31,7 @@ class StepLog:
         rows_in, rows_out, added: rows.
         dropped: rows by the reason for which they were dropped.
         notes: figures of the operator, summed.
+        logged: messages of the library that does the work, and how often each was logged.
         written: columns.
         seconds: that the operator took.
         summaries: figures of the written columns, one for each part.
@@ -42,6 +43,7 @@ class StepLog:
         self.rows_in = self.rows_out = self.added = 0
         self.dropped: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
+        self.logged: dict[str, int] = {}
         self.written: set[str] = set()
         self.seconds = 0.0
         self.summaries: list[Summary] = []
@@ -60,6 +62,7 @@ class StepLog:
         self.added += rows_out + sum(dropped.values()) - rows_in
         self.dropped.update(dropped)
         self.notes.update(change.notes)
+        self.logged = merge_logged((self.logged, change.logged))
         self.written.update(change.columns)
         self.seconds += seconds
         self.summaries.append(summary)
@@ -75,6 +78,7 @@ class StepLog:
         self.added += other.added
         self.dropped.update(other.dropped)
         self.notes.update(other.notes)
+        self.logged = merge_logged((self.logged, other.logged))
         self.written |= other.written
         self.seconds += other.seconds
         self.summaries += other.summaries
@@ -97,6 +101,7 @@ class StepLog:
             cached=cached,
             retried=retried,
             notes=dict(self.notes),
+            logged=self.logged,
             columns=merge(self.summaries),
             written=sorted(self.written),
         )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ...operators import EmptyResultError, Operator
+from ..data_juicer.result import CALL_FAILED
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
 from .retryable import MISSING, count_retryable
@@ -47,6 +48,8 @@ def empty_result(operator: Operator, line: StepReport) -> str | None:
         has_value = line.columns.get(value, {}).get("n", 0) > 0
         if not has_value and not counts.keys() <= operator.not_failures:
             return f"none of {sum(counts.values()):,} rows has a {value}: {_most_frequent(counts)}"
+    if line.rows_in and line.notes.get(CALL_FAILED, 0) >= line.rows_in:
+        return f"none of {line.rows_in:,} rows was answered by its server"
     if line.rows_in and not line.rows_out:
         rows = f"the last {line.rows_in:,} rows" if line.rows_in > 1 else "the last row"
         return f"no row is left: it dropped {rows}: {_most_frequent(line.dropped)}"

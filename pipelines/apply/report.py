@@ -29,6 +29,8 @@ class StepReport(BaseModel):
     cached: bool
     retried: int = 0
     notes: dict[str, float]
+    logged: dict[str, int] = {}
+    """WARNING and ERROR messages of Data-Juicer, one of each kind, and how often it was logged."""
     columns: dict[str, Any]
     """Figures of the written columns that have any."""
     written: list[str] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...operators import Mapper, Operator, ResumableOperator, Scope
+from ..data_juicer.result import CALL_FAILED
+from ..data_juicer.steps import asks_server
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
 
@@ -14,6 +16,8 @@ MISSING = "_missing"
 
 def may_fail(operator: Operator) -> bool:
     """Whether `--retry_missing` can compute rows of the operator again."""
+    if asks_server(operator):
+        return True
     one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
     return (
         (one_by_one or isinstance(operator, ResumableOperator))
@@ -26,6 +30,8 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
     """How many values are missing for a reason that another attempt may not meet."""
     if not may_fail(operator):
         return 0
+    if asks_server(operator):
+        return line.dropped.get(CALL_FAILED, 0) + int(line.notes.get(CALL_FAILED, 0))
     return sum(
         n
         for name, figures in line.columns.items()

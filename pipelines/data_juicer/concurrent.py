@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from copy import deepcopy
 from typing import Any
+
+from .result import ROW
+from .watch import calls_of_row, note_failed_row
 
 REQUESTS = 16
 """Requests at once, unless the step's `num_proc` says otherwise."""
@@ -37,7 +42,14 @@ def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
 
 
 def _process_batched(self: Any, samples: Rows, *args: Any, **kwargs: Any) -> dict[str, list[Any]]:
-    rows = _ask(self, self.process_single, samples, args, kwargs)
+    def process(row: Any) -> Any:
+        before = deepcopy(row)
+        with calls_of_row() as calls:
+            after = self.process_single(row, *args, **kwargs)
+        # What the operator makes of an answer that did not come is no result: an empty text, [].
+        return _failed(before) if calls.failed else after
+
+    rows = _each(self, process, samples)
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -45,18 +57,29 @@ def _process_batched(self: Any, samples: Rows, *args: Any, **kwargs: Any) -> dic
 def _compute_stats_batched(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
     from data_juicer.utils.constant import Fields
 
-    rows = _ask(self, self.compute_stats_single, samples, args, kwargs)
+    def compute(row: Any) -> Any:
+        known = set(row[Fields.stats])
+        with calls_of_row() as calls:
+            after = self.compute_stats_single(row, *args, **kwargs)
+        found = {k: value for k, value in after[Fields.stats].items() if k not in known}
+        return _failed(after) if calls.failed or _without_record(found) else after
+
+    rows = _each(self, compute, samples)
     samples[Fields.stats] = [row[Fields.stats] for row in rows]
     return samples
 
 
-def _ask(
-    self: Any,
-    work: Callable[..., Any],
-    samples: Rows,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> list[Any]:
+def _failed(row: Any) -> Any:
+    note_failed_row(row[ROW])
+    return row
+
+
+def _without_record(stats: Mapping[str, Any]) -> bool:
+    """Whether an answer could not be read: a filter that keeps it as `..._record` keeps nothing."""
+    return any(name.endswith("_record") and not value for name, value in stats.items())
+
+
+def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
     """What `work` makes of each row, in their order; the first error ends the waiting."""
     from data_juicer.core.data.dj_dataset import nested_obj_factory
 
@@ -66,7 +89,8 @@ def _ask(
         for row in zip(*(samples[name] for name in columns), strict=True)
     ]
     with ThreadPoolExecutor(self._requests) as pool:
-        futures = [pool.submit(work, row, *args, **kwargs) for row in rows]
+        # Each row in a context of its own: what is logged about it is counted with its step.
+        futures = [pool.submit(copy_context().run, work, row) for row in rows]
         try:
             return [future.result() for future in futures]
         except BaseException:

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ...operators import Change
 from ..dataset.arrow_types import is_text
 
 ROW = "__rejuice_row__"
 """The column that numbers the rows while an operator of Data-Juicer's works."""
+CALL_FAILED = "llm_call_failed"
+"""The reason of a row that a filter has no answer for; of a mapper, the note that counts them."""
+CALLS_FAILED = "llm_calls_failed"
+"""The note of a mapper that works on batches: its calls belong to no row."""
 HELPER = "__dj__"
 """How the names of the columns begin that Data-Juicer keeps beside the rows."""
+
+
+def change_without(table: pa.Table, out: pa.Table, slug: str, failed: NDArray[np.int64]) -> Change:
+    """The change of a filter that has failed on some rows, which are dropped as `CALL_FAILED`."""
+    is_failed = pc.is_in(out[ROW], pa.array(failed))
+    made = change(table, out.filter(pc.invert(is_failed)), slug)
+    reasons = np.zeros(table.num_rows, bool)
+    reasons[failed] = True
+    return made._replace(reasons=pc.if_else(pa.array(reasons), CALL_FAILED, made.reasons))
 
 
 def change(table: pa.Table, out: pa.Table, slug: str) -> Change:

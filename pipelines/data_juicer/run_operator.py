@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
-from ...operators import OperatorError
+from ...operators import EngineError, OperatorError
 from .catalogue import find
 from .concurrent import REQUESTS, concurrent
 from .datasets import rows_of
@@ -19,9 +19,23 @@ from .fields import arguments
 from .installs import no_installs
 from .needs import needs
 from .result import ROW
+from .servers import server
+from .watch import Failures, ServerLostError, watch_model, watching
 
 
-def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
+class Ran(NamedTuple):
+    """What an operator of Data-Juicer's has made of a table.
+
+    Attributes:
+        rows: that it made.
+        failures: what went wrong.
+    """
+
+    rows: pa.Table
+    failures: Failures
+
+
+def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
     """The rows that an operator of Data-Juicer's makes of a table.
 
     Args:
@@ -33,9 +47,18 @@ def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
     Raises:
         OperatorError: it failed; one line.
         NotReadyError: it cannot be made, or misses a package.
+        EngineError: the server that it asks cannot be reached, or refuses all requests.
     """
     with described(name, fields, table, is_made=lambda: key in _instances), no_installs():
-        return _run_foreign(name, key, fields, table)
+        try:
+            with watching() as failures:
+                ran = Ran(_run_foreign(name, key, fields, table), failures)
+                failures.calls.check_answered()
+                return ran
+        except ServerLostError as error:
+            kind = find(name)
+            asked = None if kind is None else server(kind, fields)
+            raise EngineError(error.found) if asked is None else asked.lost(error) from None
 
 
 def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
@@ -82,9 +105,7 @@ _instances: dict[str, Any] = {}
 
 def _load(name: str, fields: Mapping[str, Any]) -> Any:
     import datasets
-    from loguru import logger
 
-    logger.disable("data_juicer")
     datasets.disable_progress_bars()
     from data_juicer.ops import OPERATORS
 
@@ -92,7 +113,8 @@ def _load(name: str, fields: Mapping[str, Any]) -> Any:
     if name not in OPERATORS.modules and found is not None and found.plugin is not None:
         found.plugin.load()
     kind = OPERATORS.modules[name]
-    if found is not None and needs(found.defined, given).asks_server:
+    asks_server = found is not None and needs(found.defined, given).asks_server
+    if asks_server:
         most = fields.get("num_proc")
         kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)
         given = {**more, **given}
@@ -100,6 +122,9 @@ def _load(name: str, fields: Mapping[str, Any]) -> Any:
     # within a second the code from before it would run.
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        return kind(**given)
+        operator = kind(**given)
     finally:
         sys.dont_write_bytecode = writes
+    if asks_server:
+        watch_model(operator)
+    return operator

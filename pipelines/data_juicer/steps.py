@@ -29,8 +29,9 @@ from .fields import PROCESS_FIELDS, arguments, check_fields
 from .named_files import digests
 from .needs import needs
 from .plugins import Plugin
-from .result import ROW, change
+from .result import CALL_FAILED, CALLS_FAILED, ROW, change, change_without
 from .run_operator import prepare, run_operator
+from .servers import model_field, server
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -130,14 +131,20 @@ class ForeignOperator(Operator):
         return found is not None and needs(found.defined, fields).asks_server
 
     def preflight(self) -> None:
-        """Make it, unless that takes a model: what its constructor refuses is known at once.
+        """Make it, unless that takes a model, and try the server that it asks, if it asks one.
 
         Raises:
             OperatorError: it cannot be made.
+            EngineError: the server is not up, or will answer no request.
         """
         found, fields = find(self.name()), self.model_extra or {}
-        if found is not None and not needs(found.defined, arguments(fields)).loads_when_made:
+        if found is None:
+            return
+        if not needs(found.defined, arguments(fields)).loads_when_made:
             prepare(self.name(), cache_key_json(self), fields)
+        asked = server(found, fields) if self.asks_server else None
+        if asked is not None:
+            asked.check()
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         every = super().cache_key_fields()
@@ -159,8 +166,20 @@ class ForeignOperator(Operator):
         if table.num_rows == 0:
             return Change()
         numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
-        out = run_operator(self.name(), cache_key_json(self), self.model_extra or {}, numbered)
-        return change(table, out, self.name().lower())
+        out, failures = run_operator(
+            self.name(), cache_key_json(self), self.model_extra or {}, numbered
+        )
+        slug, failed = self.name().lower(), np.array(sorted(failures.failed), np.int64)
+        if len(failed) and self.kind is Kind.FILTER:
+            made = change_without(table, out, slug, failed)
+        else:
+            made = change(table, out, slug)
+        is_mapper = self.kind is Kind.MAPPER
+        counts = {CALL_FAILED: len(failed) * is_mapper, CALLS_FAILED: failures.calls.failed}
+        notes = {name: float(n) for name, n in counts.items() if n}
+        return made._replace(
+            notes=notes, logged=failures.logged, failed=failed if len(failed) else None
+        )
 
 
 def asks_server(operator: Operator) -> bool:
@@ -170,8 +189,11 @@ def asks_server(operator: Operator) -> bool:
 
 @cache
 def _kind(name: str, kind: str, scope: Scope, plugin: Plugin | None) -> type[ForeignOperator]:
-    slug = name.lower()
+    found, slug = find(name), name.lower()
     own = ForeignOperator.depends_on
+    reasons = {slug: f"Data-Juicer's {name} did not keep the row"}
+    if kind == "filter" and found is not None and model_field(found):
+        reasons[CALL_FAILED] = "the server gave no answer for the row that it could use"
     return type(
         name,
         (ForeignOperator,),
@@ -190,6 +212,6 @@ def _kind(name: str, kind: str, scope: Scope, plugin: Plugin | None) -> type[For
             "scope": scope,
             "plugin": plugin,
             "depends_on": own if plugin is None else (*own, plugin.distribution),
-            "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
+            "reasons": reasons,
         },
     )

@@ -22,6 +22,7 @@ from ..dataset.arrow_files import read_arrow, write_arrow
 
 _PARENT = "__parent__"
 _META = b"rejuice"
+_FAILED = b"failed_rows"
 
 
 def save(path: Path, commit: StepResult) -> None:
@@ -33,6 +34,7 @@ def save(path: Path, commit: StepResult) -> None:
         "seconds": commit.seconds,
         "summary": commit.summary,
         "notes": {name: float(figure) for name, figure in change.notes.items()},
+        "logged": dict(change.logged),
         "without": change.without,
         "slugs": slugs,
     }
@@ -41,6 +43,8 @@ def save(path: Path, commit: StepResult) -> None:
         b"dropped_rows": rows.astype("<i4").tobytes(),
         b"dropped_slugs": codes.astype("<i4").tobytes(),
     }
+    if change.failed is not None:
+        schema_meta[_FAILED] = change.failed.astype("<i4").tobytes()
     table = pa.table(pack(change)).replace_schema_metadata(schema_meta)
     write_arrow(path, table)
 
@@ -57,7 +61,12 @@ def load(path: Path, *, mapped: bool = True) -> StepResult:
         at_N[rows] = codes
         reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
     columns, parents = unpack(table)
-    change = Change(columns, reasons, parents, tuple(meta["without"]), meta["notes"])
+    kept = table.schema.metadata.get(_FAILED)
+    failed = None if kept is None else np.frombuffer(kept, "<i4").astype(np.int64)
+    # Version 0.4 recorded no messages.
+    logged = meta.get("logged", {})
+    without = tuple(meta["without"])
+    change = Change(columns, reasons, parents, without, meta["notes"], logged, failed)
     return StepResult(change, meta["rows_in"], meta["seconds"], meta["summary"])
 
 

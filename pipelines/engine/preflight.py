@@ -16,10 +16,10 @@ class _LocatedError(EngineError):
 
 
 class Preflight:
-    """Checks what the resumable steps of a plan need, and Data-Juicer's, each step once.
+    """Checks what the steps of a plan need that are resumable or Data-Juicer's, each step once.
 
-    A step that may find all of its results, from an earlier run or in a cache of its own, may need
-    no server. It is checked only where rows before it are computed that it cannot know.
+    A resumable step that may find all of its results, from an earlier run or in a cache of its own,
+    may need no server. It is checked only where rows before it are computed that it cannot know.
     """
 
     def __init__(self, plan: Plan) -> None:

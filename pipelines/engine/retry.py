@@ -1,6 +1,7 @@
 """`--retry_missing STEP`: what failed in a step is computed again, and what succeeded is kept.
 
-A failure is a reason in a column `..._missing` that another attempt may not meet. The results of
+A failure is a reason in a column `..._missing` that another attempt may not meet, or a row that a
+step names as `Change.failed`. The results of
 the step lose these rows; the keys of all steps after it change, so that none of them finds what it
 made of the failures.
 """
@@ -16,12 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...operators import Change, RecipeError, ResumableOperator
-from ...operators.change import surviving_rows
+from ...operators.change import merge_logged, surviving_rows
 from ...operators.columns import BoolArray, flat
 from ...operators.errors import suggest
+from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns
 from ..apply.retryable import MISSING, may_fail
 from ..apply.steps import StepResult
+from ..data_juicer.steps import ForeignOperator
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
@@ -81,17 +84,13 @@ def recompute_failed(plan: Plan, step: Step) -> int:
         if not len(rows):
             continue
         if not retried:
+            if isinstance(step.operator, ForeignOperator):
+                step.operator.preflight()
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
         table = read_columns(step.operator, plan.frame_before(chunk, step))
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
-        at_N = np.arange(commit.rows_in)
-        at_N[rows] = commit.rows_in + np.arange(len(rows))
-        columns = {
-            name: _replaced(column, again.columns[name], at_N)
-            for name, column in commit.change.columns.items()
-        }
-        change = commit.change._replace(columns=columns)
+        change = _with_rows(commit.change, rows, again, table)
         save(path, StepResult.of(change, commit.rows_in, commit.seconds))
         retried += len(rows)
     return retried
@@ -101,6 +100,8 @@ def failed_rows(change: Change, num_rows: int, retryable: frozenset[str] | None)
     """Which rows of the input failed for one of these reasons (None: for any), bool[N]."""
     reasons = None if retryable is None else pa.array(sorted(retryable), pa.string())
     failed_N = np.zeros(num_rows, bool)
+    if change.failed is not None:
+        failed_N[change.failed] = True
     for name, column in change.columns.items():
         if not name.endswith(MISSING):
             continue
@@ -111,6 +112,35 @@ def failed_rows(change: Change, num_rows: int, retryable: frozenset[str] | None)
     return failed_N
 
 
+def _with_rows(change: Change, rows: Array, again: Change, table: pa.Table) -> Change:
+    """A change to all rows of `table`, with the change to some of them in its place.
+
+    Neither makes or moves rows. Where only one of them writes a column, the other leaves it as it
+    is in the table, or null where it is not there.
+    """
+    n = table.num_rows
+    at_N = np.arange(n)
+    at_N[rows] = n + np.arange(len(rows))
+    columns = {}
+    for name in dict.fromkeys((*change.columns, *again.columns)):
+        old = table[name] if name in table.column_names else pa.nulls(n)
+        new = old.take(pa.array(rows))
+        columns[name] = _replaced(change.columns.get(name, old), again.columns.get(name, new), at_N)
+    reasons = None
+    if change.reasons is not None:
+        none = pa.nulls(len(rows), pa.string())
+        reasons = _replaced(
+            change.reasons, again.reasons if again.reasons is not None else none, at_N
+        )
+    logged = merge_logged((change.logged, again.logged))
+    replaced = change._replace(columns=columns, reasons=reasons, logged=logged)
+    if change.failed is None:
+        return replaced
+    failed = None if again.failed is None else rows[again.failed]
+    return replaced._replace(failed=failed, notes=again.notes)
+
+
 def _replaced(old: Any, new: Any, at_N: Any) -> pa.Array:
     """Values of both columns, one after the other, at these places."""
-    return pa.concat_arrays([flat(old), flat(new).cast(old.type)]).take(pa.array(at_N))
+    kind = new.type if pa.types.is_null(old.type) else old.type
+    return pa.concat_arrays([flat(old).cast(kind), flat(new).cast(kind)]).take(pa.array(at_N))

@@ -16,6 +16,8 @@ from ..dataset.arrow_files import read_arrow
 from ..dataset.write import run_folder
 
 _LOG_WIDTH = 140
+_MOST_MESSAGES = 3
+"""Lines about what Data-Juicer has logged, for each step."""
 
 
 def show_funnel(report: Report, console: Console) -> None:
@@ -52,11 +54,24 @@ def _closing(report: Report) -> Iterator[str]:
         yield f"No row is left: {last.step} dropped the last ones."
     yield f"{report.rows_out:,} rows in {report.export_path}"
     yield f"audit log and report: {folder}"
+    for step in report.steps:
+        yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None
     if row is not None:
         # The recipe of the run folder has the overrides of the run in it.
         words = [str(folder / "recipe.yaml"), *(["--"] if row.startswith("-") else []), row]
         yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
+
+
+def _logged(step: StepReport) -> Iterator[str]:
+    """What Data-Juicer has logged while it did the work of a step, a line for each message."""
+    for message, n in list(step.logged.items())[:_MOST_MESSAGES]:
+        times = "once" if n == 1 else f"{n:,} times"
+        yield f"{step.step}: Data-Juicer logged {times}: {message}"
+    more = len(step.logged) - _MOST_MESSAGES
+    if more > 0:
+        messages = "message is" if more == 1 else "messages are"
+        yield f"{step.step}: {more} more {messages} in report.json"
 
 
 def _traceable(folder: Path) -> Iterator[str]:

@@ -74,7 +74,9 @@ def test_a_message_whose_first_line_is_blank(fails):
 def test_an_error_without_a_message_names_the_line(fails):
     fails(AssertionError())
     message = failure("whitespace_normalization_mapper", {"text": ["a"]})
-    assert message.startswith("failed with AssertionError: no message, at test_failures.py:")
+    assert message.startswith(
+        "failed with AssertionError: no message, at test_described_failures.py:"
+    )
 
 
 def test_what_could_not_be_fetched_is_named(fails):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import OperatorError, RecipeError, Scope, build
+from rejuice.operators import Change, OperatorError, RecipeError, Scope, build
 from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import compute_change
@@ -204,7 +204,7 @@ def test_a_mapper_writes_what_it_changed_and_nothing_else():
 
 
 def test_a_mapper_that_changes_nothing_writes_nothing():
-    assert change("clean_links_mapper") == (({}, None, None, (), {}))
+    assert change("clean_links_mapper") == Change()
 
 
 def test_a_filter_gives_its_name_as_the_reason():
@@ -268,7 +268,7 @@ def test_rows_come_back_in_their_order():
 
 
 def test_an_empty_table():
-    assert change("text_length_filter", table().slice(0, 0)) == ({}, None, None, (), {})
+    assert change("text_length_filter", table().slice(0, 0)) == Change()
 
 
 def test_a_row_it_cannot_take_stops_the_run():

@@ -35,6 +35,8 @@ def test_everything_of_a_commit_comes_back(tmp_path):
         np.array([-1, 1, 2]),
         ("old", "older"),
         {"shortfall": 3.0},
+        {"WARNING no answer": 2},
+        np.array([1, 3]),
     )
     summary = {"score": {"n": 0, "null": 3}}
     commit = round_trip(tmp_path / "deep" / "c.arrow", change, 4, 1.25, summary)
@@ -45,6 +47,7 @@ def test_everything_of_a_commit_comes_back(tmp_path):
     assert commit.change.parents.tolist() == [-1, 1, 2]
     assert commit.change.parents.dtype == np.int64
     assert (commit.change.without, commit.change.notes) == (("old", "older"), {"shortfall": 3.0})
+    assert (commit.change.logged, commit.change.failed.tolist()) == (change.logged, [1, 3])
     assert (commit.rows_in, commit.seconds, commit.summary) == (4, 1.25, summary)
 
 

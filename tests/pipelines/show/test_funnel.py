@@ -75,6 +75,17 @@ def test_what_was_retried_is_the_first_of_the_details():
     assert shown(steps=(again,))[2].endswith("  retried: 1,200; reward: 0.500 ± 0.250")
 
 
+def test_what_data_juicer_has_logged_is_below_the_table():
+    logged = {"ERROR [/b] 500": 1400, "WARNING a": 2, "WARNING b": 1, "WARNING c": 1}
+    lines = shown(steps=(STEPS[0], STEPS[1].model_copy(update={"logged": logged})))
+    assert lines[-4:] == [
+        "pass_rate_filter: Data-Juicer logged 1,400 times: ERROR [/b] 500",
+        "pass_rate_filter: Data-Juicer logged 2 times: WARNING a",
+        "pass_rate_filter: Data-Juicer logged once: WARNING b",
+        "pass_rate_filter: 1 more message is in report.json",
+    ]
+
+
 def test_names_are_never_markup_and_long_paths_are_not_cut():
     lines = shown(project="[/b]", export=f"{'deep/' * 60}x.parquet")
     assert lines[0] == "[/b]"
