@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...operators import RecipeError
 from ...operators.errors import suggest
 from .catalogue import ForeignKind
-from .result import HELPER
 
 PROCESS_FIELDS = frozenset({"auto_op_parallelism", "num_proc"})
 """How many processes work: fields for `dj-process`, as `rejuice run` has workers of its own."""
@@ -34,22 +33,6 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
             raise RecipeError(
                 f"field 'skip_op_error' is {value!r}, which loses rows silently", "leave it out"
             )
-        if any(HELPER in text for text in _texts(value)):
-            raise RecipeError(
-                f"field '{name}' names a helper column of Data-Juicer, which rejuice does not have",
-                "run this recipe with dj-process",
-            )
     for name in found.required:
         if name not in fields:
             raise RecipeError(f"field '{name}' is missing", "it has no default")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)

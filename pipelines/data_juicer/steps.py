@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
 from .fields import PROCESS_FIELDS, arguments, check_fields
+from .helper_columns import named, put_back, without_own
+from .helper_writes import may_write, statistics
 from .needs import needs
 from .result import ROW, change
 from .run_operator import run_operator
@@ -111,9 +113,22 @@ class ForeignOperator(Operator):
     def apply(self, table: pa.Table) -> Change:
         if table.num_rows == 0:
             return Change()
-        numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
-        out = run_operator(self.name(), cache_key_json(self), self.model_extra or {}, numbered)
-        return change(table, out, self.name().lower())
+        fields, found = self.model_extra or {}, find(self.name())
+        own = None if found is None else statistics(found)
+        seen = without_own(table, self.kind.value, fields, own)
+        numbered = seen.append_column(ROW, pa.array(np.arange(table.num_rows)))
+        out = run_operator(self.name(), cache_key_json(self), fields, numbered)
+        return change(table, put_back(table, seen, out), self.name().lower())
+
+    @property
+    def named_entries(self) -> Sequence[tuple[str, str]]:
+        """The statistics and tags that its fields name; see `helper_columns.named`."""
+        return named(self.model_extra or {})
+
+    def may_write(self, column: str, entry: str) -> bool:
+        """Whether it may write a statistic or a tag; see `helper_writes.may_write`."""
+        found = find(self.name())
+        return found is None or may_write(found, self.model_extra or {}, column, entry)
 
 
 def asks_server(operator: Operator) -> bool:
