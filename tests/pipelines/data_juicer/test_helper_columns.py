@@ -57,7 +57,9 @@ def processed():
     from data_juicer.ops import load_ops
     from datasets import Dataset
 
-    entries = [{n: {**f, "num_proc": 1}} for entry in PROCESS for n, f in entry.items()]
+    entries = [
+        {n: {**f, "auto_op_parallelism": False}} for entry in PROCESS for n, f in entry.items()
+    ]
     return NestedDataset(Dataset(rows())).process(load_ops(entries), open_monitor=False)
 
 
