@@ -79,15 +79,17 @@ def without_own(
     Raises:
         OperatorError: no row has a statistic or a tag by the name that a field gives.
     """
-    wanted = named(fields)
-    for column, entry in wanted:
-        if entry and any(map(_is_path, fields)):
+    for column, entry in named({n: value for n, value in fields.items() if _is_path(n)}):
+        if entry:
             _check_there(table, column, entry)
+    # A column of the dataset without a single value is none to an operator.
+    empty = [n for n in KINDS if n in table.column_names and pa.types.is_null(table[n].type)]
+    table = table.drop_columns(empty)
     if kind == "deduplicator":
         hashes = {*_HASHES, _LINE_HASHES} & set(table.column_names)
         table = table.drop_columns(sorted(hashes))
     if own is not None:
-        kept = {entry for column, entry in wanted if column == STATS}
+        kept = {entry for column, entry in named(fields) if column == STATS}
         rows: list[Entries] = [{}] * table.num_rows
         if kept and STATS in table.column_names:
             every = _entries(table[STATS])
@@ -101,19 +103,22 @@ def without_own(
     return filled(table)
 
 
-def put_back(table: pa.Table, seen: pa.Table, out: pa.Table) -> pa.Table:
+def put_back(
+    table: pa.Table, seen: pa.Table, out: pa.Table, own: frozenset[str] | None
+) -> pa.Table:
     """The rows that an operator has made, with the helper columns that it was not given.
 
     Args:
         table: rows before the operator.
         seen: what `without_own` has made of it.
         out: what the operator has made of that, its rows numbered in `ROW`.
+        own: as for `without_own`.
     """
     rows = out[ROW].combine_chunks()
     for name in table.column_names:
         if name not in seen.column_names and name not in out.column_names:
             out = out.append_column(name, table[name].take(rows))
-        elif name == STATS and seen[name] is not table[name] and name in out.column_names:
+        elif name == STATS and own is not None and name in out.column_names:
             pairs = zip(_entries(table[name].take(rows)), _entries(out[name]), strict=True)
             out = _with(out, name, _column([{**before, **after} for before, after in pairs]))
     return out
@@ -134,7 +139,7 @@ def filled(table: pa.Table) -> pa.Table:
             if whole:
                 names = [field.name for field in column.type]
                 table = _with(table, name, pa.StructArray.from_arrays(whole, names))
-        else:
+        elif isinstance(column.type, pa.JsonType):
             known = pc.fill_null(column.cast(pa.string()), "{}")
             table = _with(table, name, known.cast(pa.json_()))
     return table

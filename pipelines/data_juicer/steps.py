@@ -118,7 +118,7 @@ class ForeignOperator(Operator):
         seen = without_own(table, self.kind.value, fields, own)
         numbered = seen.append_column(ROW, pa.array(np.arange(table.num_rows)))
         out = run_operator(self.name(), cache_key_json(self), fields, numbered)
-        return change(table, put_back(table, seen, out), self.name().lower())
+        return change(table, put_back(table, seen, out, own), self.name().lower())
 
     @property
     def named_entries(self) -> Sequence[tuple[str, str]]:

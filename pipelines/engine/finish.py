@@ -135,7 +135,7 @@ def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> A
         }
         advance = stack.enter_context(progress.task("export", sum(plan.source.rows)))
         for chunk, finished in enumerate(_prefetched(plan)):
-            write(conform(finished.table, schema))
+            write(filled(conform(finished.table, schema)))
             for name, write_step in write_decisions.items():
                 write_step(finished.log.step(name).take_decisions())
             totals.merge(finished.log)
@@ -176,5 +176,4 @@ def _finish(plan: Plan, chunk: int, first_row: int) -> _Finished:
         log=log,
         first_row=first_row,
     )
-    kept = frame.select(plan.recipe.head.exported(frame.column_names))
-    return _Finished(filled(kept), log)
+    return _Finished(frame.select(plan.recipe.head.exported(frame.column_names)), log)

@@ -1,6 +1,7 @@
 """Our operators inside Data-Juicer; the slow tests run `dj-process` itself."""
 
 import inspect
+import json
 import os
 import random
 import subprocess
@@ -476,11 +477,20 @@ def test_statistics_and_tags_are_in_the_export_where_they_are_kept(tmp_path, exe
         {"words_num_filter": {"text_key": "response", "min_num": 0}},
     ]
     keep = {"keep_stats_in_res_ds": executor == "default"}
-    ran, _, _ = dj_process(tmp_path, process, executor=executor, **keep)
+    ran, path, table = dj_process(tmp_path, process, executor=executor, **keep)
     assert ran.returncode == 0, ran.stderr
-    found = exported_with(tmp_path)
-    assert {"__dj__stats__", "__dj__meta__"} <= set(found.column_names)
-    assert None not in found["__dj__stats__"].to_pylist()
+    operators = [step.operator for step in recipe.load(path).steps]
+    expected, found = run_in_memory(operators, table, keep_stats=True), exported_with(tmp_path)
+    assert found["response_id"].equals(expected["response_id"])
+    for name in ("__dj__stats__", "__dj__meta__"):
+        assert known(found[name]) == known(expected[name])
+    assert {"num_words": 1} in known(found["__dj__stats__"])  # A row that a step of ours has added.
+
+
+def known(column):
+    """What a column of statistics or tags has of each row, as JSON or, under Ray, as a struct."""
+    rows = [json.loads(x) if isinstance(x, str) else x for x in column.to_pylist()]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 @pytest.mark.slow
