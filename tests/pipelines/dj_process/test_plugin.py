@@ -474,7 +474,7 @@ def test_statistics_and_tags_are_in_the_export_where_they_are_kept(tmp_path, exe
         {"text_length_filter": {"text_key": "response", "min_len": 1}},
         {"usage_counter_mapper": {}},
         *OURS[:3],
-        {"words_num_filter": {"text_key": "response", "min_num": 0}},
+        {"words_num_filter": {"text_key": "prompt_id", "min_num": 0}},
     ]
     keep = {"keep_stats_in_res_ds": executor == "default"}
     ran, path, table = dj_process(tmp_path, process, executor=executor, **keep)
