@@ -89,7 +89,11 @@ def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Ch
         RejuiceError: as `apply_operator` does.
     """
     starts = [0, *accumulate(table.num_rows for table in digests)]
-    table = pa.concat_tables(digests, promote_options="permissive")
+    try:
+        table = pa.concat_tables(digests, promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        found = f"a step before it wrote a column in two types: {error}"
+        raise OperatorError(found, "let it write one type always") from None
     return list(split(apply_operator(operator, table, starts[-1]), starts))
 
 

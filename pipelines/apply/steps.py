@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators import Change, Operator, RejuiceError, ResumableOperator
+from ..data_juicer.helper_columns import exported, filled
 from ..recipe.steps import Step, number_steps
 from .audit_log import AuditLog
 from .frame import Frame
@@ -130,8 +131,20 @@ def apply_steps(
     return frame
 
 
-def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
+def run_in_memory(
+    operators: Sequence[Operator],
+    table: pa.Table,
+    *,
+    keep_stats: bool = False,
+    keep_hashes: bool = False,
+) -> pa.Table:
     """The rows that are left of `table` after some operators: the reference for every engine.
+
+    Args:
+        operators: the steps.
+        table: rows before them.
+        keep_stats: `keep_stats_in_res_ds` of a recipe.
+        keep_hashes: `keep_hashes_in_res_ds` of a recipe.
 
     Raises:
         RejuiceError: what an operator raised, with its step in front.
@@ -144,7 +157,9 @@ def run_in_memory(operators: Sequence[Operator], table: pa.Table) -> pa.Table:
             if isinstance(step.operator, ResumableOperator):
                 step.operator.close()
 
-    return apply_steps(number_steps(operators), Frame.of(table), run=run_and_close).table()
+    frame = apply_steps(number_steps(operators), Frame.of(table), run=run_and_close)
+    names = exported(frame.column_names, keep_stats=keep_stats, keep_hashes=keep_hashes)
+    return filled(frame.select(names))
 
 
 def known_change(change: Change) -> RunStep:

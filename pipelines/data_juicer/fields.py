@@ -9,8 +9,6 @@ from ...operators import RecipeError
 from ...operators.errors import suggest
 from .catalogue import ForeignKind
 from .field_types import check_type
-from .named_files import texts
-from .result import HELPER
 
 PROCESS_FIELDS = frozenset({"auto_op_parallelism", "num_proc"})
 """How many processes work: fields for `dj-process`, as `rejuice run` has workers of its own."""
@@ -37,11 +35,6 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
         if name == "skip_op_error" and value:
             raise RecipeError(
                 f"field 'skip_op_error' is {value!r}, which loses rows silently", "leave it out"
-            )
-        if any(HELPER in text for text in texts(value)):
-            raise RecipeError(
-                f"field '{name}' names a helper column of Data-Juicer, which rejuice does not have",
-                "run this recipe with dj-process",
             )
     if found.defined.file.stem == "suffix_filter" and fields.get("suffixes"):
         raise RecipeError(

@@ -16,8 +16,8 @@ CALL_FAILED = "llm_call_failed"
 """The reason of a row that a filter has no answer for; of a mapper, the note that counts them."""
 CALLS_FAILED = "llm_calls_failed"
 """The note of a mapper that works on batches: its calls belong to no row."""
-HELPER = "__dj__"
-"""How the names of the columns begin that Data-Juicer keeps beside the rows."""
+_SHORT_LIVED = ("__dj__context__", "__dj__batch_meta__")
+"""Columns that Data-Juicer keeps no longer than an operator works."""
 
 
 def change_without(table: pa.Table, out: pa.Table, slug: str, failed: NDArray[np.int64]) -> Change:
@@ -38,7 +38,7 @@ def change(table: pa.Table, out: pa.Table, slug: str) -> Change:
     dropped = np.ones(table.num_rows, bool)
     dropped[rows] = False
     names = [name for name in out.column_names if name != ROW]
-    kept = [n for n in names if n in table.column_names or not n.startswith(HELPER)]
+    kept = [n for n in names if n in table.column_names or n not in _SHORT_LIVED]
     several = len(np.unique(rows)) < len(rows)
     # `filter` works chunk by chunk; `take` builds one array, which holds at most 2 GB of text.
     before = table.take(pa.array(rows)) if several else table.filter(pa.array(~dropped))
@@ -66,10 +66,24 @@ def _written(before: pa.Table, new: pa.ChunkedArray, name: str) -> pa.ChunkedArr
     old = before[name]
     if _same_family(new.type, old.type):
         try:
-            new = new.cast(old.type)
+            new = new.cast(_without_loss(new.type, old.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return new  # The old type is too narrow for its values.
     return None if _is_same(new, old) else new
+
+
+def _without_loss(new: pa.DataType, old: pa.DataType) -> pa.DataType:
+    """The old type, with the fields that only the new one has: a cast would drop them."""
+    types = pa.types
+    if types.is_struct(new) and types.is_struct(old):
+        before = {field.name: field.type for field in old}
+        pairs = [(field.name, field.type, before.get(field.name)) for field in new]
+        return pa.struct(
+            [(n, kind if was is None else _without_loss(kind, was)) for n, kind, was in pairs]
+        )
+    if types.is_list(new) and types.is_list(old):
+        return pa.list_(old.value_field.with_type(_without_loss(new.value_type, old.value_type)))
+    return old
 
 
 def _is_same(new: pa.ChunkedArray, old: pa.ChunkedArray) -> bool:

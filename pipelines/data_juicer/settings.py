@@ -75,9 +75,6 @@ WITHOUT_EFFECT = frozenset(
         # Of nothing by themselves: what they belong to is refused.
         "encryption_key_path",
         "export_aws_credentials",
-        # Fields of `Head` soon.
-        "keep_hashes_in_res_ds",
-        "keep_stats_in_res_ds",
     )
 )
 """They change no row; a recipe that sets one of them is reported in a line."""

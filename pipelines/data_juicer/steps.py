@@ -26,6 +26,8 @@ from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
 from .constructor import check_constructor
 from .fields import PROCESS_FIELDS, arguments, check_fields
+from .helper_columns import named, put_back, without_own
+from .helper_writes import may_write, statistics
 from .named_files import digests
 from .needs import needs
 from .plugins import Plugin
@@ -165,10 +167,12 @@ class ForeignOperator(Operator):
     def apply(self, table: pa.Table) -> Change:
         if table.num_rows == 0:
             return Change()
-        numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
-        out, failures = run_operator(
-            self.name(), cache_key_json(self), self.model_extra or {}, numbered
-        )
+        fields, found = self.model_extra or {}, find(self.name())
+        own = None if found is None else statistics(found)
+        seen = without_own(table, self.kind.value, fields, own)
+        numbered = seen.append_column(ROW, pa.array(np.arange(table.num_rows)))
+        out, failures = run_operator(self.name(), cache_key_json(self), fields, numbered)
+        out = put_back(table, seen, out, own)
         slug, failed = self.name().lower(), np.array(sorted(failures.failed), np.int64)
         if len(failed) and self.kind is Kind.FILTER:
             made = change_without(table, out, slug, failed)
@@ -180,6 +184,16 @@ class ForeignOperator(Operator):
         return made._replace(
             notes=notes, logged=failures.logged, failed=failed if len(failed) else None
         )
+
+    @property
+    def named_entries(self) -> Sequence[tuple[str, str]]:
+        """The statistics and tags that its fields name; see `helper_columns.named`."""
+        return named(self.model_extra or {})
+
+    def may_write(self, column: str, entry: str) -> bool:
+        """Whether it may write a statistic or a tag; see `helper_writes.may_write`."""
+        found = find(self.name())
+        return found is None or may_write(found, self.model_extra or {}, column, entry)
 
 
 def asks_server(operator: Operator) -> bool:

@@ -74,11 +74,18 @@ def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
 @contextmanager
 def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
     # orjson writes dates as ISO 8601 and nan as null: JSON has neither.
+    json = [field.name for field in schema if isinstance(field.type, pa.JsonType)]
+    if json:  # Read as Data-Juicer reads its own: its parser rounds the last bit of a number.
+        from datasets import Json
+
+        decode = Json().decode_example
     with path.open("wb") as stream:
 
         def write(table: pa.Table) -> None:
             for batch in table.to_batches(max_chunksize=10_000):
                 rows = batch.to_pylist()
+                for row in rows if json else ():
+                    row.update({name: decode(row[name]) for name in json})
                 stream.writelines(orjson.dumps(r, str, orjson.OPT_APPEND_NEWLINE) for r in rows)
 
         yield write

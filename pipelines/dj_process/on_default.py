@@ -24,6 +24,7 @@ from ..apply.group_starts import GroupStarts, check_contiguous
 from ..apply.operator_call import apply_to_digests, digest
 from ..apply.steps import RunStep, apply_steps, known_change, prefix_errors_with_step, run_step
 from ..data_juicer.datasets import plain, rows_of
+from ..data_juicer.helper_columns import filled
 from ..recipe.steps import Step
 
 
@@ -54,7 +55,7 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
         apply_steps([step], piece.frame, run=run, log=log, first_row=piece.first_row).table()
         for piece, run in zip(made, _runs(step, made), strict=True)
     ]
-    table = pa.concat_tables(tables, promote_options="permissive")
+    table = filled(pa.concat_tables(tables, promote_options="permissive"))
     return _wrapped(step.operator, dataset, table, log.step(step.name).written), log
 
 

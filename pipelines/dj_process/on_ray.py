@@ -21,6 +21,7 @@ from ..apply.group_starts import GroupStarts, check_contiguous
 from ..apply.operator_call import apply_operator, apply_to_digests, digest
 from ..apply.steps import apply_steps, known_change, prefix_errors_with_step, run_step
 from ..data_juicer.datasets import plain
+from ..data_juicer.helper_columns import filled
 from ..recipe.steps import Step
 
 _GROUP = "prompt_id"
@@ -194,4 +195,4 @@ def _apply_to_block(
         frame = apply_steps([step], Frame.of(plain(block)), run=run, log=log, first_row=first_row)
     except RejuiceError as error:
         return None, error
-    return frame.table(), log
+    return filled(frame.table()), log

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,9 +24,11 @@ from ...operators import OperatorError, RecipeError
 from ..apply.audit_log import DECISIONS, AuditLog
 from ..apply.report import Report
 from ..apply.steps import apply_steps
+from ..data_juicer.helper_columns import filled
 from ..dataset.read import conform
 from ..dataset.write import run_folder, unfinished_run_folder, writer
 from ..dataset.written import mark_written, written_columns
+from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import dump, parse
 from .plan import Plan
@@ -122,11 +124,7 @@ def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> A
         frame = plan.frame_before(chunk, None)
         written.update(frame.written_columns)
         schemas.append(frame.schema)
-    try:
-        schema = mark_written(pa.unify_schemas(schemas, promote_options="permissive"), written)
-    except pa.ArrowTypeError as error:
-        found = f"a step wrote a column in two types: {error}"
-        raise OperatorError(found, "let it write one type always") from None
+    schema = mark_written(_schema(plan.recipe.head, schemas), written)
     with ExitStack() as stack:
         write = stack.enter_context(writer(export, schema))
         write_decisions = {
@@ -137,12 +135,24 @@ def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> A
         }
         advance = stack.enter_context(progress.task("export", sum(plan.source.rows)))
         for chunk, finished in enumerate(_prefetched(plan)):
-            write(conform(finished.table, schema))
+            write(filled(conform(finished.table, schema)))
             for name, write_step in write_decisions.items():
                 write_step(finished.log.step(name).take_decisions())
             totals.merge(finished.log)
             advance(plan.source.rows[chunk])
     return totals
+
+
+def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
+    """The schema of the export, from those of the chunks."""
+    # A chunk that lost its last row early lacks columns of later steps: the others give the order.
+    fullest = sorted(chunks, key=len, reverse=True)
+    try:
+        schema = pa.unify_schemas(fullest, promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        found = f"a step wrote a column in two types: {error}"
+        raise OperatorError(found, "let it write one type always") from None
+    return pa.schema([schema.field(name) for name in head.exported(schema.names)])
 
 
 def _prefetched(plan: Plan) -> Iterator[_Finished]:
@@ -166,4 +176,4 @@ def _finish(plan: Plan, chunk: int, first_row: int) -> _Finished:
         log=log,
         first_row=first_row,
     )
-    return _Finished(frame.table(), log)
+    return _Finished(frame.select(plan.recipe.head.exported(frame.column_names)), log)

@@ -17,6 +17,7 @@ from ..dataset.read import Dataset, conform
 from ..dataset.write import check_export_path
 from ..dataset.written import written_columns
 from .first_rows import check_first_rows
+from .helper_columns import check_helper_columns
 from .recipe import Recipe
 from .steps import Step
 
@@ -69,13 +70,15 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
 
     Raises:
         RecipeError: a step reads a column that neither the dataset nor an earlier step has, or a
-            statistic of the dataset's of what an earlier step has written anew.
+            statistic of the dataset's of what an earlier step has written anew; or as
+            `check_helper_columns`.
         DataError: an id is not a text.
     """
     for name in ("prompt_id", "response_id"):
         if name in schema.names and not _may_be_text(schema.field(name).type):
             found = f"column '{name}' is {schema.field(name).type}"
             raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
+    check_helper_columns(recipe, schema)
     columns, written = set(schema.names), set[str]()
     for step in recipe.steps:
         operator = step.operator

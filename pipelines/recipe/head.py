@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,6 +13,7 @@ from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import suggest
 from ..data_juicer import catalogue, settings
+from ..data_juicer.helper_columns import exported
 from ..dataset.read import SUFFIXES
 from .generated import GeneratedDataset
 from .train import Train
@@ -41,6 +42,11 @@ class Head(Config):
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators; relative to the recipe's folder or,
     where it has none of that name, to the working directory, which is where `dj-process` looks."""
+    keep_stats_in_res_ds: bool = False
+    """Whether the export has `__dj__stats__` and `__dj__meta__`, the statistics and tags that
+    Data-Juicer's operators have written."""
+    keep_hashes_in_res_ds: bool = False
+    """Whether the export has the hashes that Data-Juicer's deduplicators have compared."""
     generated_datasets: dict[Path, GeneratedDataset] = Field(default_factory=dict)
     """Datasets that are written where their file does not exist; a file that exists is read."""
     train: Train | None = None
@@ -63,6 +69,12 @@ class Head(Config):
             if suffix not in SUFFIXES:
                 raise ValueError(f"'{suffix}' is not one of {', '.join(SUFFIXES)}")
         return value
+
+    def exported(self, names: Iterable[str]) -> list[str]:
+        """Those of some columns that an export has: helper columns only where they are kept."""
+        return exported(
+            names, keep_stats=self.keep_stats_in_res_ds, keep_hashes=self.keep_hashes_in_res_ds
+        )
 
     def generated(self, path: Path | None) -> GeneratedDataset | None:
         """How a file is generated; None where it exists, or where the recipe does not say."""

@@ -145,10 +145,12 @@ class Recipe:
         Args:
             steps: some of the recipe's steps, as they are or changed.
             head: keys of the new recipe's head. `text_keys` and `custom_operator_paths`, which
-                decide what the steps are, are copied where `head` lacks them.
+                decide what the steps are, are copied where `head` lacks them, and so is what the
+                export keeps.
         """
         every = {**self.head.model_dump(mode="json"), **head}
-        wanted = {"text_keys", "custom_operator_paths", *head}
+        kept = {key for key in ("keep_stats_in_res_ds", "keep_hashes_in_res_ds") if every[key]}
+        wanted = {"text_keys", "custom_operator_paths", *kept, *head}
         top = {key: value for key, value in every.items() if key in wanted}
         return {**top, "process": _process(steps)}
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import RIGHT, WRONG, right_and_wrong
 from ...operators.groups import Groups
+from ...pipelines.data_juicer.helper_columns import filled
 from ...pipelines.dataset.written import mark_written
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
@@ -71,7 +72,7 @@ class StepFiles:
         folder = self._run.step_folder(step) / part
         # A replay of the step computes again what other steps of the recipe have written.
         names = [name for each in self._run.recipe.steps for name in each.operator.writes()]
-        marked = {name: _marked(table, names) for name, table in tables.items()}
+        marked = {name: _marked(self._kept(name, table), names) for name, table in tables.items()}
         self._written = self._writer.submit(_write, folder, marked, recipe)
 
     def wait(self) -> None:
@@ -87,7 +88,16 @@ class StepFiles:
         """Write the responses of a validation."""
         folder = self._run.folder / "validations"
         folder.mkdir(exist_ok=True)
-        pq.write_table(table, folder / f"{step:06d}.parquet")
+        pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
+
+    def _kept(self, name: str, table: pa.Table) -> pa.Table:
+        """A table as it is written: with helper columns of Data-Juicer's where an export has them.
+
+        Rollouts are what the step's recipe begins with, and keep those of their prompts.
+        """
+        if name == "rollouts":
+            return table
+        return filled(table.select(self._run.recipe.head.exported(table.column_names)))
 
 
 def _marked(table: pa.Table, written: Sequence[str]) -> pa.Table:

@@ -1,6 +1,7 @@
 """Our operators inside Data-Juicer; the slow tests run `dj-process` itself."""
 
 import inspect
+import json
 import os
 import random
 import subprocess
@@ -346,10 +347,15 @@ def dj_process(folder, process, *overrides, table=None, executor="default", **he
     return ran, path, table
 
 
-def exported(folder):
+def exported_with(folder):
+    """The export, with what Data-Juicer keeps beside the rows."""
     path = folder / "out" / "curated.parquet"
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    table = pa.concat_tables([pq.read_table(file) for file in files])
+    return pa.concat_tables([pq.read_table(file) for file in files], promote_options="permissive")
+
+
+def exported(folder):
+    table = exported_with(folder)
     return table.drop_columns([name for name in table.column_names if name.startswith("__dj__")])
 
 
@@ -458,6 +464,33 @@ def test_an_export_of_dj_process_is_computed_again(tmp_path):
     assert ran.returncode == 0, ran.stderr
     first, again = exported(tmp_path / "first"), exported(tmp_path / "again")
     assert again["verdict"].to_pylist() == first["verdict"].to_pylist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["default", "ray"])
+def test_statistics_and_tags_are_in_the_export_where_they_are_kept(tmp_path, executor):
+    """Under Ray they stay in any case: its exporter looks at the columns of the dataset."""
+    process = [
+        {"text_length_filter": {"text_key": "response", "min_len": 1}},
+        {"usage_counter_mapper": {}},
+        *OURS[:3],
+        {"words_num_filter": {"text_key": "prompt_id", "min_num": 0}},
+    ]
+    keep = {"keep_stats_in_res_ds": executor == "default"}
+    ran, path, table = dj_process(tmp_path, process, executor=executor, **keep)
+    assert ran.returncode == 0, ran.stderr
+    operators = [step.operator for step in recipe.load(path).steps]
+    expected, found = run_in_memory(operators, table, keep_stats=True), exported_with(tmp_path)
+    assert found["response_id"].equals(expected["response_id"])
+    for name in ("__dj__stats__", "__dj__meta__"):
+        assert known(found[name]) == known(expected[name])
+    assert {"num_words": 1} in known(found["__dj__stats__"])  # A row that a step of ours has added.
+
+
+def known(column):
+    """What a column of statistics or tags has of each row, as JSON or, under Ray, as a struct."""
+    rows = [json.loads(x) if isinstance(x, str) else x for x in column.to_pylist()]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 @pytest.mark.slow

@@ -507,6 +507,35 @@ def test_the_step_is_repeated_by_its_own_recipe(stage, monkeypatch):
     assert {step for step, _ in reasons} <= set(names)
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_data_juicer_keeps_beside_the_rows_is_written_where_it_is_kept(
+    stage, monkeypatch, keep
+):
+    """Rollouts are what the step's recipe begins with: they have what their prompts have."""
+    import pyarrow.feather as feather
+
+    after = [*PLAIN[:-1], {"text_length_filter": {"text_key": "response", "min_len": 1}}, PLAIN[-1]]
+    stage = stage(after, head={"keep_stats_in_res_ds": keep})
+    prompts = stage.run.prompts("train")
+    tags = pa.array(['{"tag":1}'] * prompts.num_rows).cast(pa.json_())
+    path = stage.run.folder / "prompts" / "train.arrow"
+    feather.write_feather(prompts.append_column("__dj__meta__", tags), path.with_suffix(".new"))
+    path.with_suffix(".new").replace(path)
+    stage.answer({0: ["1", "0"], 1: ["0", "1"]})
+    stage.sample(1, 2)
+    rollouts, curated = stage.saved("rollouts"), stage.saved("curated")
+    helpers = [name for name in curated.column_names if name.startswith("__dj__")]
+    assert helpers == (["__dj__meta__", "__dj__stats__"] if keep else [])
+    assert rollouts["__dj__meta__"].to_pylist() == ['{"tag":1}'] * 4
+    folder = stage.run.folder / "steps" / "000001"
+    monkeypatch.chdir(folder)
+    recipe = load(folder / "recipe.yaml")
+    assert recipe.head.keep_stats_in_res_ds is keep
+    operators = [step.operator for step in recipe.steps]
+    again = run_in_memory(operators, rollouts, keep_stats=keep)
+    assert again.equals(curated)
+
+
 def test_nothing_is_kept_if_nothing_is_to_be_kept(stage):
     stage = stage(PLAIN, keep_rollouts=False)
     stage.answer({0: ["1", "0"], 1: ["1", "0"]})
