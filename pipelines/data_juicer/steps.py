@@ -23,6 +23,7 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
+from .columns import keeps_columns, reads_text
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .needs import needs
 from .result import ROW, change
@@ -105,6 +106,17 @@ class ForeignOperator(Operator):
     def reads(self) -> Columns:
         return ALL
 
+    @property
+    def text_column(self) -> str | None:
+        """The column that its texts are in; None where it may do without one."""
+        text_key = (self.model_extra or {}).get("text_key") or "text"
+        return str(text_key) if reads_text(self.name()) else None
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether the table has the same columns after it, as far as that can be known."""
+        return keeps_columns(self.name())
+
     def digest(self, table: pa.Table) -> pa.Table:
         return table
 
@@ -114,6 +126,11 @@ class ForeignOperator(Operator):
         numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
         out = run_operator(self.name(), cache_key_json(self), self.model_extra or {}, numbered)
         return change(table, out, self.name().lower())
+
+
+def unchecked(name: str, kind: str, **fields: Any) -> ForeignOperator:
+    """An operator of Data-Juicer that Data-Juicer itself runs, and has checked."""
+    return _kind(name, kind)(**fields)
 
 
 def asks_server(operator: Operator) -> bool:
