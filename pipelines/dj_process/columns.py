@@ -19,6 +19,7 @@ from ..data_juicer.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
 from ..recipe.columns import check_reads
 from ..recipe.steps import Step, step_names
+from .deduplicators import allow_on_ray
 from .step_in_run import StepInRun
 from .stop import stop
 
@@ -73,6 +74,8 @@ def _preflight(check: Callable[..., None]) -> Callable[..., None]:
         if not ours or not schema:
             check(ops, schema, cfg)
             return
+        if getattr(cfg, "executor_type", None) == "ray":
+            allow_on_ray(ops, keep_hashes=bool(getattr(cfg, "keep_hashes_in_res_ds", False)))
         check(ops, None, cfg)  # Without the columns, all but these are checked.
         try:
             check_reads(list(_steps(ops)), schema.columns, StepInRun.of(ours[0], None).where)

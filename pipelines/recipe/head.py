@@ -31,8 +31,8 @@ class Head(Config):
     np: int = Field(1, ge=1)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
-    """The text column of Data-Juicer's operators; of several, the first.
-    `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
+    """The text column of Data-Juicer's operators, of the dataset or of an earlier step; of several,
+    the first."""
     executor_type: Literal["default", "ray"] = "default"
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()

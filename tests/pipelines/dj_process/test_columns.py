@@ -20,6 +20,7 @@ from loguru import logger
 RECORDED = {"recorded_rollout_mapper": {"columns": ["output"]}}
 LENGTH = {"text_length_filter": {"min_len": 1}}
 SPACES = {"whitespace_normalization_mapper": {}}
+FIELDS = {**RECORDED, "document_deduplicator": {"text_key": "response"}}
 COLUMNS = ["prompt_id", "prompt", "output"]
 
 
@@ -126,6 +127,19 @@ def test_the_other_checks_of_the_preflight_are_made(settings):
         preflight.post_instantiation_check(
             ops, schema, SimpleNamespace(executor_type="ray_partitioned")
         )
+
+
+def test_deduplicators_of_theirs_are_allowed_on_ray(settings):
+    """That they keep the same rows there, `test_shipped_recipes.py` shows."""
+    settings([RECORDED])
+    on_ray, schema = SimpleNamespace(executor_type="ray"), schema_of(COLUMNS)
+    names = ("recorded_rollout_mapper", "document_deduplicator", "random_selector")
+    ours, unique, selected = load_ops([*({name: FIELDS.get(name, {})} for name in names)])
+    preflight.post_instantiation_check([ours, unique], schema, on_ray)
+    assert unique.runtime_np() is None
+    for refused in ([load_ops([{"document_deduplicator": {}}])[0]], [ours, selected]):
+        with pytest.raises(PipelineRuntimeError, match="does not support executor mode 'ray'"):
+            preflight.post_instantiation_check(refused, schema, on_ray)
 
 
 def test_without_a_step_of_ours_the_preflight_is_as_it_was(settings):
