@@ -24,6 +24,7 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
+from .columns import keeps_columns, reads_text
 from .constructor import check_constructor
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .helper_columns import named, put_back, without_own
@@ -161,6 +162,17 @@ class ForeignOperator(Operator):
     def reads(self) -> Columns:
         return ALL
 
+    @property
+    def text_column(self) -> str | None:
+        """The column that its texts are in; None where it may do without one."""
+        text_key = (self.model_extra or {}).get("text_key") or "text"
+        return str(text_key) if reads_text(self.name()) else None
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether the table has the same columns after it, as far as that can be known."""
+        return keeps_columns(self.name())
+
     def digest(self, table: pa.Table) -> pa.Table:
         return table
 
@@ -194,6 +206,11 @@ class ForeignOperator(Operator):
         """Whether it may write a statistic or a tag; see `helper_writes.may_write`."""
         found = find(self.name())
         return found is None or may_write(found, self.model_extra or {}, column, entry)
+
+
+def unchecked(name: str, kind: str, **fields: Any) -> ForeignOperator:
+    """An operator of Data-Juicer that Data-Juicer itself runs, and has checked."""
+    return _kind(name, kind, _SCOPES[kind], None)(**fields)
 
 
 def asks_server(operator: Operator) -> bool:

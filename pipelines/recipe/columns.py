@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...operators import ALL, DataError, RecipeError, Scope
 from ...operators.errors import suggest
 from ...operators.registry import load_all
+from ..data_juicer.steps import ForeignOperator
 from ..dataset.arrow_types import is_text
 from ..dataset.read import Dataset, conform
 from ..dataset.write import check_export_path
@@ -79,28 +80,58 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
             found = f"column '{name}' is {schema.field(name).type}"
             raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
     check_helper_columns(recipe, schema)
-    columns, written = set(schema.names), set[str]()
-    for step in recipe.steps:
+    check_reads(recipe.steps, schema.names, recipe.where)
+
+
+def check_reads(
+    steps: Sequence[Step], columns: Iterable[str], where: Callable[[Step], str]
+) -> None:
+    """Follow the columns, so that each step finds what it reads.
+
+    Args:
+        steps: of a recipe.
+        columns: of the rows before the first of the steps.
+        where: what to call a step in a message.
+
+    Raises:
+        RecipeError: neither `columns` nor an earlier step has what a step reads, or they have a
+            statistic of what an earlier step has written anew.
+    """
+    columns, written = set(columns), set[str]()
+    for step in steps:
         operator = step.operator
+        if isinstance(operator, ForeignOperator):
+            _check_text(step, operator.text_column, columns, where)
+            if operator.keeps_columns:
+                continue
         if operator.reads() == ALL:
             return  # What it adds and removes is only known once it has run.
         for name in operator.reads():
             if name not in columns:
-                raise RecipeError(
-                    f"column '{name}' is missing",
-                    _remedy(name, columns),
-                    where=recipe.where(step),
-                )
+                remedy = _remedy(name, columns)
+                raise RecipeError(f"column '{name}' is missing", remedy, where=where(step))
         for statistic, of in operator.optional_reads().items():
             if statistic in columns - written and of in written:
                 raise RecipeError(
                     f"column '{statistic}' is the dataset's, and '{of}' was written since",
                     f"{_remedy(statistic, columns)}, or rename it in the dataset",
-                    where=recipe.where(step),
+                    where=where(step),
                 )
         columns.difference_update(operator.removes())
         columns.update(operator.writes())
         written.update(operator.writes())
+
+
+def _check_text(
+    step: Step, text: str | None, columns: set[str], where: Callable[[Step], str]
+) -> None:
+    """Refuse a step of Data-Juicer's whose text column is nowhere before it."""
+    # Data-Juicer reads `meta.text` out of column `meta`.
+    if text is None or not columns.isdisjoint({text, text.partition(".")[0]}):
+        return
+    there = ", ".join(sorted(columns))
+    remedy = _writers(text) or f"set text_keys, or text_key of the step; there are: {there}"
+    raise RecipeError(f"its text column '{text}' is missing", remedy, where=where(step))
 
 
 def check_replaced(
@@ -190,6 +221,13 @@ def _remedy(missing: str, columns: set[str]) -> str:
             "version 0.4 called it 'answer': rename that column of its exports, or put "
             "math_verify_mapper before this step"
         )
+    return (
+        _writers(missing) or suggest(missing, columns) or f"there are: {', '.join(sorted(columns))}"
+    )
+
+
+def _writers(missing: str) -> str:
+    """Which operators write a column, as what to do; empty where none does."""
     writers = []
     for name, kind in load_all()[0].items():
         # Only its output columns are asked for, so any value does for a required field.
@@ -197,6 +235,4 @@ def _remedy(missing: str, columns: set[str]) -> str:
         operator = kind.model_construct(**required)
         if missing in operator.writes() and missing not in operator.reads():
             writers.append(name)
-    if writers:
-        return f"{' or '.join(writers)} writes it: put that step before this one"
-    return suggest(missing, columns) or f"there are: {', '.join(sorted(columns))}"
+    return f"{' or '.join(writers)} writes it: put that step before this one" if writers else ""

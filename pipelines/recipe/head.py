@@ -33,8 +33,8 @@ class Head(Config):
     np: int = Field(1, ge=1)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
-    """The text column of Data-Juicer's operators; of several, the first.
-    `dj-process` drops rows without a text as it reads them, `rejuice run` never does."""
+    """The text column of Data-Juicer's operators, of the dataset or of an earlier step; of several,
+    the first."""
     suffixes: str | tuple[str, ...] = ()
     """Which files of `dataset_path` are read, such as `jsonl`; by default all that can be."""
     executor_type: Literal["default", "ray", "ray_partitioned"] = "default"

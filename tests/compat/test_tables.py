@@ -1,11 +1,13 @@
-"""Every recipe makes the table that it made before, by every runner.
+"""Every recipe makes the table that it made before.
 
 `data/tables` holds, by recipe, digests of the table that version 0.4.0 made, and `data/steps` two
 training steps that it trained on (see `write_tables.py`, which also says when to write them again).
 Recipes whose steps have another order since are kept in `data/recipes` as they were; the tables of
-`quickstart`, `gsm8k_qwen` and `gsm8k_solutions` are those of the order that is shipped now.
+`quickstart`, `gsm8k_qwen` and `gsm8k_solutions` are those of the order that is shipped now, and
+that of `arithmetic_cleaned` is of the first version that has it.
 Responses are recorded, so that no policy is needed and no processor rounds them another way; what
-is computed of them is compared to the last bit.
+is computed of them is compared to the last bit. `dj-process` is compared with `rejuice run` in
+tests/pipelines/dj_process/test_shipped_recipes.py.
 
 One thing is meant to differ: 0.4.0 wrote the extracted answer over the dataset's column `answer`.
 Now it is `extracted_answer`, and `answer` is the dataset's, see `as_it_was`.
@@ -13,7 +15,6 @@ Now it is `extracted_answer`, and `answer` is the dataset's, see `as_it_was`.
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -21,30 +22,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
+from recorded_recipes import DATA, EARLIER, OVERRIDES, RECIPES, recipe_path
 from version_0_4 import as_it_was
 
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 
 HERE = Path(__file__).parent
-DATA = HERE / "data"
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-EARLIER = DATA / "recipes"
 COMMANDS = Path(sys.executable).parent
-SPECS = yaml.safe_load((DATA / "tables" / "recipes.yaml").read_text("utf-8"))
-OVERRIDES = {name: fields for name, fields in SPECS.items() if not name.startswith(".")}
-# dj-process merges two uses of an operator into one: these recipes are known to come out wrong.
-USES_ONE_TWICE = {"self_verified_vote", "self_verify_arithmetic", "self_verify_dapo"}
-USED_ONCE = [name for name in OVERRIDES if name not in USES_ONE_TWICE]
 EXPORT = {"export_path": "out/curated.parquet"}
-ONE_AFTER_THE_OTHER = """
-import sys
-from data_juicer.tools.process_data import main
-for name in sys.argv[1:]:
-    sys.argv = ["dj-process", "--config", f"{name}.yaml"]
-    main()
-"""
 
 
 def module(name):
@@ -65,12 +51,6 @@ def tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def recipe_path(name):
-    """The recipe that is shipped, or was shipped, under a name."""
-    earlier = EARLIER / f"{name}.yaml"
-    return earlier if earlier.exists() else RECIPES / f"{name}.yaml"
-
-
 def golden(path):
     return json.loads((DATA / path).with_suffix(".json").read_text("utf-8"))
 
@@ -79,47 +59,6 @@ def found(export):
     """What a golden holds, of an export and of the decisions beside it."""
     dropped = digests.dropped(export.with_suffix(".run"))
     return {**digests.digest_of(as_it_was(pq.read_table(export))), "dropped": dropped}
-
-
-def values_of(columns):
-    """Digests without types."""
-    return {name: digest.split(" ")[0] for name, digest in columns.items()}
-
-
-def write_recipe(path, name, overrides):
-    """The recipe as a file with its overrides written into it."""
-    document = yaml.safe_load(recipe_path(name).read_text("utf-8"))
-    for key, text in overrides.items():
-        step, *inner = key.split(".")
-        if not inner:
-            document[key] = text
-            continue
-        (operator,) = [each for each in document["process"] if step in each]
-        fields = operator[step]
-        for field in inner[:-1]:
-            fields = fields.setdefault(field, {})
-        fields[inner[-1]] = yaml.safe_load(text)
-    path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
-
-
-@pytest.fixture(scope="module")
-def by_dj_process(tmp_path_factory):
-    """A folder with what `dj-process` makes of each recipe, as `NAME/curated.parquet`.
-
-    What the command runs is called for one recipe after the other, so that Data-Juicer is imported
-    once and not eight times.
-    """
-    folder = tmp_path_factory.mktemp("by-dj-process")
-    shutil.copytree(DATA / "tables", folder, dirs_exist_ok=True)
-    for name in USED_ONCE:
-        export = {"export_path": f"{name}/curated.parquet"}
-        write_recipe(folder / f"{name}.yaml", name, {**OVERRIDES[name], **export})
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_THE_OTHER, *USED_ONCE],
-        cwd=folder, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
 
 
 def test_no_recipe_is_forgotten():
@@ -161,31 +100,6 @@ def test_the_command_makes_the_table_that_it_made(tables, name):
     assert found(Path(EXPORT["export_path"])) == golden(f"tables/{name}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", USED_ONCE)
-def test_dj_process_makes_the_table_that_it_made(by_dj_process, name):
-    check_values(by_dj_process / name / "curated.parquet", name)
-
-
-@pytest.mark.slow
-def test_dj_process_on_ray_makes_the_table_that_it_made(tables):
-    write_recipe(Path("recipe.yaml"), "quickstart", {**OVERRIDES["quickstart"], **EXPORT})
-    words = ["--config", "recipe.yaml", "--executor_type", "ray", "--ray_address", "local"]
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-    command = [COMMANDS / "dj-process", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    check_values(Path(EXPORT["export_path"]), "quickstart")
-
-
-def check_values(export, name):
-    """Values and order are those of the golden; types are not compared, `dj-process` widens some."""
-    table, before = pq.read_table(export), golden(f"tables/{name}")
-    assert table.num_rows == before["rows"]
-    now = digests.digest_of(as_it_was(table))["columns"]
-    assert values_of(now) == values_of(before["columns"])
-
-
 @pytest.mark.parametrize("name", ["answers", "judgements"])
 def test_a_training_step_is_replayed_as_it_was_trained_on(tmp_path, monkeypatch, name):
     """The golden is the content of `curated.parquet` when the step was trained."""
@@ -198,7 +112,6 @@ def test_a_training_step_is_replayed_as_it_was_trained_on(tmp_path, monkeypatch,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gsm8k_solutions", "gsm8k_solutions_0_4"])
 def test_real_solutions_make_the_table_that_they_made(shared_data, tmp_path, name):
-    """`dj-process` is compared with this table in tests/pipelines/test_gsm8k_solutions.py."""
     export = tmp_path / "curated.parquet"
     dataset = str(shared_data / "gsm8k" / "model_solutions.jsonl")
     overrides = {"dataset_path": dataset, "export_path": str(export)}

@@ -1,9 +1,9 @@
-"""The recipe over 2,640 real, labelled model responses: what it says is true and repeatable."""
+"""The recipe over 2,640 real, labelled model responses: what it says is true and repeatable.
+
+By `dj-process`, too: tests/pipelines/dj_process/test_shipped_recipes.py.
+"""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -99,20 +99,3 @@ def test_chunks_of_one_prompt_change_nothing(dataset, tmp_path, workers):
     _, rows = run(str(few), tmp_path / "chunks", 1, np=workers)
     assert rows.equals(whole)
     assert rows.num_rows > 60
-
-
-@pytest.mark.parametrize("executor", ["default", "ray"])
-def test_dj_process_exports_the_same_rows_values_and_order(curated, dataset, tmp_path, executor):
-    export = tmp_path / "curated.parquet"
-    command = [
-        str(Path(sys.executable).parent / "dj-process"),
-        *("--config", str(RECIPE)),
-        *("--dataset_path", dataset, "--export_path", str(export)),
-        *("--executor_type", executor),
-    ]
-    if executor == "ray":
-        command += ["--ray_address", "local"]
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    rows = pq.read_table(export)
-    assert rows.select(curated[1].column_names).to_pylist() == curated[1].to_pylist()

@@ -1,0 +1,152 @@
+"""What Data-Juicer's loader and preflight take for the columns of a recipe with steps of ours.
+
+The files run whole in `test_shipped_recipes.py`.
+"""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("data_juicer")
+from data_juicer.config import config
+from data_juicer.core import preflight
+from data_juicer.core.data.dataset_builder import DatasetBuilder
+from data_juicer.core.data.schema import Schema
+from data_juicer.core.preflight import PipelineRuntimeError
+from data_juicer.ops import load_ops
+from loguru import logger
+
+RECORDED = {"recorded_rollout_mapper": {"columns": ["output"]}}
+LENGTH = {"text_length_filter": {"min_len": 1}}
+SPACES = {"whitespace_normalization_mapper": {}}
+FIELDS = {**RECORDED, "document_deduplicator": {"text_key": "response"}}
+COLUMNS = ["prompt_id", "prompt", "output"]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """The configuration of a recipe over some rows, as `dj-process` reads it."""
+    monkeypatch.setattr(config, "global_cfg", None)
+
+    def make(process, rows=({"output": "x"},), **head):
+        data = tmp_path / "data.jsonl"
+        data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        head = {"dataset_path": str(data), "export_path": str(tmp_path / "out.parquet"), **head}
+        path = tmp_path / "recipe.json"
+        path.write_text(json.dumps({**head, "process": process}))
+        return config.init_configs(["--config", str(path)], load_configs_only=True)
+
+    return make
+
+
+def loaded(settings):
+    return DatasetBuilder(settings).load_dataset().to_list()
+
+
+def test_the_loader_demands_no_column_and_drops_no_row(settings):
+    rows = [{"output": "x"}, {"output": None}]
+    found = settings([RECORDED, LENGTH], rows, text_keys="response")
+    assert loaded(found) == rows
+    assert found.text_keys == "response"
+    assert found.process[1]["text_length_filter"]["text_key"] == "response"
+    assert loaded(settings([RECORDED, LENGTH], rows, text_keys=["output", "response"])) == rows
+
+
+def test_without_a_step_of_ours_the_loader_is_as_it_was(settings):
+    rows = [{"output": "x"}, {"output": None}]
+    assert loaded(settings([LENGTH], rows, text_keys="output")) == rows[:1]
+    with pytest.raises(ValueError, match=r"There is no key \[response\] in dataset"):
+        loaded(settings([LENGTH], rows, text_keys="response"))
+
+
+def schema_of(columns):
+    return Schema(column_types=dict.fromkeys(columns, str), columns=list(columns))
+
+
+def checked(settings, process, columns=COLUMNS, **head):
+    found = settings(process, **head)
+    preflight.post_instantiation_check(load_ops(found.process), schema_of(columns), found)
+
+
+def refused(settings, *words, **fields):
+    """The one line with which the process ends."""
+    lines = []
+    sink = logger.add(lines.append, format="{message}")
+    try:
+        with pytest.raises(SystemExit):
+            checked(settings, *words, **fields)
+    finally:
+        logger.remove(sink)
+        logger.enable("data_juicer")
+    (line,) = [line for line in lines if "is missing" in line]
+    return line.strip()
+
+
+def test_the_preflight_finds_what_our_steps_write(settings):
+    checked(settings, [RECORDED, LENGTH, SPACES, LENGTH], text_keys="response")
+    own = {"text_length_filter": {"text_key": "response"}}
+    checked(settings, [RECORDED, own])
+
+
+@pytest.mark.parametrize(
+    ("process", "head", "line"),
+    [
+        (
+            [LENGTH, RECORDED],
+            {"text_keys": "response"},
+            "step 1 text_length_filter: its text column 'response' is missing; "
+            "policy_rollout_mapper or recorded_rollout_mapper writes it: put that step before "
+            "this one",
+        ),
+        (
+            [RECORDED, SPACES],
+            {},
+            "step 2 whitespace_normalization_mapper: its text column 'text' is missing; set "
+            "text_keys, or text_key of the step; there are: prompt, prompt_id, "
+            "response, response_id",
+        ),
+        (
+            [RECORDED, LENGTH, {"pass_rate_filter": {}}],
+            {"text_keys": "response"},
+            "step 3 pass_rate_filter: column 'verdict' is missing; math_verify_mapper "
+            "writes it: put that step before this one",
+        ),
+    ],
+)
+def test_what_no_step_before_writes_is_one_line(settings, tmp_path, process, head, line):
+    found = refused(settings, process, **head)
+    assert found.startswith(f"{tmp_path / 'recipe.json'}, ")
+    assert found.endswith(line)
+
+
+def test_the_other_checks_of_the_preflight_are_made(settings):
+    found = settings([RECORDED, LENGTH], text_keys="response")
+    ops, schema = load_ops(found.process), schema_of(COLUMNS)
+    with pytest.raises(PipelineRuntimeError, match="does not support executor mode"):
+        preflight.post_instantiation_check(
+            ops, schema, SimpleNamespace(executor_type="ray_partitioned")
+        )
+
+
+def test_deduplicators_of_theirs_are_allowed_on_ray(settings):
+    """That they keep the same rows there, `test_shipped_recipes.py` shows."""
+    settings([RECORDED])
+    on_ray, schema = SimpleNamespace(executor_type="ray"), schema_of(COLUMNS)
+    names = ("recorded_rollout_mapper", "document_deduplicator", "random_selector")
+    ours, unique, selected = load_ops([*({name: FIELDS.get(name, {})} for name in names)])
+    preflight.post_instantiation_check([ours, unique], schema, on_ray)
+    assert unique.runtime_np() is None
+    for refused in ([load_ops([{"document_deduplicator": {}}])[0]], [ours, selected]):
+        with pytest.raises(PipelineRuntimeError, match="does not support executor mode 'ray'"):
+            preflight.post_instantiation_check(refused, schema, on_ray)
+
+
+def test_without_a_step_of_ours_the_preflight_is_as_it_was(settings):
+    with pytest.raises(PipelineRuntimeError, match="text_key 'response' not found"):
+        checked(settings, [LENGTH], text_keys="response")
+
+
+def test_after_a_step_that_may_change_columns_nothing_is_refused(settings):
+    group = {"naive_grouper": {}}
+    checked(settings, [RECORDED, group, SPACES, {"pass_rate_filter": {}}])

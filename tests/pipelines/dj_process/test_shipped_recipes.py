@@ -1,0 +1,146 @@
+"""Every recipe gives the same rows, values and decisions by `rejuice run` and by `dj-process`.
+
+Responses are recorded, and read by all of them, so that no policy is needed; with a policy,
+`tests/pipelines/demo/test_quickstart.py` compares. What `rejuice run` makes of them is compared
+with earlier versions in `tests/compat/test_tables.py`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from recorded_recipes import OVERRIDES, RECIPES, TABLES, write_recipe
+
+from rejuice.operators.registry import installed
+from rejuice.pipelines.dataset.arrow_files import read_arrow
+from rejuice.pipelines.engine import run
+from rejuice.pipelines.recipe import load
+
+pytest.importorskip("data_juicer")
+pytestmark = pytest.mark.slow
+
+SUPPORT = Path(__file__).resolve().parents[2] / "support"
+SOLUTIONS = "gsm8k_solutions"
+NAMES = [*OVERRIDES, SOLUTIONS]
+
+
+def export(name):
+    return {"export_path": f"{name}/curated.parquet"}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Writes the recipes and what they read into a folder."""
+
+    def write(runner):
+        folder = tmp_path_factory.mktemp(runner)
+        shutil.copytree(TABLES, folder, dirs_exist_ok=True)
+        for name, overrides in OVERRIDES.items():
+            write_recipe(folder / f"{name}.yaml", name, {**overrides, **export(name)})
+        found = RECIPES.parent.parent / "shared" / "data" / "gsm8k" / "model_solutions.jsonl"
+        if found.is_file():
+            overrides = {"dataset_path": str(found), **export(SOLUTIONS)}
+            write_recipe(folder / f"{SOLUTIONS}.yaml", SOLUTIONS, overrides)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def by_rejuice(written):
+    """What `rejuice run` makes of the recipe of a name; a folder of all that were asked for."""
+    folder = written("rejuice")
+
+    def make(name, monkeypatch):
+        monkeypatch.chdir(folder)
+        path = Path(f"{name}.yaml")
+        if not path.exists():
+            pytest.skip("the shared data is not beside this checkout")
+        if not (folder / name).exists():
+            run(load(path))
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def by_dj_process(written):
+    """A folder with what `dj-process` makes of all recipes, by executor."""
+    folders = {}
+
+    def make(executor):
+        if executor not in folders:
+            folder = folders[executor] = written(executor)
+            names = sorted(path.name for path in folder.glob("*.yaml") if path.stem in NAMES)
+            command = [sys.executable, SUPPORT / "many_dj_processes.py", executor, *names]
+            environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stderr[-3000:]
+        return folders[executor]
+
+    return make
+
+
+def table_of(folder, name):
+    table = pq.read_table(folder / name / "curated.parquet")
+    return table.drop_columns([name for name in table.column_names if name.startswith("__dj__")])
+
+
+def decisions_of(folder, name):
+    files = sorted((folder / name / "curated.run").glob("*/decisions.arrow"))
+    return {file.parent.name: read_arrow(file) for file in files}
+
+
+def cells(column):
+    """Values as text: floats to the last bit, and nan is nan."""
+    return json.dumps(column.to_pylist(), sort_keys=True)
+
+
+def check_same(name, ours, theirs):
+    """Rows, order, columns and values of the exports, and decisions of our steps."""
+    status = theirs / f"{name}.status"
+    assert status.read_text("utf-8") == ""
+    expected, found = table_of(ours, name), table_of(theirs, name)
+    assert found.column_names == expected.column_names
+    for column in expected.column_names:
+        assert cells(found[column]) == cells(expected[column]), column
+    assert found.num_rows == expected.num_rows > 0
+    expected, found = decisions_of(ours, name), decisions_of(theirs, name)
+    of_ours = [step for step in expected if kind_of(step) in installed()]
+    assert list(found) == of_ours
+    for step in of_ours:
+        assert found[step].equals(expected[step]), step
+
+
+def kind_of(label):
+    """`03_reward_sum_mapper_2` -> `reward_sum_mapper`."""
+    return label[3:].rstrip("0123456789").removesuffix("_")
+
+
+def test_no_recipe_is_forgotten():
+    assert {path.stem for path in RECIPES.glob("*.yaml")} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_default_executor_gives_what_rejuice_gives(
+    by_rejuice, by_dj_process, name, monkeypatch
+):
+    ours, theirs = by_rejuice(name, monkeypatch), by_dj_process("default")
+    check_same(name, ours, theirs)
+    assert types_of(table_of(theirs, name)) == types_of(table_of(ours, name))
+
+
+def types_of(table):
+    return {field.name: field.type for field in table.schema}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ray_gives_what_rejuice_gives(by_rejuice, by_dj_process, name, monkeypatch):
+    check_same(name, by_rejuice(name, monkeypatch), by_dj_process("ray"))
