@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -32,7 +32,7 @@ def current_run() -> CurrentRun | None:
     Data-Juicer's global configuration is no answer: it stays when the run has ended, and it is that
     of the last of several.
     """
-    executor = next(_executors(sys._getframe()), None)
+    executor = next(_executors(inspect.currentframe()), None)
     if executor is None:
         return None
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_checkpoint.py::test_a_resumed_run_ends_as_if_it_had_never_stopped

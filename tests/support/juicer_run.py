@@ -1,4 +1,4 @@
-"""Runs of Data-Juicer in this process: a recipe in a folder, the rows and the books of a run."""
+"""Runs of Data-Juicer in this process: a recipe in a folder, its rows and its audit log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def exported(folder: Path) -> pa.Table:
     return table.drop_columns([name for name in table.column_names if name.startswith("__dj__")])
 
 
-def books(folder: Path) -> dict[str, bytes]:
+def audit_log(folder: Path) -> dict[str, bytes]:
     """The files of the audit log by name."""
     run = folder / "out" / "curated.run"
     return {str(file.relative_to(run)): file.read_bytes() for file in sorted(run.rglob("*.arrow"))}

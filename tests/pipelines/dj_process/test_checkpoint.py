@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from juicer_run import books, execute, exported, write_recipe
+from juicer_run import audit_log, execute, exported, write_recipe
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.apply.report import Report
@@ -51,7 +51,7 @@ def whole(tmp_path, rows, data_juicer, wholes):
         folder = tmp_path / "whole"
         folder.mkdir()
         table = execute(write_recipe(folder, PROCESS, rows))
-        wholes["run"] = table, books(folder), funnel(folder)
+        wholes["run"] = table, audit_log(folder), funnel(folder)
     return wholes["run"]
 
 
@@ -81,7 +81,7 @@ def saved_steps(folder):
 def check_whole(folder, whole):
     table, log, lines = whole
     assert exported(folder).equals(table)
-    assert books(folder) == log
+    assert audit_log(folder) == log
     assert sorted({name.split("/")[0] for name in log}) == FOLDERS
     assert funnel(folder) == lines
 
@@ -112,7 +112,7 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
 
 
 @pytest.mark.slow
-def test_a_step_that_wrote_its_books_and_is_not_in_the_checkpoint_is_listed_once(
+def test_a_step_that_wrote_its_audit_log_and_is_not_in_the_checkpoint_is_listed_once(
     tmp_path, rows, whole, monkeypatch
 ):
     recipe = resumable(tmp_path, rows)
@@ -133,7 +133,7 @@ def test_a_step_that_wrote_its_books_and_is_not_in_the_checkpoint_is_listed_once
 
 @pytest.mark.slow
 def test_a_changed_recipe_begins_again(tmp_path, rows, whole, monkeypatch):
-    """The checkpoint is of other steps: neither its rows nor its books are used."""
+    """The checkpoint is of other steps: neither its rows nor its audit log are used."""
     other = [{"group_size_filter": {"min": 1}}, *PROCESS[1:]]
     end_at(monkeypatch, resumable(tmp_path, rows, other), "exact_deduplicator", RejuiceError("no"))
     assert saved_steps(tmp_path) == 6
@@ -142,7 +142,7 @@ def test_a_changed_recipe_begins_again(tmp_path, rows, whole, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_report_that_is_gone_is_said_to_be(tmp_path, rows, whole, monkeypatch):
+def test_a_report_that_is_gone_is_reported(tmp_path, rows, whole, monkeypatch):
     recipe = resumable(tmp_path, rows)
     end_at(monkeypatch, recipe, "exact_deduplicator", RejuiceError("no"))
     shutil.rmtree(tmp_path / "out" / "curated.run")

@@ -1,9 +1,9 @@
-"""Data-Juicer's Python interface with operators of ours: errors, logging, books."""
+"""Data-Juicer's Python interface with operators of ours: errors, logging, audit log."""
 
 import sys
 
 import pytest
-from juicer_run import books, execute, write_recipe
+from juicer_run import audit_log, execute, write_recipe
 
 from rejuice.operators import RecipeError, RejuiceError
 from rejuice.pipelines.apply.report import Report
@@ -86,22 +86,22 @@ def test_the_command_line_ends_with_the_line(monkeypatch, logged, command):
     assert logged == ["rejuice.pipelines.dj_process.stop wrong; right\n"]
 
 
-def test_a_step_after_a_run_leaves_the_books_of_that_run_alone(tmp_path, rows, data_juicer):
+def test_a_step_after_a_run_leaves_the_audit_log_of_that_run_alone(tmp_path, rows, data_juicer):
     from data_juicer.config import config
 
     execute(write_recipe(tmp_path, PROCESS, rows))
     export = tmp_path / "out" / "curated.parquet"
-    before, report = books(tmp_path), Report.read(export)
+    before, report = audit_log(tmp_path), Report.read(export)
     assert len(before) == 2
     dataset = NestedDataset(Dataset(rows))
     # Entries of the configuration that was run, which stays in Data-Juicer, and another one.
     for operators in (load_ops(config.global_cfg.process), load_ops([{"group_size_filter": {}}])):
         assert len(dataset.process(operators, open_monitor=False)) > 0
-        assert books(tmp_path) == before
+        assert audit_log(tmp_path) == before
         assert Report.read(export) == report
 
 
-def test_the_books_are_of_the_run_under_way_whatever_was_configured_last(
+def test_the_audit_log_is_of_the_run_under_way_whatever_was_configured_last(
     tmp_path, rows, data_juicer
 ):
     from data_juicer.config import init_configs
@@ -113,8 +113,8 @@ def test_the_books_are_of_the_run_under_way_whatever_was_configured_last(
         recipe = write_recipe(tmp_path / name, PROCESS, rows)
         settings[name] = init_configs(["--config", str(recipe)])
     DefaultExecutor(settings["a"]).run()
-    assert sorted(books(tmp_path / "a")) == [
+    assert sorted(audit_log(tmp_path / "a")) == [
         "01_group_size_filter/decisions.arrow",
         "02_grpo_advantage_mapper/decisions.arrow",
     ]
-    assert not books(tmp_path / "b")
+    assert not audit_log(tmp_path / "b")

@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 import pydantic
 import pytest
 import yaml
-from juicer_run import books, execute, write_recipe
+from juicer_run import audit_log, execute, write_recipe
 
 from rejuice.operators import Filter, get, installed
 
@@ -259,13 +259,13 @@ def test_fusion_and_adaptive_batches_give_the_same_rows(
     if not plain:
         (tmp_path / "plain").mkdir()
         table = execute(write_recipe(tmp_path / "plain", FUSIBLE, rows))
-        plain.update(table=table, books=books(tmp_path / "plain"))
+        plain.update(table=table, log=audit_log(tmp_path / "plain"))
         calls.clear()
     found = execute(write_recipe(tmp_path, FUSIBLE, rows, **settings))
     assert found.equals(plain["table"])
     assert 0 < found.num_rows < rows.num_rows
     assert calls == ["group_size_filter", "pass_rate_filter", "grpo_advantage_mapper"]
-    assert books(tmp_path) == plain["books"]
+    assert audit_log(tmp_path) == plain["log"]
 
 
 def test_recipes_without_ours_are_probed(rows, monkeypatch):
