@@ -19,6 +19,7 @@ from ..data_juicer.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
 from ..recipe.columns import check_reads
 from ..recipe.steps import Step, step_names
+from .current_run import current_run
 from .deduplicators import allow_on_ray
 from .step_in_run import StepInRun
 from .stop import stop
@@ -78,7 +79,10 @@ def _preflight(check: Callable[..., None]) -> Callable[..., None]:
             allow_on_ray(ops, keep_hashes=bool(getattr(cfg, "keep_hashes_in_res_ds", False)))
         check(ops, None, cfg)  # Without the columns, all but these are checked.
         try:
-            check_reads(list(_steps(ops)), schema.columns, StepInRun.of(ours[0], None).where)
+            run = current_run()
+            first = StepInRun(ours[0].operator, getattr(ours[0], "_op_cfg", None), run)
+            skipped = [next(iter(entry)) for entry in run.skipped] if run else []
+            check_reads(list(_steps(ops, skipped)), schema.columns, first.where)
         except RejuiceError as error:
             stop(error)
 
@@ -90,12 +94,18 @@ def _has_ours(process: Iterable[Mapping[str, Any]]) -> bool:
     return any(hasattr(kind, "operator_class") for kind in kinds)
 
 
-def _steps(ops: Sequence[Any]) -> Iterator[Step]:
-    """The steps of a run, up to the first one whose columns nobody knows."""
+def _steps(ops: Sequence[Any], skipped: Sequence[str]) -> Iterator[Step]:
+    """The steps of a run, up to the first one whose columns nobody knows.
+
+    Args:
+        ops: that it runs.
+        skipped: the names of those before them, as it goes on from a checkpoint.
+    """
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
     kinds = [op._name for op in ops]
-    steps = zip(kinds, step_names(kinds), ops, strict=True)
-    for number, (kind, name, op) in enumerate(steps, 1):
+    names = step_names([*skipped, *kinds])[len(skipped) :]
+    steps = zip(kinds, names, ops, strict=True)
+    for number, (kind, name, op) in enumerate(steps, len(skipped) + 1):
         if hasattr(op, "operator_class"):
             yield Step(number, name, op.operator)
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,10 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
         for piece, run in zip(made, _runs(step, made), strict=True)
     ]
     table = filled(pa.concat_tables(tables, promote_options="permissive"))
+    if _is_saved(dataset):
+        # Columns that no step wrote are still in the files of the checkpoint that the run goes on
+        # from, and Data-Juicer writes its next checkpoint over them.
+        table = _copied(table)
     return _wrapped(step.operator, dataset, table, log.step(step.name).written), log
 
 
@@ -90,6 +95,22 @@ def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
     at = np.searchsorted(starts, np.arange(size, len(rows), size))
     cuts = [int(start) for start in np.unique(starts[at[at < len(starts)]])]
     return [0, *cuts, len(rows)]
+
+
+def _is_saved(dataset: Any) -> bool:
+    """Whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
+    from datasets.config import DATASET_STATE_JSON_FILENAME
+
+    folders = {Path(file["filename"]).parent for file in dataset.cache_files}
+    return any((folder / DATASET_STATE_JSON_FILENAME).exists() for folder in folders)
+
+
+def _copied(table: pa.Table) -> pa.Table:
+    """The same table in memory of its own."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def _wrapped(operator: Operator, before: Any, table: pa.Table, written: set[str]) -> Any:

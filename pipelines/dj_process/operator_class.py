@@ -20,7 +20,11 @@ from ...operators.config import field_docs
 from ..apply.empty_result import empty_result
 from ..recipe.columns import check_replaced
 from ..recipe.steps import Step, step_names
-from .step_in_run import StepInRun
+from .class_source import class_source
+from .current_run import current_run
+from .pickling import reduce
+from .probing import probe_without_ours
+from .step_in_run import StepInRun, operator_of
 from .stop import stop
 
 
@@ -40,12 +44,13 @@ def register(kind: type[Operator]) -> type[Any]:
     construct.__doc__ = _docstring(kind)
     members = {
         "__init__": construct,
+        "__reduce__": reduce,
         "run": _run,
         # The third executor partitions rows without regard to groups.
         "_supported_exec_modes": ("default", "ray"),
         "operator_class": kind,
         "__doc__": kind.__doc__,
-        "__module__": __name__,
+        **class_source(kind),
     }
     juicer = type(kind.__name__, (Pipeline,), members)
     OPERATORS.register_module(kind.name(), juicer)
@@ -60,6 +65,7 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
         self.operator = build(kind, _own_fields(kind, given))
     except RejuiceError as error:
         stop(error.at(kind.name()))
+    probe_without_ours()  # Not earlier: Data-Juicer's executors import its operators, hence us.
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +83,7 @@ def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
     """The steps of ours in the `process` of a run."""
     kinds = [next(iter(entry)) for entry in process]
     for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
-        operator = getattr(OPERATORS.modules.get(kind), "operator_class", None)
+        operator = operator_of(kind)
         if operator is not None:
             fields = _own_fields(operator, process[at][kind] or {})
             yield Step(at + 1, name, build(operator, fields))
@@ -85,7 +91,9 @@ def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
 
 def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
     """Apply the operator to all rows, and write its audit log beside the export."""
-    step_in_run = StepInRun.of(self, exporter)
+    # An operator of Data-Juicer keeps the entry of `process` that it was built from.
+    entry = getattr(self, "_op_cfg", None)
+    step_in_run = StepInRun(self.operator, entry, current_run())
     try:
         if step_in_run.is_first:
             _check_replaced(step_in_run, dataset)
@@ -95,10 +103,10 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
             from .on_default import run
         start = time.perf_counter()
         out, log = run(step_in_run.step, dataset, step_in_run.is_first_with_groups)
-        entry = log.step(step_in_run.step.name)
-        entry.seconds = time.perf_counter() - start
-        step_in_run.write(entry)
-        found = empty_result(self.operator, entry.report())
+        done = log.step(step_in_run.step.name)
+        done.seconds = time.perf_counter() - start
+        step_in_run.write(done)
+        found = empty_result(self.operator, done.report())
         if found:  # Data-Juicer's run goes on: to end it would lose what earlier steps have made.
             logger.warning(f"step {step_in_run.step.number} {step_in_run.step.name}: {found}")
     except RejuiceError as error:

@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ...operators import RejuiceError
-from ..recipe.head import Head
+from ..recipe.head import checked_head
 from .stop import stop
 
 
@@ -41,9 +39,10 @@ def _write_missing(settings: Any) -> None:
     # A dataset of the command line is not the recipe's. Data-Juicer parses a first time without it.
     overridden = any(word.partition("=")[0] == "--dataset_path" for word in sys.argv)
     if generated and not overridden:
-        head = {"export_path": "", "generated_datasets": generated}
+        dataset = settings.dataset_path
+        head = {"dataset_path": dataset, "export_path": "", "generated_datasets": generated}
+        recipe = Path(", ".join(map(str, settings.config or [])))
         try:
-            dataset = Path(settings.dataset_path)
-            Head.model_validate({**head, "dataset_path": dataset}).write_missing(dataset)
-        except (RejuiceError, ValidationError) as error:
+            checked_head(recipe, head, {}, ()).write_missing(Path(dataset))
+        except RejuiceError as error:
             stop(error)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...operators import Scope, get, installed
+from data_juicer.ops.base_op import OPERATORS
+from loguru import logger
+
+from ...operators import Operator, RejuiceError, Scope
 from ..apply.audit_log import StepLog
 from ..apply.report import Report, StepReport
 from ..dataset.arrow_files import write_arrow
@@ -16,53 +19,48 @@ from ..dataset.write import run_folder
 from ..recipe.head import position
 from ..recipe.steps import Step, step_names
 from ..recipe.yaml_text import YAMLError, parse_document
+from .current_run import CurrentRun
 
 
 class StepInRun:
     """A step of ours in a run of `dj-process`: its place in the recipe, and its audit log."""
 
-    def __init__(
-        self,
-        step: Step,
-        before: Sequence[str],
-        resumed: bool,
-        export_path: str | None,
-        head: dict[str, str],
-        process: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        self.step, self.export_path, self.head = step, export_path, head
-        self.process = process
-        ours = [get(name) for name in before if name in installed()]
-        self.is_first = not ours and not resumed
-        grouped = step.operator.scope is not Scope.ROW
-        self.is_first_with_groups = grouped and all(kind.scope is Scope.ROW for kind in ours)
+    def __init__(self, operator: Operator, entry: Any, run: CurrentRun | None) -> None:
+        """Find the place of a step.
 
-    @classmethod
-    def of(cls, juicer: Any, exporter: Any) -> StepInRun:
-        """The step of an operator, found in the configuration of the run."""
-        from data_juicer.config import config
+        Args:
+            operator: the step's operator.
+            entry: the entry of `process` that Data-Juicer has built it from.
+            run: the run that is under way. A step that is used without one, or is none of its
+                entries, counts as the first and writes nothing.
+        """
+        process = [*run.skipped, *run.process] if run else []
+        # The same object: equal entries may stand in `process` twice.
+        at = next((at for at, each in enumerate(process) if each is entry), None)
+        self.run, self.process = (None, []) if at is None else (run, process)
+        kinds = [next(iter(each)) for each in self.process]
+        names = step_names(kinds)
+        number, name = (1, operator.name()) if at is None else (at + 1, names[at])
+        self.step = Step(number, name, operator)
+        before = list(zip(names, kinds, strict=True))[:at]
+        ours = {name: each for name, kind in before if (each := operator_of(kind)) is not None}
+        self._before = list(ours)
+        self.is_first = not ours
+        grouped = operator.scope is not Scope.ROW
+        self.is_first_with_groups = grouped and all(
+            kind.scope is Scope.ROW for kind in ours.values()
+        )
 
-        # The executor for Ray passes no exporter; the configuration is a global of Data-Juicer.
-        settings = getattr(config, "global_cfg", None) or {}
-        process = settings.get("process") or []
-        kinds = [next(iter(entry)) for entry in process]
-        # An operator of Data-Juicer keeps the entry of `process` that it was built from.
-        entry = getattr(juicer, "_op_cfg", None)
-        at = next((at for at, other in enumerate(process) if other is entry), None)
-        name = juicer.operator.name()
-        step = Step(1, name, juicer.operator)
-        if at is not None:
-            step = Step(at + 1, step_names(kinds)[at], juicer.operator)
-        path = getattr(exporter, "export_path", None) or settings.get("export_path")
-        # A run that is resumed from a checkpoint has only the remaining steps in `process`.
-        resumed = bool(settings.get("use_checkpoint"))
-        head = {
+    @property
+    def head(self) -> dict[str, str]:
+        """What the report says of the run."""
+        settings = self.run.settings if self.run else {}
+        return {
             "project_name": str(settings.get("project_name")),
             "recipe": ", ".join(map(str, settings.get("config") or [])),
             "dataset_path": str(settings.get("dataset_path")),
-            "export_path": str(path),
+            "export_path": self.run.export_path if self.run else "",
         }
-        return cls(step, kinds[:at] if at else [], resumed, path, head, process)
 
     def where(self, step: Step) -> str:
         """Where a message about a step of the run points, as `Recipe.where`."""
@@ -73,19 +71,43 @@ class StepInRun:
 
     def write(self, log: StepLog) -> None:
         """Write the decisions of the step, and add its line to the report."""
-        if self.export_path is None or "://" in self.export_path:
-            return  # No export (run from Python), or one in an object store, where no folder is.
-        export_path = Path(self.export_path)
+        if self.run is None or "://" in self.run.export_path:
+            return  # Used from Python, or an export to an object store, where no folder is.
+        export_path = Path(self.run.export_path)
         folder = run_folder(export_path)
         if self.is_first:
             # The old files are about rows that are about to be replaced.
             shutil.rmtree(folder, ignore_errors=True)
+        done = self._done(export_path)
         write_arrow(folder / self.step.label / "decisions.arrow", log.take_decisions())
         line = log.report()
-        done = () if self.is_first else Report.read(export_path).steps
         Report.of(
             [*done, *_between(done, line), line], key="dj-process", chunk_rows=0, **self.head
         ).write(folder)
+
+    def _done(self, export_path: Path) -> Sequence[StepReport]:
+        """The lines of the report up to our last step before this one.
+
+        A run that was stopped may have written more of them than its checkpoint has steps.
+        """
+        if self.is_first:
+            return ()
+        last, lines = self._before[-1], tuple[StepReport, ...]()
+        with suppress(RejuiceError):
+            lines = Report.read(export_path).steps
+        ends = [at for at, line in enumerate(lines, 1) if line.step == last]
+        if not ends:
+            logger.warning(
+                f"the report beside {export_path} does not have step '{last}' of the run that "
+                f"wrote the checkpoint; it begins with step {self.step.number} {self.step.name}"
+            )
+        return lines[: ends[-1]] if ends else ()
+
+
+def operator_of(kind: str) -> type[Operator] | None:
+    """The operator of ours that Data-Juicer knows by a name; None where it is another's."""
+    operator: type[Operator] | None = getattr(OPERATORS.modules.get(kind), "operator_class", None)
+    return operator
 
 
 def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:

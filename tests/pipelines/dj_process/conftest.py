@@ -1,0 +1,41 @@
+"""Data-Juicer in this process, left as it was."""
+
+import tempfile
+
+import pyarrow as pa
+import pytest
+
+_PATHS = (
+    "HF_DATASETS_CACHE",
+    "DEFAULT_DOWNLOADED_DATASETS_PATH",
+    "DOWNLOADED_DATASETS_PATH",
+    "DEFAULT_EXTRACTED_DATASETS_PATH",
+    "EXTRACTED_DATASETS_PATH",
+)
+
+
+@pytest.fixture(scope="module")
+def data_juicer():
+    """Data-Juicer may be run in this process; what it sets globally is set back."""
+    pytest.importorskip("data_juicer")
+    import datasets
+    import datasets.config
+    from data_juicer.config import config
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _PATHS:
+            patch.setattr(datasets.config, name, getattr(datasets.config, name))
+        patch.setattr(tempfile, "tempdir", tempfile.tempdir)
+        patch.setattr(config, "global_cfg", None)
+        # Without a pool of processes, each of which would import all of it.
+        save = datasets.Dataset.save_to_disk
+        patch.setattr(datasets.Dataset, "save_to_disk", lambda self, path, **_: save(self, path))
+        yield
+    datasets.enable_caching()
+
+
+@pytest.fixture
+def rows(rollouts):
+    """Graded rollouts with a column `text`, which Data-Juicer wants to be there."""
+    table = rollouts(groups=30, most=5)
+    return table.append_column("text", pa.array([f"row {i}" for i in range(table.num_rows)]))

@@ -1,0 +1,120 @@
+"""Data-Juicer's Python interface with operators of ours: errors, logging, audit log."""
+
+import sys
+
+import pytest
+from juicer_run import audit_log, execute, write_recipe
+
+from rejuice.operators import RecipeError, RejuiceError
+from rejuice.pipelines.apply.report import Report
+
+pytest.importorskip("data_juicer.ops")
+from data_juicer.core.data import NestedDataset
+from data_juicer.ops import load_ops
+from datasets import Dataset
+from loguru import logger
+
+from rejuice.pipelines.dj_process.stop import stop
+
+PROCESS = [{"group_size_filter": {"min": 2}}, {"grpo_advantage_mapper": {}}]
+BAD = [{"pass_rate_filter": {"min": 0.9, "max": 0.1}}]
+LINE = "pass_rate_filter: min 0.9 is above max 0.1"
+
+
+@pytest.fixture
+def logged():
+    lines = []
+    sink = logger.add(lines.append, format="{name} {message}")
+    yield lines
+    logger.remove(sink)
+
+
+def data_juicer_logs(lines):
+    """Whether what a module of Data-Juicer's logs arrives."""
+    exec("logger.info('hello')", {"__name__": "data_juicer.core", "logger": logger})
+    return lines[-1:] == ["data_juicer.core hello\n"]
+
+
+def test_a_bad_value_is_an_exception_and_logging_stays_on(logged):
+    assert data_juicer_logs(logged)
+    with pytest.raises(RecipeError) as found:
+        load_ops(BAD)
+    assert str(found.value) == LINE
+    assert data_juicer_logs(logged)
+
+
+def test_a_step_that_fails_is_an_exception_of_the_executor(tmp_path, rows, data_juicer):
+    recipe = write_recipe(tmp_path, PROCESS, rows.drop_columns(["reward"]))
+    with pytest.raises(RejuiceError, match="step 2 grpo_advantage_mapper: column 'reward' is miss"):
+        execute(recipe)
+
+
+def test_dj_mcp_answers_with_the_line(tmp_path, rows, data_juicer, monkeypatch):
+    """Its server goes on after an error, if the error is an exception."""
+    from data_juicer.tools.mcp_tool import execute_op
+
+    monkeypatch.chdir(tmp_path)
+    write_recipe(tmp_path, [], rows)
+    export = str(tmp_path / "out" / "curated.parquet")
+    call = {"dataset_path": str(tmp_path / "data.parquet"), "export_path": export}
+    assert LINE in execute_op({**call, "process": BAD})
+    assert execute_op({**call, "process": PROCESS}) == f"Result dataset is saved in: {export}"
+    assert [line.step for line in Report.read(tmp_path / "out" / "curated.parquet").steps] == [
+        "group_size_filter",
+        "grpo_advantage_mapper",
+    ]
+
+
+def test_generated_datasets_that_are_wrong_are_an_exception(tmp_path, data_juicer, rows):
+    recipe = write_recipe(tmp_path, PROCESS, rows, generated_datasets={"x.jsonl": {"kind": "no"}})
+    with pytest.raises(RecipeError) as found:
+        execute(recipe)
+    assert str(found.value).startswith(f"{recipe}: 'generated_datasets.x.jsonl")
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("command", ["dj-process", "dj-analyze", "tools/process_data.py"])
+def test_the_command_line_ends_with_the_line(monkeypatch, logged, command):
+    monkeypatch.setattr(sys, "argv", [f"bin/{command}", "--config", "recipe.yaml"])
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            stop(RecipeError("wrong", "right"))
+        assert not data_juicer_logs(logged)
+    finally:
+        logger.enable("data_juicer")
+    assert stopped.value.code == 1
+    assert logged == ["rejuice.pipelines.dj_process.stop wrong; right\n"]
+
+
+def test_a_step_after_a_run_leaves_the_audit_log_of_that_run_alone(tmp_path, rows, data_juicer):
+    from data_juicer.config import config
+
+    execute(write_recipe(tmp_path, PROCESS, rows))
+    export = tmp_path / "out" / "curated.parquet"
+    before, report = audit_log(tmp_path), Report.read(export)
+    assert len(before) == 2
+    dataset = NestedDataset(Dataset(rows))
+    # Entries of the configuration that was run, which stays in Data-Juicer, and another one.
+    for operators in (load_ops(config.global_cfg.process), load_ops([{"group_size_filter": {}}])):
+        assert len(dataset.process(operators, open_monitor=False)) > 0
+        assert audit_log(tmp_path) == before
+        assert Report.read(export) == report
+
+
+def test_the_audit_log_is_of_the_run_under_way_whatever_was_configured_last(
+    tmp_path, rows, data_juicer
+):
+    from data_juicer.config import init_configs
+    from data_juicer.core import DefaultExecutor
+
+    settings = {}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        recipe = write_recipe(tmp_path / name, PROCESS, rows)
+        settings[name] = init_configs(["--config", str(recipe)])
+    DefaultExecutor(settings["a"]).run()
+    assert sorted(audit_log(tmp_path / "a")) == [
+        "01_group_size_filter/decisions.arrow",
+        "02_grpo_advantage_mapper/decisions.arrow",
+    ]
+    assert not audit_log(tmp_path / "b")
