@@ -13,6 +13,7 @@ from loguru import logger
 from ...operators import Operator, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
+from .fresh_statistics import compute_repeats_again
 from .operator_class import register
 from .parser import accept_our_sections
 
@@ -38,3 +39,4 @@ register_installed()
 # Operators on disk are defined when Data-Juicer imports its `custom_operator_paths`.
 on_definition.append(_register_on_definition)
 accept_our_sections()
+compute_repeats_again()
