@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from both_ways import of_data_juicer, of_rejuice, rollouts, without_helpers, written
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 COLUMN = ["text", "response"]
@@ -81,6 +81,7 @@ def outcome(rows, path):
     deadline=None,
     derandomize=True,
     database=None,
+    phases=[Phase.generate],  # To shrink a failure takes minutes; the recipe is in the message.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_repeats_of_any_recipe_give_the_rows_of_rejuice_run(tmp_path, process):
