@@ -21,9 +21,9 @@ from data_juicer.ops import op_fusion
 from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter
 from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 
-from .own_fields import Entry, whole_process
+from .own_fields import ProcessEntry, whole_process
 
-Compute = Callable[..., Any]
+Callee = Callable[..., Any]
 
 
 def compute_repeats_again() -> None:
@@ -40,7 +40,9 @@ def compute_repeats_again() -> None:
     op_fusion.fuse_operators = wraps(fuse)(partial(_fuse_operators, fuse))
 
 
-def _load_ops(load: Compute, process: Sequence[Entry], *args: Any, **kwargs: Any) -> list[Any]:
+def _load_ops(
+    load: Callee, process: Sequence[ProcessEntry], *args: Any, **kwargs: Any
+) -> list[Any]:
     same = (at for at, entry in enumerate(whole_process) if process and entry is process[0])
     computed, classes = set[str](), dict[str, type[OP]]()
     for entry in whole_process[: next(same, 0)]:  # A checkpoint has done these steps.
@@ -53,12 +55,13 @@ def _load_ops(load: Compute, process: Sequence[Entry], *args: Any, **kwargs: Any
         for name in classes:
             del OPERATORS.modules[name]
     for entry, op in zip(process, ops, strict=True):
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_own_fields.py::test_a_second_use_has_its_own_fields
         op._op_cfg = entry
     return ops
 
 
 def _fuse_operators(
-    fuse: Compute, ops: Sequence[Any], probe_res: Sequence[Any] | None = None, **kwargs: Any
+    fuse: Callee, ops: Sequence[Any], probe_res: Sequence[Any] | None = None, **kwargs: Any
 ) -> list[Any]:
     # Fused with an earlier use, or moved before it, a filter would decide by the other's.
     again = [at for at, op in enumerate(ops) if hasattr(op, "computes_again")]
@@ -66,7 +69,7 @@ def _fuse_operators(
     return [op for at in parts for op in fuse(ops[at], probe_res and probe_res[at], **kwargs)]
 
 
-def _again(entry: Entry, computed: set[str], classes: dict[str, type[OP]]) -> Entry:
+def _again(entry: ProcessEntry, computed: set[str], classes: dict[str, type[OP]]) -> ProcessEntry:
     """The entry of `process` that makes the operator, or one that computes again.
 
     Args:
@@ -92,7 +95,7 @@ def _again(entry: Entry, computed: set[str], classes: dict[str, type[OP]]) -> En
     return entry
 
 
-def names(kind: type[OP], fields: Entry) -> frozenset[str]:
+def names(kind: type[OP], fields: ProcessEntry) -> frozenset[str]:
     """The statistics that a filter of Data-Juicer's writes, or the columns of a deduplicator.
 
     They are what its methods assign to; none where the source does not tell.
@@ -112,7 +115,7 @@ def names(kind: type[OP], fields: Entry) -> frozenset[str]:
     return frozenset(found)
 
 
-def _key(node: ast.expr, fields: Entry) -> Iterator[str]:
+def _key(node: ast.expr, fields: ProcessEntry) -> Iterator[str]:
     """The name of a statistic in `stats[StatsKeys.text_len]`, `stats["mine"]`, `stats[self.of]`."""
     match node:
         case ast.Attribute(ast.Name("StatsKeys"), name):
@@ -144,6 +147,7 @@ def _class(kind: type[OP], found: frozenset[str]) -> type[OP]:
 
     def fingerprint(self: Any) -> bytes:
         # Hugging Face has cached what an operator with these fields did without us.
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_fresh_statistics.py::test_what_was_cached_without_us_is_not_used
         return bytes(kind._fingerprint_bytes(self)) + b"computes again"
 
     members = {
@@ -159,7 +163,7 @@ def _class(kind: type[OP], found: frozenset[str]) -> type[OP]:
 _wraps = partial(wraps, assigned=("__name__", "__doc__"))
 
 
-def _without_statistics(compute: Compute, found: frozenset[str]) -> Compute:
+def _without_statistics(compute: Callee, found: frozenset[str]) -> Callee:
     def hidden(stat: Any) -> dict[str, Any]:
         return {name: each for name, each in (stat or {}).items() if found and name not in found}
 
@@ -180,7 +184,7 @@ def _without_statistics(compute: Compute, found: frozenset[str]) -> Compute:
     return again
 
 
-def _without_hashes(compute: Compute, found: frozenset[str]) -> Compute:
+def _without_hashes(compute: Callee, found: frozenset[str]) -> Callee:
     @_wraps(compute)
     def again(self: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
         for name in found:

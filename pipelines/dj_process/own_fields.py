@@ -16,10 +16,10 @@ from data_juicer.ops.base_op import OPERATORS
 from ..recipe.read import set_field
 from ..recipe.yaml_text import parse
 
-Entry = dict[str, Any]
+ProcessEntry = dict[str, Any]
 """An entry of `process`: an operator's name and its fields."""
 
-whole_process: list[Entry] = []
+whole_process: list[ProcessEntry] = []
 """`process` of this run as it was configured. A run that is resumed has only the last of them."""
 
 
@@ -50,14 +50,16 @@ def give_each_use_its_fields() -> None:
     config.update_op_process = update
 
 
-def _is_ours_or_repeated(process: Sequence[Entry]) -> bool:
+def _is_ours_or_repeated(process: Sequence[ProcessEntry]) -> bool:
     """Whether the recipe is one that Data-Juicer's own merging would change."""
     names = [next(iter(entry)) for entry in process]
     ours = any(hasattr(OPERATORS.modules.get(name), "operator_class") for name in names)
     return ours or len(set(names)) < len(names)
 
 
-def _entry(entry: Entry, filled: Mapping[str, Entry], words: Sequence[str]) -> Entry:
+def _entry(
+    entry: ProcessEntry, filled: Mapping[str, ProcessEntry], words: Sequence[str]
+) -> ProcessEntry:
     """An entry of `process` with all of its fields."""
     name, given = next(iter(entry.items()))
     own = deepcopy(dict(given or {}))
