@@ -8,6 +8,7 @@ from typing import Any
 
 from ...operators import RejuiceError
 from ..recipe.head import checked_head
+from .own_fields import give_each_use_its_fields
 from .stop import stop
 
 
@@ -24,6 +25,8 @@ def accept_our_sections() -> None:
             super().__init__(*args, **kwargs)
             self.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
             self.add_argument("--generated_datasets", type=Any, help="Written where missing.")
+            # When the plug-in is imported, Data-Juicer's configuration has no functions yet.
+            give_each_use_its_fields()
 
         def parse_args(self, *args: Any, **kwargs: Any) -> Any:
             settings = super().parse_args(*args, **kwargs)

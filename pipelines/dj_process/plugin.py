@@ -14,6 +14,7 @@ from ...operators import Operator, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
 from .columns import see_our_columns
+from .fresh_statistics import compute_repeats_again
 from .operator_class import register
 from .parser import accept_our_sections
 
@@ -40,3 +41,4 @@ register_installed()
 on_definition.append(_register_on_definition)
 accept_our_sections()
 see_our_columns()
+compute_repeats_again()

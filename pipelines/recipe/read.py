@@ -92,20 +92,20 @@ def _override(
         if not path:
             document[key] = value
         elif step == "train":
-            _set(document, [step, *path], value)
+            set_field(document, [step, *path], value)
         elif step in fields:
-            _set(fields[step], path, value)
+            set_field(fields[step], path, value)
         else:
             near = suggest(step, fields) or f"its steps are: {', '.join(fields)}"
             raise RecipeError(f"no step '{step}' in the recipe", near, where=f"--{key}")
 
 
-def _set(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Set a field, or a field of a field; what an anchor shares with other steps stays as it is."""
     field, *rest = path
     if rest:
         inner = fields.get(field)
         fields[field] = dict(inner) if isinstance(inner, Mapping) else {}
-        _set(fields[field], rest, value)
+        set_field(fields[field], rest, value)
     else:
         fields[field] = value

@@ -1,0 +1,195 @@
+"""A repeated filter or deduplicator of Data-Juicer's computes again what it decides by.
+
+A filter of theirs takes a statistic that a row has for its own, and a deduplicator a hash, though a
+mapper may have changed the text since, and the earlier use may have been of another column.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache, partial, wraps
+from itertools import pairwise
+from types import FunctionType
+from typing import Any
+
+from data_juicer.ops import op_fusion
+from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter
+from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
+
+from .current_run import current_run
+from .own_fields import ProcessEntry
+
+Callee = Callable[..., Any]
+
+
+def compute_repeats_again() -> None:
+    """Let Data-Juicer's executors load operators that compute again what an earlier step did.
+
+    The first step that computes a statistic uses, as ever, what an earlier run or `dj-analyze` has
+    left in the dataset.
+    """
+    from data_juicer import ops as package  # Which may be importing us: its functions are there.
+
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_fresh_statistics.py::test_executors_load_and_fuse_with_ours
+    package.load_ops = wraps(package.load_ops)(partial(_load_ops, package.load_ops))
+    fuse = op_fusion.fuse_operators
+    op_fusion.fuse_operators = wraps(fuse)(partial(_fuse_operators, fuse))
+
+
+def _load_ops(
+    load: Callee, process: Sequence[ProcessEntry], *args: Any, **kwargs: Any
+) -> list[Any]:
+    run = current_run()
+    computed, classes = set[str](), dict[str, type[OP]]()
+    for entry in run.skipped if run else ():  # A checkpoint has done these steps.
+        _again(entry, computed, {})
+    entries = [_again(entry, computed, classes) for entry in process]
+    OPERATORS.modules.update(classes)
+    try:
+        ops: list[Any] = load(entries, *args, **kwargs)
+    finally:
+        for name in classes:
+            del OPERATORS.modules[name]
+    for entry, op in zip(process, ops, strict=True):
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_own_fields.py::test_a_second_use_has_its_own_fields
+        op._op_cfg = entry
+    return ops
+
+
+def _fuse_operators(
+    fuse: Callee, ops: Sequence[Any], probe_res: Sequence[Any] | None = None, **kwargs: Any
+) -> list[Any]:
+    # Fused with an earlier use, or moved before it, a filter would decide by the other's.
+    again = [at for at, op in enumerate(ops) if hasattr(op, "computes_again")]
+    parts = [slice(*ends) for ends in pairwise([0, *again, len(ops)])]
+    return [op for at in parts for op in fuse(ops[at], probe_res and probe_res[at], **kwargs)]
+
+
+def _again(entry: ProcessEntry, computed: set[str], classes: dict[str, type[OP]]) -> ProcessEntry:
+    """The entry of `process` that makes the operator, or one that computes again.
+
+    Args:
+        entry: as the configuration has it.
+        computed: what the steps before it compute; what it computes is added.
+        classes: the classes of operators that compute again, by name, are added.
+    """
+    name, fields = next(iter(entry.items()))
+    kind = OPERATORS.modules[name]
+    if name == "general_fused_op":
+        inner = [_again(each, computed, classes) for each in fields.get("fused_op_list") or ()]
+        return {name: {**fields, "fused_op_list": inner}}
+    if not issubclass(kind, Filter | Deduplicator):
+        return entry
+    found = names(kind, fields or {})
+    if issubclass(kind, Deduplicator) and not found:
+        return entry  # It keeps no hash in the rows.
+    own = found or {name}
+    if own & computed:
+        entry = {f"{name} {len(classes)}": fields}
+        classes[next(iter(entry))] = _class(kind, found)
+    computed |= own
+    return entry
+
+
+def names(kind: type[OP], fields: ProcessEntry) -> frozenset[str]:
+    """The statistics that a filter of Data-Juicer's writes, or the columns of a deduplicator.
+
+    They are what its methods assign to; none where the source does not tell.
+
+    Args:
+        kind: its class.
+        fields: as the recipe has them: a name may be the value of one.
+    """
+    found = set[str]()
+    methods = inspect.getmembers(kind, inspect.isfunction)
+    for node in (node for _, method in methods for node in _nodes(method)):
+        match node:
+            case ast.Attribute(ast.Name("HashKeys"), name) if name != "uid":  # It numbers rows.
+                found.add(getattr(HashKeys, name, name))
+            case ast.Subscript(of, key, ast.Store()) if "stat" in ast.unparse(of):
+                found.update(_key(key, fields))
+    return frozenset(found)
+
+
+def _key(node: ast.expr, fields: ProcessEntry) -> Iterator[str]:
+    """The name of a statistic in `stats[StatsKeys.text_len]`, `stats["mine"]`, `stats[self.of]`."""
+    match node:
+        case ast.Attribute(ast.Name("StatsKeys"), name):
+            yield getattr(StatsKeysConstant, name, name)
+        case ast.Constant(str(name)):
+            yield name
+        case ast.Attribute(ast.Name("self"), name) if name in fields:
+            yield str(fields[name])
+
+
+@cache
+def _nodes(method: FunctionType) -> tuple[ast.AST, ...]:
+    """The source of a method; nothing for what all operators have, and where it is not on disk."""
+    if method.__module__ == OP.__module__:
+        return ()
+    with suppress(OSError, SyntaxError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's warnings about their source are theirs to fix.
+        return tuple(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(method)))))
+    return ()
+
+
+def _class(kind: type[OP], found: frozenset[str]) -> type[OP]:
+    """The class of an operator, which finds no statistic or hash of those names in a row."""
+    base, change = Deduplicator, _without_hashes
+    if issubclass(kind, Filter):
+        base, change = Filter, _without_statistics
+    methods = ("compute_stats_single", "compute_stats_batched", "compute_hash")
+    own = [name for name in methods if getattr(kind, name, None) is not getattr(base, name, None)]
+
+    def fingerprint(self: Any) -> bytes:
+        # Hugging Face has cached what an operator with these fields did without us.
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_fresh_statistics.py::test_what_was_cached_without_us_is_not_used
+        return bytes(kind._fingerprint_bytes(self)) + b"computes again"
+
+    members = {
+        **{name: change(getattr(kind, name), found) for name in own},
+        "_fingerprint_bytes": fingerprint,
+        "computes_again": True,
+        "__module__": kind.__module__,
+    }
+    return type(kind.__name__, (kind,), members)
+
+
+# Data-Juicer asks the signature whether there is a context. The module stays ours for pickling.
+_wraps = partial(wraps, assigned=("__name__", "__doc__"))
+
+
+def _without_statistics(compute: Callee, found: frozenset[str]) -> Callee:
+    def hidden(stat: Any) -> dict[str, Any]:
+        return {name: each for name, each in (stat or {}).items() if found and name not in found}
+
+    @_wraps(compute)
+    def again(self: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
+        if Fields.stats not in sample:
+            return compute(self, sample, *args, **kwargs)  # It has no statistics.
+        old = sample[Fields.stats]
+        batched = isinstance(old, list)
+        sample[Fields.stats] = [hidden(stat) for stat in old] if batched else hidden(old)
+        out = compute(self, sample, *args, **kwargs)
+        new = out[Fields.stats]
+        pairs = zip(old, new, strict=True) if batched else [(old, new)]
+        merged = [{**(before or {}), **after} for before, after in pairs]
+        out[Fields.stats] = merged if batched else merged[0]
+        return out
+
+    return again
+
+
+def _without_hashes(compute: Callee, found: frozenset[str]) -> Callee:
+    @_wraps(compute)
+    def again(self: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in found:
+            sample.pop(name, None)
+        return compute(self, sample, *args, **kwargs)
+
+    return again
