@@ -70,7 +70,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     given = dict(fields)
     if text_key != "text":
         given.setdefault("text_key", text_key)
-    return _kind(name, found.kind)(**given)
+    scope = Scope.DATASET if _sees_batch(name, fields) else _SCOPES[found.kind]
+    return _kind(name, found.kind, scope)(**given)
 
 
 class ForeignOperator(Operator):
@@ -121,8 +122,18 @@ def asks_server(operator: Operator) -> bool:
     return isinstance(operator, ForeignOperator) and operator.asks_server
 
 
+def _sees_batch(name: str, fields: Mapping[str, Any]) -> bool:
+    """Whether what a mapper makes of a row depends on the rows that it gets with it.
+
+    Data-Juicer cuts all rows into batches of `batch_size`; chunks would be cut elsewhere.
+    """
+    if name in ("nlpaug_en_mapper", "nlpcda_zh_mapper"):
+        return True  # They make new texts of the first one of a batch.
+    return name in ("python_file_mapper", "python_lambda_mapper") and bool(fields.get("batched"))
+
+
 @cache
-def _kind(name: str, kind: str) -> type[ForeignOperator]:
+def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
     slug = name.lower()
     return type(
         name,
@@ -137,7 +148,7 @@ def _kind(name: str, kind: str) -> type[ForeignOperator]:
             },
             "foreign_name": name,
             "kind": Kind(kind),
-            "scope": _SCOPES[kind],
+            "scope": scope,
             "reasons": {slug: f"Data-Juicer's {name} did not keep the row"},
         },
     )
