@@ -15,7 +15,7 @@ _TEXTS = [
     "# Copyright 2020 Somebody\n# All rights reserved\nimport os\n\nprint(os.getcwd())\n",
     "/* Copyright (c) 2021 A. Company */\nint main(void) { return 0; }\n",
     "\\newcommand{\\R}{\\mathbb{R}}\n\\section{First}\nLet $x \\in \\R $. % a comment\n"
-    "\\begin{comment}\ngone\n\\end{comment}\nMore text.\n\\bibliography{refs}\n[1] A book.",
+    "\\begin{comment}\ngone\n\\end{comment}\nMore text.\n\\bibliography{refs}\n[1] A paper.",
     "\\documentclass{article}\n\\begin{document}\n\\section{Results}\nAs \\ref{fig:a} shows, it works.\n\n"
     "\\begin{figure}\n\\includegraphics{a.png}\n\\caption{A figure.}\n\\label{fig:a}\n\\end{figure}\n"
     "\\begin{figure}\\includegraphics{b.png}\\caption{Another.}\\label{fig:b}\\end{figure}\n\\end{document}",
@@ -93,15 +93,15 @@ def _messages(n: int) -> list[dict]:
     question = {"role": "user", "content": f"Find item {n} in /skills/search/SKILL.md"}
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "search"}}]}
     found = {"role": "tool", "content": "Error: not found" if n % 3 else '{"status": "success"}'}
-    said = {"role": "assistant", "content": f"Here is item {n}; write to a{n}@example.org"}
-    return [question, call, found, said][: 1 + n % 4]
+    reply = {"role": "assistant", "content": f"Here is item {n}; write to a{n}@example.org"}
+    return [question, call, found, reply][: 1 + n % 4]
 
 
 def _schema() -> pa.Schema:
     text, words = pa.string(), pa.list_(pa.string())
     call = pa.struct([("function", pa.struct([("name", text)]))])
     message = pa.struct([("role", text), ("content", text), ("tool_calls", pa.list_(call))])
-    said = pa.struct([("role", text), ("content", text)])
+    reply = pa.struct([("role", text), ("content", text)])
     source = pa.struct([("name", text)])
     count = pa.int64()
     usage = [("prompt_tokens", count), ("completion_tokens", count), ("total_tokens", count)]
@@ -121,7 +121,7 @@ def _schema() -> pa.Schema:
             ("meta", pa.struct([("lang", text), ("stars", pa.int32()), ("source", source)])),
             ("maybe", text),
             ("messages", pa.list_(message)),
-            ("choices", pa.list_(pa.struct([("message", said)]))),
+            ("choices", pa.list_(pa.struct([("message", reply)]))),
             ("usage", pa.struct(usage)),
             ("compressed_file", text),
             ("file", text),

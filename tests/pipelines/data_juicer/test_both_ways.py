@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 
 def check(name, number, folder, **how):
-    """The rows are equal, their order aside where that is said, and something has happened."""
+    """The rows are equal, their order aside where that is documented, and something has happened."""
     outcome = both_ways.outcome(name, number, folder, **how)
     if outcome.verdict == both_ways.NEEDS:
         pytest.skip(outcome.line)
