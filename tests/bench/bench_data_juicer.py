@@ -1,9 +1,9 @@
 """What an operator of Data-Juicer's costs as a step of ours, against Data-Juicer with it.
 
 Both sides of a line take turns in this process: the step on a table in memory, the whole of `run`
-with it (chunks, commits, audit log and export), and Data-Juicer's `NestedDataset.process`, which
-without `num_proc` starts no process. Then whole processes with all of the operators. CPU seconds;
-the least of the rounds.
+with it (chunks, commits, audit log and export), and Data-Juicer's `NestedDataset.process` with
+`num_proc: 1`, which operators have in `dj-process` with `np: 1`. Then whole processes with all of
+the operators. CPU seconds; the least of the rounds.
 
     python tests/bench/bench_data_juicer.py [rows] [rounds]
 """
@@ -69,7 +69,7 @@ def steps(table, rounds):
         sides = {
             "step": lambda n=name, f=fields: run_in_memory([step(n, f)], table),
             "run": lambda n=name, f=fields: run(Recipe([{n: f}], table)).table,
-            "theirs": lambda n=name, f=fields: both_ways.upstream(n, f, table),
+            "theirs": lambda n=name, f=fields: both_ways.upstream(n, {**f, "num_proc": 1}, table),
         }
         done = {side: [] for side in sides}
         for _ in range(rounds):
