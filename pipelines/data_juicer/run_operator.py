@@ -74,12 +74,20 @@ def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
     operator = _instance(name, key, fields)
     from data_juicer.core.data import NestedDataset
+    from data_juicer.ops.base_op import Mapper
     from datasets import Dataset
     from datasets.table import InMemoryTable
 
+    rows = table[ROW]
+    one_of_each = isinstance(operator, Mapper) and not operator.is_batched_op()
+    if one_of_each:
+        # A function of the user's sees the columns that the dataset has, and no other.
+        table = table.drop_columns([ROW])
     # Without a fingerprint, Hugging Face would hash all rows to make one.
     dataset = NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
     out = operator.run(dataset)
+    if one_of_each:
+        return rows_of(out)[0].append_column(ROW, rows)
     if ROW not in out.column_names:
         raise OperatorError(
             "Data-Juicer's operator removed the column that numbers the rows",

@@ -102,7 +102,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         given.setdefault("text_key", text_key)
     # The rows that `index_key` numbers are those of the dataset, not those of a chunk.
     is_numbered = given.get("index_key") is not None
-    scope = Scope.DATASET if is_numbered else _SCOPES[found.kind]
+    sees_all = is_numbered or _sees_batch(name, fields)
+    scope = Scope.DATASET if sees_all else _SCOPES[found.kind]
     return _kind(name, found.kind, scope, found.plugin)(**given)
 
 
@@ -216,6 +217,16 @@ def unchecked(name: str, kind: str, **fields: Any) -> ForeignOperator:
 def asks_server(operator: Operator) -> bool:
     """Whether a step is one of Data-Juicer's that sends requests to a model's server."""
     return isinstance(operator, ForeignOperator) and operator.asks_server
+
+
+def _sees_batch(name: str, fields: Mapping[str, Any]) -> bool:
+    """Whether what a mapper makes of a row depends on the rows that it gets with it.
+
+    Data-Juicer cuts all rows into batches of `batch_size`; chunks would be cut elsewhere.
+    """
+    if name in ("nlpaug_en_mapper", "nlpcda_zh_mapper"):
+        return True  # They make new texts of the first one of a batch.
+    return name in ("python_file_mapper", "python_lambda_mapper") and bool(fields.get("batched"))
 
 
 @cache

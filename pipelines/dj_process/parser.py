@@ -43,7 +43,11 @@ def _write_missing(settings: Any) -> None:
     overridden = any(word.partition("=")[0] == "--dataset_path" for word in sys.argv)
     if generated and not overridden:
         dataset = settings.dataset_path
-        head = {"dataset_path": dataset, "export_path": "", "generated_datasets": generated}
+        head = {
+            "dataset_path": dataset,
+            "export_path": settings.export_path,
+            "generated_datasets": generated,
+        }
         recipe = Path(", ".join(map(str, settings.config or [])))
         try:
             checked_head(recipe, head, {}, ()).write_missing(Path(dataset))

@@ -1,5 +1,7 @@
 """A repeated filter or deduplicator of Data-Juicer's computes again what it decides by."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import cloudpickle
@@ -8,6 +10,7 @@ import pyarrow as pa
 import pytest
 from data_juicer import ops
 from data_juicer.core.executor import default_executor, ray_executor
+from data_juicer.core.executor.base import ExecutorBase
 from data_juicer.ops import op_fusion
 from data_juicer.ops.base_op import NON_STATS_FILTERS, OPERATORS, Deduplicator, Filter
 from two_runners import (
@@ -183,11 +186,25 @@ def test_what_was_cached_without_us_is_not_used(tmp_path):
     assert first._fingerprint_bytes() != second._fingerprint_bytes()
 
 
+class Resumed(ExecutorBase):
+    """An executor of Data-Juicer that goes on after some steps, as far as it loads the others."""
+
+    def __init__(self, cfg, done):
+        self.cfg, self.done = cfg, cfg.process[:done]
+        record = Path(cfg.export_path).with_name("ckpt_op.json")
+        record.write_text(json.dumps(self.done))
+        self.ckpt_manager = SimpleNamespace(ckpt_available=True, ckpt_op_record=record)
+        self.exporter = SimpleNamespace(export_path=cfg.export_path)
+
+    def run(self):
+        return ops.load_ops(self.cfg.process[len(self.done) :])
+
+
 def test_the_steps_of_a_checkpoint_count(tmp_path):
-    process = configured(written(tmp_path, STATISTICS)).process
-    (rest,) = ops.load_ops(process[2:])
+    settings = configured(written(tmp_path, STATISTICS))
+    (rest,) = Resumed(settings, 2).run()
     assert hasattr(rest, "computes_again")
-    (other,) = ops.load_ops(process[1:2])
+    (other,) = ops.load_ops(settings.process[1:2])
     assert not hasattr(other, "computes_again")
     assert not [name for name in OPERATORS.modules if " " in name]
 
