@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...operators import Change
+from ...operators.compute import pc
 from ..dataset.arrow_types import is_text
 
 ROW = "__rejuice_row__"

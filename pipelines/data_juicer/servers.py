@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ...operators import EngineError
 from .catalogue import ForeignKind
@@ -104,6 +103,8 @@ def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
 
 
 def _is_beyond_proxy(url: str) -> bool:
+    from urllib.request import getproxies, proxy_bypass  # `rejuice check` asks no server.
+
     parts = urlsplit(url)
     proxies = {parts.scheme, "all"} & set(getproxies())
     return bool(proxies) and not proxy_bypass(parts.hostname or "")

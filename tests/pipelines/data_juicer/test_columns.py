@@ -7,6 +7,7 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import compute_change
 from rejuice.pipelines.data_juicer import catalogue, columns, steps
+from rejuice.pipelines.data_juicer.helper_columns import exported
 from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.read import load
 
@@ -139,4 +140,5 @@ def test_which_operators_keep_the_columns(name, keeps):
 def test_what_counts_as_keeping_the_columns_does(name):
     rows = pa.table({"text": ["1. Some  text, HTTP://x.org", "more"], "other": [1, 2]})
     after = Frame.of(rows).after(compute_change(steps.step(name, {}), Frame.of(rows))).table()
-    assert set(after.column_names) == {"text", "other"}, after.column_names
+    names = exported(after.column_names, keep_stats=False, keep_hashes=False)
+    assert set(names) == {"text", "other"}
