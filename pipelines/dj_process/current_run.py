@@ -36,9 +36,10 @@ def current_run() -> CurrentRun | None:
     if executor is None:
         return None
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_checkpoint.py::test_a_resumed_run_ends_as_if_it_had_never_stopped
-    manager = getattr(executor, "ckpt_manager", None)
+    manager: Any = getattr(executor, "ckpt_manager", None)
     skipped = []
-    if manager is not None and manager.ckpt_available:
+    # `ray_partitioned` has a manager of another kind, and begins with the first step.
+    if getattr(manager, "ckpt_available", False):
         # The file still has what the run began with; the manager adds what the run has done.
         skipped = json.loads(Path(manager.ckpt_op_record).read_text("utf-8"))
     settings = executor.cfg

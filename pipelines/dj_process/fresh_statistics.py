@@ -17,57 +17,59 @@ from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
-from data_juicer.ops import op_fusion
 from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter
 from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 
 from .current_run import current_run
-from .own_fields import ProcessEntry
+from .deduplicators import allow_on_ray
+from .ours import ProcessEntry, has_ours
 
 Callee = Callable[..., Any]
 
 
-def compute_repeats_again() -> None:
-    """Let Data-Juicer's executors load operators that compute again what an earlier step did.
+def load_ops(
+    load: Callee, process_list: Sequence[ProcessEntry], *args: Any, **kwargs: Any
+) -> list[Any]:
+    """`load_ops`, which loads operators that compute again what an earlier step did.
 
     The first step that computes a statistic uses, as ever, what an earlier run or `dj-analyze` has
     left in the dataset.
     """
-    from data_juicer import ops as package  # Which may be importing us: its functions are there.
-
-    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_fresh_statistics.py::test_executors_load_and_fuse_with_ours
-    package.load_ops = wraps(package.load_ops)(partial(_load_ops, package.load_ops))
-    fuse = op_fusion.fuse_operators
-    op_fusion.fuse_operators = wraps(fuse)(partial(_fuse_operators, fuse))
-
-
-def _load_ops(
-    load: Callee, process: Sequence[ProcessEntry], *args: Any, **kwargs: Any
-) -> list[Any]:
     run = current_run()
     computed, classes = set[str](), dict[str, type[OP]]()
     for entry in run.skipped if run else ():  # A checkpoint has done these steps.
         _again(entry, computed, {})
-    entries = [_again(entry, computed, classes) for entry in process]
+    entries = [_again(entry, computed, classes) for entry in process_list]
     OPERATORS.modules.update(classes)
     try:
-        ops: list[Any] = load(entries, *args, **kwargs)
+        operators: list[Any] = load(entries, *args, **kwargs)
     finally:
         for name in classes:
             del OPERATORS.modules[name]
-    for entry, op in zip(process, ops, strict=True):
+    for entry, op in zip(process_list, operators, strict=True):
         # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_own_fields.py::test_a_second_use_has_its_own_fields
         op._op_cfg = entry
-    return ops
+    if run and run.settings.get("executor_type") == "ray" and has_ours(process_list):
+        allow_on_ray(operators, keep_hashes=bool(run.settings.get("keep_hashes_in_res_ds")))
+    return operators
 
 
-def _fuse_operators(
-    fuse: Callee, ops: Sequence[Any], probe_res: Sequence[Any] | None = None, **kwargs: Any
+def fuse_operators(
+    fuse: Callee,
+    ops: Sequence[Any],
+    probe_res: Sequence[Any] | None = None,
+    *args: Any,
+    **kwargs: Any,
 ) -> list[Any]:
-    # Fused with an earlier use, or moved before it, a filter would decide by the other's.
+    """`fuse_operators`, whose groups end before an operator that computes again.
+
+    Fused with an earlier use, or moved before it, a filter would decide by the other's statistics.
+    """
     again = [at for at, op in enumerate(ops) if hasattr(op, "computes_again")]
     parts = [slice(*ends) for ends in pairwise([0, *again, len(ops)])]
-    return [op for at in parts for op in fuse(ops[at], probe_res and probe_res[at], **kwargs)]
+    return [
+        op for at in parts for op in fuse(ops[at], probe_res and probe_res[at], *args, **kwargs)
+    ]
 
 
 def _again(entry: ProcessEntry, computed: set[str], classes: dict[str, type[OP]]) -> ProcessEntry:

@@ -22,9 +22,10 @@ from ..recipe.columns import check_replaced
 from ..recipe.steps import Step, step_names
 from .class_source import class_source
 from .current_run import current_run
+from .ours import operator_of
+from .patches import change_runs
 from .pickling import reduce
-from .probing import probe_without_ours
-from .step_in_run import StepInRun, operator_of
+from .step_in_run import StepInRun
 from .stop import stop
 
 
@@ -65,7 +66,7 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
         self.operator = build(kind, _own_fields(kind, given))
     except RejuiceError as error:
         stop(error.at(kind.name()))
-    probe_without_ours()  # Not earlier: Data-Juicer's executors import its operators, hence us.
+    change_runs()  # An executor can be given a configuration that no parser of its has read.
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:

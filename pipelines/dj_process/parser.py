@@ -1,47 +1,33 @@
-"""Data-Juicer's command line, which reads the recipe: it accepts our sections, too."""
+"""The sections of a recipe that Data-Juicer does not know, in its configuration."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ...operators import RejuiceError
 from ..recipe.head import checked_head
-from .own_fields import give_each_use_its_fields
 from .stop import stop
 
 
-def accept_our_sections() -> None:
-    """Let Data-Juicer's parser accept the sections of a recipe that it does not know.
+def accept_our_sections(parser: Any) -> Any:
+    """Data-Juicer's parser, which refuses unknown keys, with the sections that are ours.
 
-    It refuses unknown keys, and has no other way to add one. `train:` is for `rejuice train`.
-    `generated_datasets:` are written here, because Data-Juicer looks for its dataset right after.
+    `train:` is for `rejuice train`; `generated_datasets:` are written before a run.
     """
-    from data_juicer.config import config  # Which may be importing us: its imports are done.
-
-    class Parser(config.ArgumentParser):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
-            self.add_argument("--generated_datasets", type=Any, help="Written where missing.")
-            # When the plug-in is imported, Data-Juicer's configuration has no functions yet.
-            give_each_use_its_fields()
-
-        def parse_args(self, *args: Any, **kwargs: Any) -> Any:
-            settings = super().parse_args(*args, **kwargs)
-            _write_missing(settings)
-            return settings
-
-    config.ArgumentParser = Parser
+    parser.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
+    parser.add_argument("--generated_datasets", type=Any, help="Written where missing.")
+    return parser
 
 
-def _write_missing(settings: Any) -> None:
-    """Write the dataset of a recipe if it does not exist and the recipe says how."""
+def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwargs: Any) -> Any:
+    """`init_setup_from_cfg`, before which the dataset is written if the recipe says how.
+
+    What Data-Juicer does there is to look for the dataset. A file that exists stays as it is.
+    """
     generated = getattr(settings, "generated_datasets", None)
-    # A dataset of the command line is not the recipe's. Data-Juicer parses a first time without it.
-    overridden = any(word.partition("=")[0] == "--dataset_path" for word in sys.argv)
-    if generated and not overridden:
+    if generated:
         dataset = settings.dataset_path
         head = {
             "dataset_path": dataset,
@@ -53,3 +39,4 @@ def _write_missing(settings: Any) -> None:
             checked_head(recipe, head, {}, ()).write_missing(Path(dataset))
         except RejuiceError as error:
             stop(error)
+    return set_up(settings, *args, **kwargs)

@@ -13,10 +13,8 @@ from loguru import logger
 from ...operators import Operator, get, installed
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
-from .columns import see_our_columns
-from .fresh_statistics import compute_repeats_again
 from .operator_class import register
-from .parser import accept_our_sections
+from .patches import change_data_juicer
 
 
 def _register_on_definition(kind: type[Operator]) -> None:
@@ -39,6 +37,4 @@ def register_installed() -> None:
 register_installed()
 # Operators on disk are defined when Data-Juicer imports its `custom_operator_paths`.
 on_definition.append(_register_on_definition)
-accept_our_sections()
-see_our_columns()
-compute_repeats_again()
+change_data_juicer()

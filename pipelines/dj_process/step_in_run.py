@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from data_juicer.ops.base_op import OPERATORS
 from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
@@ -20,6 +19,7 @@ from ..recipe.head import position
 from ..recipe.steps import Step, step_names
 from ..recipe.yaml_text import YAMLError, parse_document
 from .current_run import CurrentRun
+from .ours import operator_of
 
 
 class StepInRun:
@@ -102,12 +102,6 @@ class StepInRun:
                 f"wrote the checkpoint; it begins with step {self.step.number} {self.step.name}"
             )
         return lines[: ends[-1]] if ends else ()
-
-
-def operator_of(kind: str) -> type[Operator] | None:
-    """The operator of ours that Data-Juicer knows by a name; None where it is another's."""
-    operator: type[Operator] | None = getattr(OPERATORS.modules.get(kind), "operator_class", None)
-    return operator
 
 
 def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:

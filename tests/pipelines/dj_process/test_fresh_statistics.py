@@ -11,6 +11,10 @@ import pytest
 from data_juicer import ops
 from data_juicer.core.executor import default_executor, ray_executor
 from data_juicer.core.executor.base import ExecutorBase
+from data_juicer.core.executor.ray_executor_partitioned import (
+    PartitionedRayExecutor,
+    RayCheckpointManager,
+)
 from data_juicer.ops import op_fusion
 from data_juicer.ops.base_op import NON_STATS_FILTERS, OPERATORS, Deduplicator, Filter
 from two_runners import (
@@ -211,8 +215,41 @@ def test_the_steps_of_a_checkpoint_count(tmp_path):
 
 def test_executors_load_and_fuse_with_ours():
     for module in (default_executor, ray_executor):
-        assert module.load_ops.func is fresh_statistics._load_ops
-        assert module.fuse_operators.func is fresh_statistics._fuse_operators
+        assert module.load_ops is ops.load_ops
+        assert module.fuse_operators is op_fusion.fuse_operators
+    for function in (ops.load_ops, op_fusion.fuse_operators):
+        assert function.__wrapped__ is not function
+
+
+def test_filters_are_fused_whichever_way_the_arguments_are_given():
+    operators = ops.load_ops([{"words_num_filter": {}}, {"length_filter": {"min": 1}}])
+    assert op_fusion.fuse_operators(operators, None, True, 0.9) == operators
+
+
+def test_operators_that_repeat_nothing_are_data_juicers_own():
+    process = [*STATISTICS[:2], {"clean_links_mapper": {}}, {"document_deduplicator": {}}]
+    operators = ops.load_ops(process)
+    assert [type(op) for op in operators] == [
+        OPERATORS.modules[name] for entry in process for name in entry
+    ]
+    assert all(op._op_cfg is entry for op, entry in zip(operators, process, strict=True))
+
+
+@pytest.mark.parametrize("process", [STATISTICS[:1], STATISTICS], ids=["once", "repeated"])
+def test_the_partitioned_executor_loads_operators(tmp_path, process):
+    """Its manager of checkpoints is of another kind than the default executor's."""
+
+    class Partitioned(PartitionedRayExecutor):
+        def __init__(self, cfg):
+            self.cfg, self.exporter = cfg, SimpleNamespace(export_path=cfg.export_path)
+            self.ckpt_manager = RayCheckpointManager(ckpt_dir=str(tmp_path / "ckpt"))
+
+        def run(self):
+            return ops.load_ops(self.cfg.process)
+
+    operators = Partitioned(configured(written(tmp_path, process))).run()
+    assert [op._name for op in operators] == [name for each in process for name in each]
+    assert hasattr(operators[-1], "computes_again") == (len(process) > 1)
 
 
 def test_the_names_of_all_statistics_are_known():

@@ -91,6 +91,9 @@ def test_an_option_sets_one_key_of_a_mapping(tmp_path):
     first, _, _, second = fields_of(configured(written(tmp_path, TWICE), *options))
     assert first["weights"] == {"accuracy": 1.0, "format": 0.5, "more": 2}
     assert second["weights"] == {"accuracy": 2.0, "format": 0.5, "more": 2}
+    whole = ["--reward_sum_mapper.weights={format: 2.0}", "--reward_sum_mapper.weights.more=2"]
+    first, _, _, second = fields_of(configured(written(tmp_path, TWICE), *whole))
+    assert first["weights"] == second["weights"] == {"format": 2.0, "more": 2}
 
 
 def test_the_environment_fills_what_the_recipe_leaves_out(tmp_path, monkeypatch):

@@ -3,12 +3,14 @@
 import sys
 
 import pytest
+import yaml
 from juicer_run import audit_log, execute, write_recipe
 
 from rejuice.operators import RecipeError, RejuiceError
 from rejuice.pipelines.apply.report import Report
 
 pytest.importorskip("data_juicer.ops")
+from data_juicer.config import init_configs
 from data_juicer.core.data import NestedDataset
 from data_juicer.ops import load_ops
 from datasets import Dataset
@@ -63,6 +65,23 @@ def test_dj_mcp_answers_with_the_line(tmp_path, rows, data_juicer, monkeypatch):
         "group_size_filter",
         "grpo_advantage_mapper",
     ]
+
+
+def test_a_dataset_of_the_command_line_is_read_instead_of_the_generated_one(
+    tmp_path, data_juicer, rows
+):
+    """It is written once the whole command line is known, and only where the recipe names it."""
+    recipe = write_recipe(tmp_path, PROCESS, rows)
+    document = yaml.safe_load(recipe.read_text())
+    given, named = document["dataset_path"], tmp_path / "named.jsonl"
+    generated = {str(named): {"type": "arithmetic", "prompts": 2}}
+    document |= {"dataset_path": str(named), "generated_datasets": generated}
+    recipe.write_text(yaml.safe_dump(document))
+    arguments = ["--config", str(recipe)]
+    settings = init_configs([*arguments, "--dataset_path", given], load_configs_only=True)
+    assert (settings.dataset_path, named.exists()) == (given, False)
+    init_configs(arguments, load_configs_only=True)
+    assert len(named.read_text().splitlines()) == 2
 
 
 def test_generated_datasets_that_are_wrong_are_an_exception(tmp_path, data_juicer, rows):
