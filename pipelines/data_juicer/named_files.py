@@ -17,8 +17,11 @@ from typing import Any
 WHOLE_BYTES = 64 * 2**20
 """Bytes of a file up to which its content counts; of a larger one, size and time of the last
 change, as the weights of a model take longer to read than the step to run."""
-_NOT_READ = re.compile(r"(^|_)(keys?|columns|save|output|export|visualization|temp|work)(_|$)")
-"""Parts of the names of fields that name columns, or what the operator writes."""
+_NOT_READ = re.compile(
+    r"(^|_)(keys?|columns|save|output|export|visualization|temp|work)(_|$)"
+    "|^(frame_dir|face_track_bbox_path|point_cloud_dir_for_metric)$"
+)
+"""Names of fields that name columns, or what the operator writes."""
 
 
 def digests(fields: Mapping[str, Any]) -> dict[str, str]:
