@@ -1,17 +1,25 @@
-"""Which column an operator of Data-Juicer's reads its texts from, and whether it changes others.
+"""What an operator of Data-Juicer's reads and writes, as far as its source says.
 
-Both are found in its source, and both err on one side: a text counts as read only where every row
-comes to it, and columns count as kept only where nothing else can be done to them.
+    reads_text              whether it fails without its text column
+    keeps_columns           whether it leaves the columns of the rows as they are
+    statistics, may_write   what it writes to the helper columns
+
+Each errs on one side: a text counts as read only where every row comes to it, columns count as kept
+only where nothing else can be done to them, and any tag may be written by one that writes tags.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from . import source
 from .catalogue import ForeignKind, find
+from .fields import texts
+from .helper_columns import META, STATS
 
 _OF_ROWS = (
     "compute_stats_single", "compute_stats_batched", "compute_hash", "process_single",
@@ -20,6 +28,8 @@ _OF_ROWS = (
 """Methods that get a row, or a batch of rows as lists."""
 _DONE_BEFORE = {"Fields", "HashKeys", "MetaKeys", "StatsKeys"}
 """What a method asks for that returns early where statistics, hashes or tags are there."""
+_CLASSES = ("Fields", "StatsKeys", "TAGGING_OPS", "NON_STATS_FILTERS")
+"""What Data-Juicer names statistics and tags by, and registers operators with."""
 
 
 @cache
@@ -41,6 +51,35 @@ def keeps_columns(name: str) -> bool:
     if found is None or found.kind not in ("mapper", "filter", "deduplicator", "selector"):
         return False
     return found.kind != "mapper" or all(map(_only_text, _methods(found)))
+
+
+def may_write(found: ForeignKind, fields: Mapping[str, Any], column: str, name: str) -> bool:
+    """Whether an operator may write a statistic or a tag.
+
+    Args:
+        found: the operator.
+        fields: its fields in the recipe.
+        column: `STATS` or `META`.
+        name: of the statistic or tag; empty: any.
+    """
+    if column == STATS:
+        own = statistics(found)
+        # Filters of a field call their statistic as the field that they are given.
+        return own is not None and (not name or name in {*own, *texts(fields)})
+    # Tags are named by constants, by fields and by models: any tag may be there.
+    used = _used(found)
+    return column == META and not used.isdisjoint({"Fields.meta", "TAGGING_OPS.register_module"})
+
+
+def statistics(found: ForeignKind) -> frozenset[str] | None:
+    """The statistics that a filter computes, as far as its source names them; None: it has none.
+
+    Data-Juicer gives a statistic the name of the constant that holds its name.
+    """
+    used = _used(found)
+    if found.kind != "filter" or "NON_STATS_FILTERS.register_module" in used:
+        return None
+    return frozenset(name.partition(".")[2] for name in used if name.startswith("StatsKeys."))
 
 
 def _methods(found: ForeignKind) -> list[ast.FunctionDef]:
@@ -130,3 +169,20 @@ def _only_text(function: ast.FunctionDef) -> bool:
             case ast.Return(value=ast.Name(id=name)) if name == rows:
                 used -= 1
     return used == 0
+
+
+def _used(found: ForeignKind) -> frozenset[str]:
+    """What the files of its class and of its bases use, but for those of all operators."""
+    files = {base.file for base in source.lineage(found.defined)}
+    return frozenset[str]().union(*(_names(file) for file in files if file.name != "base_op.py"))
+
+
+@cache
+def _names(file: Path) -> frozenset[str]:
+    """What a file uses of the classes of names, and of the registries of operators."""
+    return frozenset(
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(source.module(file))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if node.value.id in _CLASSES
+    )

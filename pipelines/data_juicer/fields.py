@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...operators import RecipeError
@@ -44,3 +44,15 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
     for name in found.required:
         if name not in fields:
             raise RecipeError(f"field '{name}' is missing", "it has no default")
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in the value of a field, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in (*value, *value.values()):
+            yield from texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts(item)

@@ -15,13 +15,15 @@ what begins as an empty dictionary. In a dataset of the user's they may be struc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from ...operators import OperatorError
 from ...operators.compute import pc
+from ..dataset.arrow_types import is_text
+from .fields import texts
 from .result import ROW
 
 STATS = "__dj__stats__"
@@ -82,6 +84,10 @@ def without_own(
     for column, entry in named({n: value for n, value in fields.items() if _is_path(n)}):
         if entry:
             _check_there(table, column, entry)
+    for name in KINDS:
+        # Whatever rewrites an export, such as pandas, makes plain texts of them.
+        if name in table.column_names and is_text(table[name].type):
+            table = _with(table, name, table[name].cast(pa.string()).cast(pa.json_()))
     # A column of the dataset without a single value is none to an operator.
     empty = [n for n in KINDS if n in table.column_names and pa.types.is_null(table[n].type)]
     table = table.drop_columns(empty)
@@ -145,18 +151,6 @@ def filled(table: pa.Table) -> pa.Table:
     return table
 
 
-def texts(value: Any) -> Iterator[str]:
-    """All texts in a value of a recipe."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            yield from texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts(item)
-
-
 def _is_path(field: str) -> bool:
     """Whether a field takes the path of a column, and not an expression or a prompt."""
     return field.endswith(("_key", "_keys"))
@@ -176,7 +170,7 @@ def _check_there(table: pa.Table, column: str, entry: str) -> None:
 
 def _entries(column: pa.ChunkedArray) -> list[Entries]:
     """What a helper column has of each row."""
-    if isinstance(column.type, pa.JsonType):
+    if isinstance(column.type, pa.JsonType) or is_text(column.type):
         from datasets import Json
 
         decode = Json().decode_example

@@ -22,6 +22,8 @@ from .needs import Package
 
 _INSTALLERS = {"conda", "mim", "pip", "pip3", "pipenv", "poetry", "setup.py", "uv"}
 _COMMANDS = {"add", "install", "sync", "uninstall"}
+_OFFLINE = ("UV_OFFLINE", "PIP_NO_INDEX")
+"""Variables that keep installers from the network."""
 
 
 class NotInstalledError(ImportError):
@@ -43,11 +45,12 @@ def no_installs() -> Iterator[None]:
     Raises:
         NotInstalledError: it tried to install a package, even where it went on without.
     """
-    # For what is started in a way that is not seen here.
-    os.environ.setdefault("UV_OFFLINE", "1")
-    os.environ.setdefault("PIP_NO_INDEX", "1")
     _forbid()
     with _lock:
+        if not _at_work:
+            # For what is started in a way that is not seen here.
+            _set.update(name for name in _OFFLINE if name not in os.environ)
+            os.environ.update(dict.fromkeys(_set, "1"))
         _at_work.append(None)
     try:
         yield
@@ -61,11 +64,17 @@ def no_installs() -> Iterator[None]:
         with _lock:
             _at_work.pop()
             _refused.clear()
+            if not _at_work:
+                # Who calls rejuice from Python may install what they like afterwards.
+                while _set:
+                    os.environ.pop(_set.pop(), None)
 
 
 _lock = threading.Lock()
 _at_work: list[None] = []
 """One for each operator of Data-Juicer's that works: what else this process starts is not ours."""
+_set = set[str]()
+"""Those of `_OFFLINE` that were set for them."""
 _refused: list[str] = []
 """Packages that a working operator has tried to install by a command."""
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .fields import texts
+
 WHOLE_BYTES = 64 * 2**20
 """Bytes of a file up to which its content counts; of a larger one, size and time of the last
 change, as the weights of a model take longer to read than the step to run."""
-_NOT_READ = re.compile(r"(^|_)(keys?|columns|save|output|export|visualization|temp|work)(_|$)")
-"""Parts of the names of fields that name columns, or what the operator writes."""
+_NOT_READ = re.compile(
+    r"(^|_)(keys?|columns|save|output|export|visualization|temp|work)(_|$)"
+    "|^(frame_dir|face_track_bbox_path|point_cloud_dir_for_metric)$"
+)
+"""Names of fields that name columns, or what the operator writes."""
 
 
 def digests(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -34,18 +39,6 @@ def digests(fields: Mapping[str, Any]) -> dict[str, str]:
         if _exists(text)
     }
     return {text: _digest(Path(text)) for text in sorted(named)}
-
-
-def texts(value: Any) -> Iterator[str]:
-    """The texts within a value, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            yield from texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts(item)
 
 
 def _exists(text: str) -> bool:

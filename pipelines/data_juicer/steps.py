@@ -24,11 +24,10 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from .catalogue import OTHER_KINDS, find, names
-from .columns import keeps_columns, reads_text
+from .columns import keeps_columns, may_write, reads_text, statistics
 from .constructor import check_constructor
 from .fields import PROCESS_FIELDS, arguments, check_fields
 from .helper_columns import named, put_back, without_own
-from .helper_writes import may_write, statistics
 from .named_files import digests
 from .needs import needs
 from .plugins import Plugin
@@ -204,7 +203,7 @@ class ForeignOperator(Operator):
         return named(self.model_extra or {})
 
     def may_write(self, column: str, entry: str) -> bool:
-        """Whether it may write a statistic or a tag; see `helper_writes.may_write`."""
+        """Whether it may write a statistic or a tag; see `columns.may_write`."""
         found = find(self.name())
         return found is None or may_write(found, self.model_extra or {}, column, entry)
 

@@ -208,6 +208,7 @@ def test_a_row_without_statistics_and_tags_gets_its_own():
     for column in (
         pa.array(['{"words": 1}', None], pa.string()).cast(pa.json_()),
         pa.array([{"words": 1}, None]),
+        pa.array(['{"words": 1}', None], pa.large_string()),
         pa.nulls(2),
     ):
         given = table.append_column(STATS, column).append_column(META, column)

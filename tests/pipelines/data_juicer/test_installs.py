@@ -77,3 +77,14 @@ def test_who_uses_data_juicer_beside_rejuice_has_its_installer(monkeypatch):
     monkeypatch.setattr(lazy_loader.subprocess, "check_call", started.append)
     assert lazy_loader.LazyLoader._install_package("no-such-package") is True
     assert [command[-1] for command in started] == ["no-such-package"]
+
+
+def test_installers_are_as_before_once_no_operator_works(monkeypatch):
+    """Who runs a recipe from a notebook may install something in its next cell."""
+    monkeypatch.setenv("UV_OFFLINE", "0")
+    monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+    with no_installs():
+        with no_installs():
+            pass
+        assert (os.environ["UV_OFFLINE"], os.environ["PIP_NO_INDEX"]) == ("0", "1")
+    assert (os.environ["UV_OFFLINE"], os.environ.get("PIP_NO_INDEX")) == ("0", None)
