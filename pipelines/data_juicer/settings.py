@@ -129,6 +129,23 @@ class Refusal(NamedTuple):
     right: str
 
 
+def local_dataset(document: Mapping[str, Any]) -> str | None:
+    """The path of a `dataset` block that says no more than `dataset_path` does; else None.
+
+    A weight is that of a mixture: Data-Juicer looks at it only with `max_sample_num`. It reads the
+    block only where there is no `dataset_path`.
+
+    Args:
+        document: the top-level keys of a recipe.
+    """
+    if document.get("dataset_path"):
+        return None
+    match document.get("dataset"):
+        case {"configs": [{"type": "local", "path": str(path), **more}], **others}:
+            return path if path and not others and not more.keys() - {"weight"} else None
+    return None
+
+
 def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
     """The keys of a recipe that would change rows or the export, and that are not obeyed.
 
