@@ -195,9 +195,9 @@ def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]
     return Dataset(path).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)
 
 
-def read_all(path: Path, suffixes: Sequence[str] = ()) -> pa.Table:
-    """`Dataset(path, suffixes).table()`, for those who ask nothing else of the dataset."""
-    return Dataset(path, suffixes).table()
+def read_all(path: Path, suffixes: Sequence[str] = (), *, with_suffix: bool = False) -> pa.Table:
+    """`Dataset(…).table()`, for those who ask nothing else of the dataset."""
+    return Dataset(path, suffixes, with_suffix=with_suffix).table()
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -17,13 +17,11 @@ from ...operators.registry import find, load_files
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import SUFFIX, Dataset
 from .head import Head, checked_head, data_juicer_only, position
-from .steps import MissingPackages, build_operator, number_steps, split_entry
+from .steps import MissingPackages, build_operator, number_steps, of_files, split_entry
 from .steps import Step as Step
 from .yaml_text import dump
 
 _NOWHERE = Path("nowhere.arrow")
-_OF_FILES = "suffix_filter"
-"""Data-Juicer's filter of the files that rows come from."""
 
 
 @dataclass(frozen=True, init=False)
@@ -92,11 +90,10 @@ class Recipe:
         head = checked_head(path, document, {}, ())
         steps = _steps(path, head, process, settings)
         if table is not None and SUFFIX not in table.column_names:
-            for step in steps:
-                if step.operator.name() == _OF_FILES:
-                    found = f"a table is of no file, and has no column '{SUFFIX}'"
-                    where = f"{name}, step {step.number} {step.name}"
-                    raise RecipeError(found, "give the path of a dataset", where=where)
+            for step in of_files(steps):
+                found = f"a table is of no file, and has no column '{SUFFIX}'"
+                where = f"{name}, step {step.number} {step.name}"
+                raise RecipeError(found, "give the path of a dataset", where=where)
         theirs = data_juicer_only()
         for_data_juicer = {key: value for key, value in document.items() if key in theirs}
         _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
@@ -128,9 +125,7 @@ class Recipe:
 
     def opened(self) -> Dataset:
         """Its dataset, of which nothing is read yet."""
-        # As Data-Juicer's loader does, and its exporter keeps the column.
-        with_suffix = any(step.operator.name() == _OF_FILES for step in self.steps)
-        head = self.head
+        head, with_suffix = self.head, bool(of_files(self.steps))
         return Dataset(head.dataset_path, head.file_suffixes, with_suffix=with_suffix)
 
     def line_of(self, step: Step) -> str:
