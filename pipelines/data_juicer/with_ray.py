@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -51,7 +52,8 @@ def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
     from data_juicer.core.data.ray_dataset import RayDataset
 
     kept = np.zeros(table.num_rows, bool)
-    with connected(), TemporaryDirectory() as folder:
+    with warnings.catch_warnings(), connected(), TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")  # Ray's own, about how Data-Juicer calls it.
         operator.work_dir = folder  # Where one of them keeps its hashes meanwhile.
         dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
         try:
