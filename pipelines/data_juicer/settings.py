@@ -199,6 +199,8 @@ def description(key: str) -> str:
     """What `rejuice run` does with a key that is not a field of `Head`."""
     if key in PASSED_ON:
         return "For Data-Juicer's operators."
+    if key == "dataset":
+        return "One local file or folder, in place of `dataset_path`; any other is refused here."
     if key in REFUSED or key in NOT_YET:
         return "For dj-process only: where it is set, the recipe is refused here."
     return "For dj-process only."
