@@ -175,13 +175,12 @@ def check(
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
     from .data_juicer.settings import setting_warnings
-    from .dataset.read import Dataset
     from .recipe.columns import checked_schema
     from .recipe.read import load
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     head, training = loaded.head, loaded.head.train
-    dataset = Dataset(head.dataset_path, head.file_suffixes)
+    dataset = loaded.opened()
     left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
     right, columns = "fields", list[str]()
     if dataset.path.exists() or head.generated(dataset.path):

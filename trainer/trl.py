@@ -31,7 +31,7 @@ from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
 from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.read import load
-from ..pipelines.recipe.steps import Step
+from ..pipelines.recipe.steps import Step, of_files
 from .export.answers import answers_only
 from .loop.curation import Curated, at_progress, curate
 from .loop.step_files import response_figures
@@ -92,7 +92,8 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
     loaded = load(Path(recipe))
     path = Path(dataset_path or loaded.head.dataset_path)
     loaded.head.write_missing(path)
-    rows = read_all(path, () if dataset_path else loaded.head.file_suffixes)
+    suffixes = () if dataset_path else loaded.head.file_suffixes
+    rows = read_all(path, suffixes, with_suffix=bool(of_files(loaded.steps)))
     check_replaced(loaded.steps, rows.column_names, path, loaded.where)
     table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})

@@ -36,11 +36,6 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
             raise RecipeError(
                 f"field 'skip_op_error' is {value!r}, which loses rows silently", "leave it out"
             )
-    if found.defined.file.stem == "suffix_filter" and fields.get("suffixes"):
-        raise RecipeError(
-            "field 'suffixes' is about the files that Data-Juicer's loader reads the rows from",
-            "run this recipe with dj-process",
-        )
     for name in found.required:
         if name not in fields:
             raise RecipeError(f"field '{name}' is missing", "it has no default")

@@ -21,6 +21,7 @@ from .needs import needs
 from .result import ROW
 from .servers import server
 from .watch import Failures, ServerLostError, watch_model, watching
+from .with_ray import needs_ray, run_with_ray
 
 
 class Ran(NamedTuple):
@@ -72,6 +73,10 @@ def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
 
 
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
+    kind = find(name)
+    if kind is not None and needs_ray(kind.defined):
+        # Made anew: it holds actors of Ray's, which remember the rows of an earlier table.
+        return run_with_ray(_load(name, fields), table)
     operator = _instance(name, key, fields)
     from data_juicer.core.data import NestedDataset
     from data_juicer.ops.base_op import Mapper

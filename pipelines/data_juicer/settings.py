@@ -129,6 +129,23 @@ class Refusal(NamedTuple):
     right: str
 
 
+def local_dataset(document: Mapping[str, Any]) -> str | None:
+    """The path of a `dataset` block that says no more than `dataset_path` does; else None.
+
+    A weight is that of a mixture: Data-Juicer looks at it only with `max_sample_num`. It reads the
+    block only where there is no `dataset_path`.
+
+    Args:
+        document: the top-level keys of a recipe.
+    """
+    if document.get("dataset_path"):
+        return None
+    match document.get("dataset"):
+        case {"configs": [{"type": "local", "path": str(path), **more}], **others}:
+            return path if path and not others and not more.keys() - {"weight"} else None
+    return None
+
+
 def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
     """The keys of a recipe that would change rows or the export, and that are not obeyed.
 
@@ -182,6 +199,8 @@ def description(key: str) -> str:
     """What `rejuice run` does with a key that is not a field of `Head`."""
     if key in PASSED_ON:
         return "For Data-Juicer's operators."
+    if key == "dataset":
+        return "One local file or folder, in place of `dataset_path`; any other is refused here."
     if key in REFUSED or key in NOT_YET:
         return "For dj-process only: where it is set, the recipe is refused here."
     return "For dj-process only."

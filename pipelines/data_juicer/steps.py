@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,8 @@ from .plugins import Plugin
 from .result import CALL_FAILED, CALLS_FAILED, ROW, change, change_without
 from .run_operator import prepare, run_operator
 from .servers import model_field, server
+from .with_ray import PACKAGE as RAY
+from .with_ray import needs_ray
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -89,11 +92,11 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
             f"it is of Data-Juicer's kind {found.kind}, whose rows come from several rows each",
             "run this recipe with dj-process",
         )
-    if name.startswith("ray_"):
-        raise RecipeError("it needs Ray", "run this recipe with dj-process, executor_type: ray")
     check_fields(found, fields)
     check_constructor(found.defined, arguments(fields))
-    missing = needs(found.defined, arguments(fields)).missing
+    on_ray, missing = needs_ray(found.defined), needs(found.defined, arguments(fields)).missing
+    if on_ray and find_spec(RAY) is None:
+        missing = (RAY, *missing)
     if missing:
         raise MissingPackageError.of(missing)
     given = dict(fields)
@@ -101,7 +104,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         given.setdefault("text_key", text_key)
     # The rows that `index_key` numbers are those of the dataset, not those of a chunk.
     is_numbered = given.get("index_key") is not None
-    sees_all = is_numbered or _sees_batch(name, fields)
+    sees_all = is_numbered or on_ray or _sees_batch(name, fields)
     scope = Scope.DATASET if sees_all else _SCOPES[found.kind]
     return _kind(name, found.kind, scope, found.plugin)(**given)
 
@@ -143,7 +146,9 @@ class ForeignOperator(Operator):
         found, fields = find(self.name()), self.model_extra or {}
         if found is None:
             return
-        if not needs(found.defined, arguments(fields)).loads_when_made:
+        # One for Ray is made for its rows only: with `backend: redis` it empties that database.
+        loads = needs(found.defined, arguments(fields)).loads_when_made
+        if not loads and not needs_ray(found.defined):
             prepare(self.name(), cache_key_json(self), fields)
         asked = server(found, fields) if self.asks_server else None
         if asked is not None:

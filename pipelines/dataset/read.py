@@ -22,6 +22,8 @@ from . import json_lines
 from .arrow_files import FORMAT, read_arrow, write_arrow
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
+SUFFIX = "__dj__suffix__"
+"""The column in which Data-Juicer's loader tells from what kind of file a row comes."""
 _BLOCK = 16 << 20
 _CHUNK_BYTES = 256 << 20
 """Chunks of long rows have fewer rows: Arrow concatenates at most 2 GB of text."""
@@ -60,14 +62,18 @@ class Dataset:
     Args:
         path: a file or a folder of files.
         suffixes: which files of a folder are read, such as `.jsonl`; empty: all that can be.
+        with_suffix: whether the rows get the column `SUFFIX`, where a file has none.
 
     Each of its answers raises a DataError, which names file and line, where there is nothing to
     read, a line is broken, schemas do not go together or there are no rows.
     """
 
-    def __init__(self, path: Path, suffixes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, suffixes: Sequence[str] = (), *, with_suffix: bool = False
+    ) -> None:
         self.path = path
         self.suffixes = suffixes
+        self.with_suffix = with_suffix
 
     @cached_property
     def files(self) -> list[Path]:
@@ -78,7 +84,7 @@ class Dataset:
     def first_rows(self) -> pa.Table:
         """The first rows, at most 1,000 of them and of one file."""
         for file in self.files:
-            for table in _batches(file, block=_HEAD, rows=_FIRST_ROWS):
+            for table in self._batches(file, block=_HEAD, rows=_FIRST_ROWS):
                 return table.slice(0, _FIRST_ROWS)
         raise _empty(self.files)
 
@@ -90,7 +96,7 @@ class Dataset:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of all rows."""
-        return _unify([table.schema for table in _all_batches(self.files)])
+        return _unify([table.schema for table in self._all_batches()])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -106,22 +112,43 @@ class Dataset:
             group_by: consecutive rows that agree in these columns stay together.
         """
         made_of = [FORMAT, self.fingerprint, chunk_rows, sorted(group_by)]
+        made_of += [SUFFIX] if self.with_suffix else []
         key = xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())
         folder = cache / f"source-{key}"
         manifest = folder / _MANIFEST
         if not manifest.exists():
-            _read_into(folder, self.files, chunk_rows, group_by)
+            _read_into(folder, self.files, self._all_batches(), chunk_rows, group_by)
         schema = read_arrow(manifest).schema
         rows = json.loads(schema.metadata[_ROWS])
         return Source(folder, tuple(rows), schema.remove_metadata())
 
     def table(self) -> pa.Table:
         """All its rows, in memory."""
-        tables = list(_all_batches(self.files))
+        tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
         schema = _unify([table.schema for table in tables])
         return pa.concat_tables([conform(table, schema) for table in tables])
+
+    def _all_batches(self) -> Iterator[pa.Table]:
+        schema = pa.schema([])
+        for file in self.files:
+            for table in self._batches(file):
+                try:
+                    schema = _unify([schema, table.schema])
+                except pa.ArrowTypeError:
+                    raise _mixed(file, schema, table.schema) from None
+                yield table
+
+    def _batches(
+        self, file: Path, *, block: int = _BLOCK, rows: int = 65_536
+    ) -> Iterator[pa.Table]:
+        for table in _batches(file, block, rows):
+            if self.with_suffix and SUFFIX not in table.column_names:
+                known = pa.repeat(file.suffix, table.num_rows)
+                yield table.append_column(SUFFIX, known)
+            else:
+                yield table
 
 
 def chunk_name(index: int) -> str:
@@ -168,9 +195,9 @@ def prepare(path: Path, cache: Path, *, chunk_rows: int, group_by: Sequence[str]
     return Dataset(path).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)
 
 
-def read_all(path: Path, suffixes: Sequence[str] = ()) -> pa.Table:
-    """`Dataset(path, suffixes).table()`, for those who ask nothing else of the dataset."""
-    return Dataset(path, suffixes).table()
+def read_all(path: Path, suffixes: Sequence[str] = (), *, with_suffix: bool = False) -> pa.Table:
+    """`Dataset(…).table()`, for those who ask nothing else of the dataset."""
+    return Dataset(path, suffixes, with_suffix=with_suffix).table()
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -190,11 +217,15 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _read_into(
-    folder: Path, files: Sequence[Path], chunk_rows: int, group_by: Sequence[str]
+    folder: Path,
+    files: Sequence[Path],
+    batches: Iterator[pa.Table],
+    chunk_rows: int,
+    group_by: Sequence[str],
 ) -> None:
     rows: list[int] = []
     schema = pa.schema([])
-    for chunk in _chunked(_all_batches(files), chunk_rows, group_by):
+    for chunk in _chunked(batches, chunk_rows, group_by):
         schema = _unify([schema, chunk.schema])
         write_arrow(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
@@ -206,23 +237,12 @@ def _read_into(
     write_arrow(folder / _MANIFEST, manifest.empty_table())
 
 
-def _all_batches(files: Sequence[Path]) -> Iterator[pa.Table]:
-    schema = pa.schema([])
-    for file in files:
-        for table in _batches(file):
-            try:
-                schema = _unify([schema, table.schema])
-            except pa.ArrowTypeError:
-                raise _mixed(file, schema, table.schema) from None
-            yield table
-
-
 def _empty(files: Sequence[Path]) -> DataError:
     names = ", ".join(str(file) for file in files)
     return DataError(f"{names} is empty", "a dataset needs at least one row")
 
 
-def _batches(file: Path, *, block: int = _BLOCK, rows: int = 65_536) -> Iterator[pa.Table]:
+def _batches(file: Path, block: int, rows: int) -> Iterator[pa.Table]:
     if file.suffix not in (".parquet", ".arrow"):
         yield from json_lines.batches(file, block)
         return

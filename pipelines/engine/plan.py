@@ -19,7 +19,7 @@ from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
-from ..dataset.read import Dataset, Source, chunk_name
+from ..dataset.read import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
@@ -67,7 +67,7 @@ class Plan(NamedTuple):
         Raises:
             RejuiceError: the dataset cannot be read, or the recipe does not fit it.
         """
-        dataset = Dataset(recipe.head.dataset_path, recipe.head.file_suffixes)
+        dataset = recipe.opened()
         groups = group_columns(recipe, checked_schema(recipe, dataset))
         source = dataset.chunks(cache, chunk_rows=chunk_rows, group_by=groups)
         # Once more with all columns: some may first turn up far down.

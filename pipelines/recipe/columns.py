@@ -46,7 +46,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
         check_replaced(recipe.steps, rows.column_names, path, recipe.where)
         check_first_rows(recipe, rows)
         return rows.schema
-    dataset = dataset or Dataset(path, recipe.head.file_suffixes)
+    dataset = dataset or recipe.opened()
     schema = dataset.first_schema
     try:
         check_columns(recipe, schema)

@@ -146,6 +146,10 @@ def checked_head(
             rows under `dj-process` and not here.
     """
     check_keys(path, document, lines)
+    local = settings.local_dataset(document)
+    if local is not None:
+        document = {**document, "dataset_path": local}
+        lines = {**lines, "dataset_path": lines["dataset"]} if "dataset" in lines else lines
     for refused in settings.refusals(document):
         line = None if refused.key in overrides else lines.get(refused.key)
         raise RecipeError(refused.found, refused.right, where=position(path, line))

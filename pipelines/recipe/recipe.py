@@ -15,8 +15,9 @@ from typing_extensions import Self
 from ...operators import Operator, RecipeError
 from ...operators.registry import find, load_files
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
+from ..dataset.read import SUFFIX, Dataset
 from .head import Head, checked_head, data_juicer_only, position
-from .steps import MissingPackages, build_operator, number_steps, split_entry
+from .steps import MissingPackages, build_operator, number_steps, of_files, split_entry
 from .steps import Step as Step
 from .yaml_text import dump
 
@@ -88,6 +89,11 @@ class Recipe:
         }
         head = checked_head(path, document, {}, ())
         steps = _steps(path, head, process, settings)
+        if table is not None and SUFFIX not in table.column_names:
+            for step in of_files(steps):
+                found = f"a table is of no file, and has no column '{SUFFIX}'"
+                where = f"{name}, step {step.number} {step.name}"
+                raise RecipeError(found, "give the path of a dataset", where=where)
         theirs = data_juicer_only()
         for_data_juicer = {key: value for key, value in document.items() if key in theirs}
         _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
@@ -116,6 +122,11 @@ class Recipe:
     def from_file(self) -> bool:
         """Whether it was read from a file, which `path` is."""
         return bool(self.step_lines)
+
+    def opened(self) -> Dataset:
+        """Its dataset, of which nothing is read yet."""
+        head, with_suffix = self.head, bool(of_files(self.steps))
+        return Dataset(head.dataset_path, head.file_suffixes, with_suffix=with_suffix)
 
     def line_of(self, step: Step) -> str:
         """`recipe.yaml, line 12`: where a step begins."""

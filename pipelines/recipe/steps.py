@@ -33,6 +33,14 @@ class Step(NamedTuple):
         return f"{self.number:02d}_{self.name}"
 
 
+def of_files(steps: Sequence[Step]) -> list[Step]:
+    """Steps that ask from what kind of file a row comes, in the column that the reader adds.
+
+    Data-Juicer's loader adds it for them alone, and its exporter keeps it.
+    """
+    return [step for step in steps if step.operator.name() == "suffix_filter"]
+
+
 def step_names(kinds: list[str]) -> list[str]:
     """Names of steps from their operators: a second use of `x` is `x_2`."""
     return [

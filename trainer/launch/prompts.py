@@ -18,7 +18,7 @@ from ...operators.groups import Array, Groups
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
-from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.steps import Step, of_files
 from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 from ..policies import policy_path
 from ..run import TrainingRun, is_prepared
@@ -107,7 +107,8 @@ def make_prompts(
     Raises:
         RejuiceError: a step fails, or too few prompts are left.
     """
-    prompts = _drop_repeated_prompts(curate(steps, read_all(dataset, suffixes)))
+    rows = read_all(dataset, suffixes, with_suffix=bool(of_files(steps)))
+    prompts = _drop_repeated_prompts(curate(steps, rows))
     curated = drop_overlong_prompts(prompts, encode, longest)
     table = curated.table
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import requests
 
-from rejuice.operators import EngineError, OperatorError, RecipeError, Scope
+from rejuice.operators import EngineError, OperatorError, Scope
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.operator_call import compute_change
 from rejuice.pipelines.data_juicer import run_operator, steps
@@ -164,13 +164,3 @@ def test_index_key_numbers_all_rows(recipe_file, tmp_path):
     places = pq.read_table(tmp_path / "out" / "curated.parquet")["place"].to_pylist()
     assert places == [1, 2, 4, 5, 7, 8]
     assert steps.step("text_length_filter", fields).scope is Scope.DATASET
-
-
-def test_suffix_filter_needs_data_juicers_loader():
-    assert steps.step("suffix_filter", {"suffixes": []}).name() == "suffix_filter"
-    with pytest.raises(RecipeError) as raised:
-        steps.step("suffix_filter", {"suffixes": [".py"]})
-    assert str(raised.value) == (
-        "field 'suffixes' is about the files that Data-Juicer's loader reads the rows from; "
-        "run this recipe with dj-process"
-    )

@@ -104,7 +104,45 @@ def test_a_key_with_its_default_is_not_refused_and_not_mentioned(recipe_file):
     )
 
 
-BLOCK = {"configs": [{"type": "local", "path": "a.jsonl"}]}
+ONE = {"type": "local", "path": "a.jsonl"}
+BLOCK = {"configs": [ONE, ONE]}
+
+
+@pytest.mark.parametrize("weight", [{}, {"weight": 0.3}, {"weight": None}])
+def test_a_block_of_one_local_dataset_is_its_path(recipe_file, tmp_path, weight):
+    plain = recipe_file(STEPS, ROWS)
+    document = yaml.safe_load(plain.read_text())
+    expected = load(plain)
+    block = {"configs": [{**ONE, **weight, "path": document.pop("dataset_path")}]}
+    for given in ({}, {"dataset_path": ""}, {"dataset_path": None}):
+        path = tmp_path / "block.yaml"
+        path.write_text(yaml.safe_dump({**document, **given, "dataset": block}))
+        found = load(path)
+        assert found.head == expected.head
+        assert settings.setting_warnings(found.for_data_juicer) == []
+        again = tmp_path / "again.yaml"
+        again.write_text(found.to_yaml())
+        assert load(again).head == expected.head
+    assert run(found).table.num_rows == run(expected, overwrite=True).table.num_rows > 0
+    path.write_text(yaml.safe_dump({"dataset": {"configs": [{**ONE, "path": "s3://b/a.jsonl"}]}, **document}))  # fmt: skip
+    assert message(path).startswith("recipe.yaml, line 1: 'dataset_path' is 's3://b/a.jsonl', and")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {**BLOCK, "configs": [ONE], "max_sample_num": 2},
+        {**BLOCK, "configs": [{**ONE, "source": "json"}]},
+        {**BLOCK, "configs": [{**ONE, "type": "remote"}]},
+        {**BLOCK, "configs": [{"type": "local"}]},
+        {**BLOCK, "configs": [{**ONE, "path": ""}]},
+        {**BLOCK, "configs": ONE},
+    ],
+)
+def test_any_other_block_is_not_supported_yet(tmp_path, block):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump({"dataset": block, "export_path": "b.jsonl", "process": STEPS}))
+    assert "'dataset' blocks are not supported yet by rejuice" in message(path)
 
 
 def test_datasets_that_are_not_supported_yet(tmp_path, monkeypatch):

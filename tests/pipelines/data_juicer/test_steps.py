@@ -126,11 +126,6 @@ def test_fields_are_those_that_data_juicer_checks():
             "field 'skip_op_error' is True, which loses rows silently; leave it out",
         ),
         (
-            "ray_document_deduplicator",
-            {},
-            "it needs Ray; run this recipe with dj-process, executor_type: ray",
-        ),
-        (
             "key_value_grouper",
             {},
             "it is of Data-Juicer's kind grouper, whose rows come from several rows each; "

@@ -7,6 +7,8 @@ import pytest
 
 from rejuice.operators import DataError
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
+from rejuice.pipelines.data_juicer.steps import step
+from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.launch.prompts import PromptCounts, make_prompts, make_replay
 
 CHAT = [{"role": "user", "content": "?"}]
@@ -101,6 +103,20 @@ def test_suffixes_say_which_files_are_read(tmp_path):
     given = {"source": "x", "encode": lambda _: [], "longest": 8, "suffixes": [".parquet"]}
     made = make_prompts(tmp_path / "data", (), tmp_path / "made", "train", **given)
     assert made == PromptCounts(1, 0)
+
+
+def test_prompts_of_some_files_only(tmp_path):
+    pytest.importorskip("data_juicer")
+    (tmp_path / "data").mkdir()
+    for name, write in (("a.parquet", pq.write_table), ("b.arrow", feather.write_feather)):
+        write(pa.table({"prompt_id": [name], "prompt": [CHAT]}), tmp_path / "data" / name)
+    steps = number_steps([step("suffix_filter", {"suffixes": [".parquet"]})])
+    given = {"source": "x", "encode": lambda _: [], "longest": 8}
+    made = make_prompts(tmp_path / "data", steps, tmp_path / "made", "train", **given)
+    assert made == PromptCounts(1, 1)
+    assert feather.read_table(tmp_path / "made" / "train.arrow")["prompt_id"].to_pylist() == [
+        "a.parquet"
+    ]
 
 
 def test_too_few_prompts_leave_nothing_to_train_on(prompts, tmp_path):
