@@ -68,7 +68,7 @@ def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
     Raises:
         NotReadyError: it cannot be made, or misses a package.
     """
-    with described(name, fields, None, is_made=lambda: False), no_installs():
+    with described(name, fields, None, is_made=lambda: False), no_installs(), watching():
         _instance(name, key, fields)
 
 

@@ -50,6 +50,9 @@ class Server(NamedTuple):
         if not self.url.startswith(("http://", "https://")):
             found = f"the address of its server is '{self.url}'"
             raise EngineError(found, f"it must begin with http:// or https://; see {_WHICH_URL}")
+        if not self.key:
+            found = f"it has no key for {self.url}"
+            raise EngineError(found, f"give {_WHICH_KEY}; a server of your own takes any value")
         if _is_beyond_proxy(self.url):
             return
         options = ServerOptions(base_url=self.url, patience_s=0)

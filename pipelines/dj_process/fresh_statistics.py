@@ -23,6 +23,7 @@ from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 from .current_run import current_run
 from .deduplicators import allow_on_ray
 from .ours import ProcessEntry, has_ours
+from .selectors import keep_order
 
 Callee = Callable[..., Any]
 
@@ -49,8 +50,10 @@ def load_ops(
     for entry, op in zip(process_list, operators, strict=True):
         # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_own_fields.py::test_a_second_use_has_its_own_fields
         op._op_cfg = entry
-    if run and run.settings.get("executor_type") == "ray" and has_ours(process_list):
-        allow_on_ray(operators, keep_hashes=bool(run.settings.get("keep_hashes_in_res_ds")))
+    if has_ours(process_list):
+        keep_order(operators)
+        if run and run.settings.get("executor_type") == "ray":
+            allow_on_ray(operators, keep_hashes=bool(run.settings.get("keep_hashes_in_res_ds")))
     return operators
 
 

@@ -42,7 +42,8 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
     Args:
         step: the step.
         dataset: Data-Juicer's dataset before it.
-        new_groups: no step has looked at groups yet: check that no prompt comes up twice.
+        new_groups: rows may have moved since a step looked at groups: check that no
+            prompt comes up twice.
 
     Raises:
         RejuiceError: what the operator raised.

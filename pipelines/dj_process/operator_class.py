@@ -103,7 +103,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         else:
             from .on_default import run
         start = time.perf_counter()
-        out, log = run(step_in_run.step, dataset, step_in_run.is_first_with_groups)
+        out, log = run(step_in_run.step, dataset, step_in_run.looks_for_torn_groups)
         done = log.step(step_in_run.step.name)
         done.seconds = time.perf_counter() - start
         step_in_run.write(done)
@@ -111,7 +111,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if found:  # Data-Juicer's run goes on: to end it would lose what earlier steps have made.
             logger.warning(f"step {step_in_run.step.number} {step_in_run.step.name}: {found}")
     except RejuiceError as error:
-        stop(error)
+        stop(step_in_run.located(error))
     finally:
         if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from loguru import logger
+
 from ...operators import RejuiceError
 from ..recipe.head import checked_head
+from .ours import has_ours
 from .stop import stop
 
 
@@ -24,8 +27,16 @@ def accept_our_sections(parser: Any) -> Any:
 def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwargs: Any) -> Any:
     """`init_setup_from_cfg`, before which the dataset is written if the recipe says how.
 
-    What Data-Juicer does there is to look for the dataset. A file that exists stays as it is.
+    What Data-Juicer does there is to look for the dataset, and to give `skip_op_error` to each
+    step. A file that exists stays as it is.
     """
+    if settings.get("skip_op_error") and has_ours(settings.get("process") or ()):
+        # A batch of a thousand rows would be gone where one of them fails.
+        settings.skip_op_error = False
+        logger.warning(
+            "skip_op_error: true has no effect in a recipe with operators of rejuice: a row that "
+            "an operator fails on ends the run"
+        )
     generated = getattr(settings, "generated_datasets", None)
     if generated:
         dataset = settings.dataset_path

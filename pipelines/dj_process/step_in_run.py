@@ -46,9 +46,12 @@ class StepInRun:
         ours = {name: each for name, kind in before if (each := operator_of(kind)) is not None}
         self._before = list(ours)
         self.is_first = not ours
-        grouped = operator.scope is not Scope.ROW
-        self.is_first_with_groups = grouped and all(
-            kind.scope is Scope.ROW for kind in ours.values()
+        grouped = _has_groups(type(operator))
+        # Since the last step that looked at groups, one of Data-Juicer's may have moved rows.
+        looked = [at for at, (name, _) in enumerate(before) if _has_groups(ours.get(name))]
+        since = before[looked[-1] :] if looked else []
+        self.looks_for_torn_groups = grouped and (
+            not looked or any(name not in ours for name, _ in since)
         )
 
     @property
@@ -64,10 +67,18 @@ class StepInRun:
 
     def where(self, step: Step) -> str:
         """Where a message about a step of the run points, as `Recipe.where`."""
+        return self._position(step.number, f"step {step.number} {step.name}")
+
+    def located(self, error: RejuiceError) -> RejuiceError:
+        """An error of the step, with the recipe's file and line in front."""
+        known = self.run is None or not error.where.startswith("step ")
+        return error if known else error.at(self._position(self.step.number))
+
+    def _position(self, number: int, place: str = "") -> str:
         path, line = Path(self.head["recipe"]), None
         with suppress(OSError, YAMLError, LookupError):
-            line = parse_document(path.read_text("utf-8")).item_lines["process"][step.number - 1]
-        return position(path, line, f"step {step.number} {step.name}")
+            line = parse_document(path.read_text("utf-8")).item_lines["process"][number - 1]
+        return position(path, line, place)
 
     def write(self, log: StepLog) -> None:
         """Write the decisions of the step, and add its line to the report."""
@@ -102,6 +113,10 @@ class StepInRun:
                 f"wrote the checkpoint; it begins with step {self.step.number} {self.step.name}"
             )
         return lines[: ends[-1]] if ends else ()
+
+
+def _has_groups(operator: type[Operator] | None) -> bool:
+    return operator is not None and operator.scope is not Scope.ROW
 
 
 def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:

@@ -16,6 +16,7 @@ from ...operators import ALL, Kind, Operator, Scope
 from ...operators.columns import SHARED_IN_GROUP
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ..data_juicer.steps import ForeignOperator
 from .recipe import Recipe
 from .steps import Step
 
@@ -83,6 +84,9 @@ def _drops_within_groups(operator: Operator, samples: bool, of_responses: set[st
         of_responses: columns that are known to be of responses, and not of their prompt.
     """
     reads = operator.reads()
+    if isinstance(operator, ForeignOperator) and operator.text_column is not None:
+        named = (value for value in (operator.model_extra or {}).values() if isinstance(value, str))
+        reads = (operator.text_column, *named)
     if operator.scope is Scope.ROW and reads and reads != ALL:
         shared = SHARED_IN_GROUP | ({*reads} - of_responses if samples else set())
         if shared.issuperset(reads):

@@ -75,7 +75,8 @@ def warned(recipe_file, tmp_path):
         (["question_mark_filter", SUM, ADVANTAGE], ["question_mark_filter"]),
         (["hard_filter", SUM, ADVANTAGE], []),
         # Data-Juicer's, too.
-        ([{"text_length_filter": {"max_len": 9}}, SUM, ADVANTAGE], ["text_length_filter"]),
+        ([{"text_length_filter": {"text_key": "response"}}, SUM, ADVANTAGE], ["text_length_filter"]),
+        ([{"text_length_filter": {"text_key": "question"}}, SUM, ADVANTAGE], []),
     ],
 )  # fmt: skip
 def test_steps_that_drop_single_responses_before_a_group_is_summarised(warned, process, found):
