@@ -34,7 +34,7 @@ def load_ops(
     """`load_ops`, which loads operators that compute again what an earlier step did.
 
     The first step that computes a statistic uses, as ever, what an earlier run or `dj-analyze` has
-    left in the dataset.
+    left in the dataset. On Ray, deduplicators in a recipe with an operator of ours are allowed.
     """
     run = current_run()
     computed, classes = set[str](), dict[str, type[OP]]()

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ..recipe.read import set_field
-from ..recipe.yaml_text import parse
+from ...operators import RejuiceError
+from ..recipe.read import option_value, set_field
 from .ours import ProcessEntry, has_ours
+from .stop import stop
 
 
 def update_op_process(
@@ -28,7 +29,10 @@ def update_op_process(
     cfg.process = []
     cfg = merge(cfg, parser, used_ops)
     filled = {name: fields or {} for entry in cfg.process for name, fields in entry.items()}
-    cfg.process = [_entry(entry, filled, parser.args) for entry in process]
+    try:
+        cfg.process = [_entry(entry, filled, parser.args) for entry in process]
+    except RejuiceError as error:
+        stop(error)
     return cfg
 
 
@@ -45,8 +49,8 @@ def _entry(
             whole[field] = text
             continue
         if field in whole:
-            own.setdefault(field, parse(whole[field]))
-        set_field(own, [field, *inner], parse(text))
+            own.setdefault(field, option_value(f"{name}.{field}", whole[field]))
+        set_field(own, [field, *inner], option_value(".".join([name, field, *inner]), text))
     return {name: {**deepcopy(filled.get(name, {})), **own}}
 
 

@@ -33,7 +33,7 @@ def adapt_workloads(adapt: Probe, adapter: Any, dataset: Any, operators: Sequenc
 
 
 def _warned(operators: Sequence[Any], effect: str) -> bool:
-    """Whether one of the operators is ours, of which the user is told."""
+    """Whether one of the operators is ours; if so, a warning is logged."""
     ours = next((operator for operator in operators if is_ours(operator)), None)
     if ours is not None:
         name = ours.operator_class.name()

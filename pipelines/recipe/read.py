@@ -82,12 +82,7 @@ def _override(
     document: dict[str, Any], fields: Mapping[str, dict[str, Any]], overrides: Mapping[str, str]
 ) -> None:
     for key, text in overrides.items():
-        try:
-            value = parse(text) if text else text
-        except YAMLError:
-            raise RecipeError(
-                f"{text!r} is not YAML", "quote the value", where=f"--{key}"
-            ) from None
+        value = option_value(key, text)
         step, *path = key.split(".")
         if not path:
             document[key] = value
@@ -98,6 +93,18 @@ def _override(
         else:
             near = suggest(step, fields) or f"its steps are: {', '.join(fields)}"
             raise RecipeError(f"no step '{step}' in the recipe", near, where=f"--{key}")
+
+
+def option_value(key: str, text: str) -> Any:
+    """The value of an option of the command line, which is YAML.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    try:
+        return parse(text) if text else text
+    except YAMLError:
+        raise RecipeError(f"{text!r} is not YAML", "quote the value", where=f"--{key}") from None
 
 
 def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:

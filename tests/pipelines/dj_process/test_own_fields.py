@@ -2,11 +2,13 @@
 
 import sys
 
+import pytest
 from data_juicer import ops
 from data_juicer.config import config, get_init_configs
 from data_juicer.ops.base_op import OPERATORS
 from two_runners import configured, loaded, written
 
+from rejuice.operators import RecipeError
 from rejuice.pipelines.dj_process import own_fields
 
 
@@ -94,6 +96,13 @@ def test_an_option_sets_one_key_of_a_mapping(tmp_path):
     whole = ["--reward_sum_mapper.weights={format: 2.0}", "--reward_sum_mapper.weights.more=2"]
     first, _, _, second = fields_of(configured(written(tmp_path, TWICE), *whole))
     assert first["weights"] == second["weights"] == {"format": 2.0, "more": 2}
+
+
+def test_an_option_that_is_not_yaml_is_one_line(tmp_path):
+    option = "--reward_sum_mapper.weights.format"
+    with pytest.raises(RecipeError) as raised:
+        configured(written(tmp_path, TWICE), option, "[")
+    assert str(raised.value) == f"{option}: '[' is not YAML; quote the value"
 
 
 def test_the_environment_fills_what_the_recipe_leaves_out(tmp_path, monkeypatch):
