@@ -137,7 +137,7 @@ class ForeignOperator(Operator):
         return found is not None and needs(found.defined, fields).asks_server
 
     def preflight(self) -> None:
-        """Make it, unless that takes a model, and try the server that it asks, if it asks one.
+        """Try the server that it asks, if it asks one, and make it, unless that takes a model.
 
         Raises:
             OperatorError: it cannot be made.
@@ -146,13 +146,13 @@ class ForeignOperator(Operator):
         found, fields = find(self.name()), self.model_extra or {}
         if found is None:
             return
+        asked = server(found, fields) if self.asks_server else None
+        if asked is not None:
+            asked.check()
         # One for Ray is made for its rows only: with `backend: redis` it empties that database.
         loads = needs(found.defined, arguments(fields)).loads_when_made
         if not loads and not needs_ray(found.defined):
             prepare(self.name(), cache_key_json(self), fields)
-        asked = server(found, fields) if self.asks_server else None
-        if asked is not None:
-            asked.check()
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         every = super().cache_key_fields()

@@ -1,6 +1,8 @@
 """What is wrong with a step of Data-Juicer's is one line that names the cause."""
 
 import errno
+import subprocess
+import sys
 import traceback
 
 import pyarrow as pa
@@ -164,3 +166,12 @@ def test_index_key_numbers_all_rows(recipe_file, tmp_path):
     places = pq.read_table(tmp_path / "out" / "curated.parquet")["place"].to_pylist()
     assert places == [1, 2, 4, 5, 7, 8]
     assert steps.step("text_length_filter", fields).scope is Scope.DATASET
+
+
+def test_what_data_juicer_logs_as_it_is_imported_is_not_shown():
+    code = (
+        "from rejuice.pipelines.data_juicer import steps;"
+        "steps.step('text_length_filter', {}).preflight()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr + done.stdout == ""

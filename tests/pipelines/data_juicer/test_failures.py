@@ -106,6 +106,16 @@ class DiesAt(FakeModel):
         return super().answer(path, body, seed, attempt, n)
 
 
+def test_a_key_that_is_not_set_is_missed_before_the_first_row(recipe_of, model):
+    path = recipe_of(model, model_params={"base_url": model.url})
+    with pytest.raises(EngineError) as raised:
+        engine.run(load(path))
+    assert str(raised.value).endswith(
+        f"it has no key for {model.url}; give model_params: {{api_key: ...}} or OPENAI_API_KEY; a "
+        "server of your own takes any value"
+    )
+
+
 def test_a_server_that_dies_ends_the_run_and_the_next_run_continues(recipe_of):
     with DiesAt(row=13) as server:
         path = recipe_of(server, num_proc=1)
@@ -307,7 +317,7 @@ def test_a_mapper_that_works_on_batches_counts_calls_or_ends_the_run(recipe_of, 
 def test_a_server_beyond_a_proxy_is_not_tried_without_it(model, monkeypatch):
     """Its address may be known to the proxy alone."""
     model.kill()
-    asked = servers.Server(model.url, "", "m")
+    asked = servers.Server(model.url, "k", "m")
     monkeypatch.setenv("http_proxy", "http://proxy:1")
     monkeypatch.setenv("no_proxy", "")
     asked.check()

@@ -6,6 +6,7 @@ import pytest
 from data_juicer import ops
 from data_juicer.config import config, get_init_configs
 from data_juicer.ops.base_op import OPERATORS
+from loguru import logger
 from two_runners import configured, loaded, written
 
 from rejuice.operators import RecipeError
@@ -154,3 +155,25 @@ def test_a_recipe_that_repeats_nothing_of_data_juicers_own_is_read_by_it_alone(
     monkeypatch.setattr(own_fields, "_entry", None)
     found = fields_of(configured(path))
     assert [{**f, "work_dir": 0} for f in found] == [{**f, "work_dir": 0} for f in expected]
+
+
+def test_a_bad_row_takes_no_others_with_it_where_a_step_of_ours_is(tmp_path):
+    """`skip_op_error: true` drops a whole batch; it is Data-Juicer's default."""
+    length = {"text_length_filter": {"text_key": "share"}}
+    lines = []
+    sink = logger.add(lines.append, format="{message}", level="WARNING")
+    try:
+        found = configured(
+            written(tmp_path, [length, {"pass_rate_filter": {}}], skip_op_error=True)
+        ).process
+        own = {"text_length_filter": {"skip_op_error": True}}
+        kept = configured(
+            written(tmp_path, [own, {"pass_rate_filter": {}}], skip_op_error=False)
+        ).process
+        theirs = configured(written(tmp_path, [length], skip_op_error=True)).process
+    finally:
+        logger.remove(sink)
+    assert found[0]["text_length_filter"]["skip_op_error"] is False
+    assert kept[0]["text_length_filter"]["skip_op_error"] is True
+    assert theirs[0]["text_length_filter"]["skip_op_error"] is True
+    assert sum("skip_op_error: true has no effect" in line for line in lines) == 1
