@@ -174,7 +174,7 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
-    from .data_juicer.settings import setting_warnings
+    from .data_juicer.reading.settings import setting_warnings
     from .recipe.columns import checked_schema
     from .recipe.read import load
 

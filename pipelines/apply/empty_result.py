@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ...operators import EmptyResultError, Operator
-from ..data_juicer.result import CALL_FAILED
+from ..data_juicer.running.result import CALL_FAILED
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
 from .retryable import MISSING, count_retryable

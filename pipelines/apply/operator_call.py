@@ -28,7 +28,7 @@ from ...operators import (
 from ...operators.change import split
 from ...operators.check import checked
 from ...operators.errors import first_line
-from ..data_juicer.failures import NotReadyError
+from ..data_juicer.running.failures import NotReadyError
 from ..data_juicer.steps import asks_server
 from .failing_rows import ApplyRange, located
 from .frame import Frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...operators import Mapper, Operator, ResumableOperator, Scope
-from ..data_juicer.result import CALL_FAILED
+from ..data_juicer.running.result import CALL_FAILED
 from ..data_juicer.steps import asks_server
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators import Change, Operator, RejuiceError, ResumableOperator
-from ..data_juicer.helper_columns import exported, filled
+from ..data_juicer.running.helper_columns import exported, filled
 from ..recipe.steps import Step, number_steps
 from .audit_log import AuditLog
 from .frame import Frame

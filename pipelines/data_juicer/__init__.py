@@ -1,1 +1,1 @@
-"""Data-Juicer, both ways: our operators in `dj-process`, its operators in `rejuice run`."""
+"""Data-Juicer's operators as steps of `rejuice run`; `dj_process` is the other way round."""

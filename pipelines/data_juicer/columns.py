@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import source
-from .catalogue import ForeignKind, find
-from .fields import texts
-from .helper_columns import META, STATS
+from .reading import source
+from .reading.catalogue import ForeignKind, find
+from .reading.fields import texts
+from .running.helper_columns import META, STATS
 
 _OF_ROWS = (
     "compute_stats_single", "compute_stats_batched", "compute_hash", "process_single",

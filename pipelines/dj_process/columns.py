@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...operators import RejuiceError
-from ..data_juicer.catalogue import KINDS, find
+from ..data_juicer.reading.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
 from ..recipe.columns import check_reads
 from ..recipe.steps import Step, step_names

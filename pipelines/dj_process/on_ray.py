@@ -20,8 +20,8 @@ from ..apply.frame import Frame
 from ..apply.group_starts import GroupStarts, check_contiguous
 from ..apply.operator_call import apply_operator, apply_to_digests, digest
 from ..apply.steps import apply_steps, known_change, prefix_errors_with_step, run_step
-from ..data_juicer.datasets import plain
-from ..data_juicer.helper_columns import filled
+from ..data_juicer.running.datasets import plain
+from ..data_juicer.running.helper_columns import filled
 from ..recipe.steps import Step
 
 _GROUP = "prompt_id"

@@ -24,7 +24,7 @@ from ...operators import OperatorError, RecipeError
 from ..apply.audit_log import DECISIONS, AuditLog
 from ..apply.report import Report
 from ..apply.steps import apply_steps
-from ..data_juicer.helper_columns import filled
+from ..data_juicer.running.helper_columns import filled
 from ..dataset.read import conform
 from ..dataset.write import run_folder, unfinished_run_folder, writer
 from ..dataset.written import mark_written, written_columns

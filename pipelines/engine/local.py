@@ -27,7 +27,7 @@ from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.operator_call import apply_to_digests, digest
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
-from ..data_juicer.settings import setting_warnings
+from ..data_juicer.reading.settings import setting_warnings
 from ..dataset.arrow_files import read_arrow, write_arrow
 from ..dataset.write import check_export_path
 from ..recipe.group_warnings import group_warnings

@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import suggest
-from ..data_juicer import catalogue, settings
-from ..data_juicer.helper_columns import exported
+from ..data_juicer.reading import catalogue, settings
+from ..data_juicer.running.helper_columns import exported
 from ..dataset.read import SUFFIXES
 from .generated import GeneratedDataset
 from .train import Train
@@ -110,7 +110,7 @@ def position(path: Path, line: int | None, place: str = "") -> str:
 
 
 def data_juicer_only() -> frozenset[str]:
-    """Top-level keys of Data-Juicer's that are not in `Head`, see `data_juicer.settings`."""
+    """Top-level keys of Data-Juicer's that are not in `Head`, see `reading.settings`."""
     return catalogue.settings() - {*Head.model_fields, "process"}
 
 

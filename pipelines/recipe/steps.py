@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ...operators import Operator, RecipeError, build, installed
 from ...operators.errors import suggest
 from ...operators.registry import find
-from ..data_juicer import catalogue
-from ..data_juicer.settings import passed_on, refused_tokens
+from ..data_juicer.reading import catalogue
+from ..data_juicer.reading.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from ...operators import Kind, Operator, get, installed
 from ...operators.registry import conflicts, load_all, owner
-from ..data_juicer import catalogue
-from ..data_juicer.catalogue import ForeignKind
-from ..data_juicer.needs import needs
+from ..data_juicer.reading import catalogue
+from ..data_juicer.reading.catalogue import ForeignKind
+from ..data_juicer.reading.needs import needs
 
 _TITLES = {
     Kind.MAPPER: "Mappers add columns or expand rows",

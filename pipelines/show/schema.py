@@ -7,8 +7,8 @@ from typing import Any
 
 from ...operators import Operator
 from ...operators.registry import load_all
-from ..data_juicer import catalogue
-from ..data_juicer.settings import description
+from ..data_juicer.reading import catalogue
+from ..data_juicer.reading.settings import description
 from ..recipe.head import Head, data_juicer_only
 
 

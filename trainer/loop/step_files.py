@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import RIGHT, WRONG, right_and_wrong
 from ...operators.groups import Groups
-from ...pipelines.data_juicer.helper_columns import filled
+from ...pipelines.data_juicer.running.helper_columns import filled
 from ...pipelines.dataset.written import mark_written
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun

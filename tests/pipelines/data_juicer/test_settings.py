@@ -15,7 +15,7 @@ from exact import written
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines import Recipe, load, run
-from rejuice.pipelines.data_juicer import catalogue, needs, settings
+from rejuice.pipelines.data_juicer.reading import catalogue, needs, settings
 from rejuice.pipelines.recipe.head import Head
 
 pytest.importorskip("data_juicer")
@@ -34,12 +34,14 @@ def test_each_key_of_data_juicer_is_classified_once():
     keys = catalogue.settings()
     unknown = sorted(keys - places.keys())
     assert not unknown, (
-        f"new in Data-Juicer: say in data_juicer/settings.py what to do with {unknown}"
+        f"new in Data-Juicer: say in data_juicer/reading/settings.py what to do with {unknown}"
     )
     twice = sorted(key for key, count in places.items() if count > 1)
-    assert not twice, f"leave one place in data_juicer/settings.py or Head for {twice}"
+    assert not twice, f"leave one place in data_juicer/reading/settings.py or Head for {twice}"
     gone = sorted(places.keys() - keys - Head.model_fields.keys())
-    assert not gone, f"no longer in Data-Juicer: take it out of data_juicer/settings.py: {gone}"
+    assert not gone, (
+        f"no longer in Data-Juicer: take it out of data_juicer/reading/settings.py: {gone}"
+    )
 
 
 @pytest.mark.slow

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import prepare
-from rejuice.pipelines.dataset.write import (
-    check_export_path,
-    writer,
-)
+from rejuice.pipelines.dataset.write import check_export_path, writer
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SCHEMA = pa.schema([("s", pa.string()), ("i", pa.int64()), ("f", pa.float64()), ("p", MESSAGES)])

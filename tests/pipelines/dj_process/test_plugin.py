@@ -35,7 +35,7 @@ from data_juicer.core.preflight import (
 from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
-from rejuice.pipelines.data_juicer import datasets
+from rejuice.pipelines.data_juicer.running import datasets
 from rejuice.pipelines.dj_process import on_default, plugin
 
 OPERATORS: Registry = plugin.OPERATORS

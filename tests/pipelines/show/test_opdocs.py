@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import RecipeError, get, installed
-from rejuice.pipelines.data_juicer import catalogue, needs
+from rejuice.pipelines.data_juicer.reading import catalogue, needs
 from rejuice.pipelines.show import opdocs
 from rejuice.pipelines.show.schema import recipe_schema
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators import OperatorError, RejuiceError
-from ...operators.errors import first_line
-from .catalogue import find
+from ....operators import OperatorError, RejuiceError
+from ....operators.errors import first_line
+from ..reading.catalogue import find
 from .installs import NotInstalledError
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

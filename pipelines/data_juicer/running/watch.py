@@ -23,7 +23,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from ...operators.change import merge_logged
+from ....operators.change import merge_logged
 
 _LONGEST_MESSAGE = 200
 _LIBRARY = "data_juicer"

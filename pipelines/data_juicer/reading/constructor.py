@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ...operators import RecipeError
+from ....operators import RecipeError
 from . import source
 from .expressions import SELF, UNKNOWN, Values, assign, bound, forget, parameters, value
 from .source import Defined

@@ -10,14 +10,14 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from ...operators import EngineError, OperatorError
-from .catalogue import find
+from ....operators import EngineError, OperatorError
+from ..reading.catalogue import find
+from ..reading.fields import arguments
+from ..reading.needs import needs
 from .concurrent import REQUESTS, concurrent
 from .datasets import rows_of
 from .failures import described
-from .fields import arguments
 from .installs import no_installs
-from .needs import needs
 from .result import ROW
 from .servers import server
 from .watch import Failures, ServerLostError, watch_model, watching

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...operators.registry import owner
+from ....operators.registry import owner
 from . import source
 from .source import Defined
 

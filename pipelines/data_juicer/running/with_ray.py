@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...operators import OperatorError
-from . import source
+from ....operators import OperatorError
+from ..reading import source
+from ..reading.source import Defined
 from .result import ROW
-from .source import Defined
 
 PACKAGE = "ray"
 _MODES = "_supported_exec_modes"

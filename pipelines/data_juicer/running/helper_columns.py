@@ -20,10 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators import OperatorError
-from ...operators.compute import pc
-from ..dataset.arrow_types import is_text
-from .fields import texts
+from ....operators import OperatorError
+from ....operators.compute import pc
+from ...dataset.arrow_types import is_text
+from ..reading.fields import texts
 from .result import ROW
 
 STATS = "__dj__stats__"

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from .needs import Package
+from ..reading.needs import Package
 
 _INSTALLERS = {"conda", "mim", "pip", "pip3", "pipenv", "poetry", "setup.py", "uv"}
 _COMMANDS = {"add", "install", "sync", "uninstall"}

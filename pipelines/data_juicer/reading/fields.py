@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...operators import RecipeError
-from ...operators.errors import suggest
+from ....operators import RecipeError
+from ....operators.errors import suggest
 from .catalogue import ForeignKind
 from .field_types import check_type
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ...operators import EngineError
-from .catalogue import ForeignKind
+from ....operators import EngineError
+from ..reading.catalogue import ForeignKind
 from .watch import ServerLostError
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -44,8 +44,8 @@ class Server(NamedTuple):
         Raises:
             EngineError: it is not up, or will answer no request.
         """
-        from ...operators.openai.options import ServerOptions
-        from ...operators.openai.preflight import check_server
+        from ....operators.openai.options import ServerOptions
+        from ....operators.openai.preflight import check_server
 
         if not self.url.startswith(("http://", "https://")):
             found = f"the address of its server is '{self.url}'"

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
 from pydantic_core import PydanticKnownError
 
-from ...operators import RecipeError
+from ....operators import RecipeError
 
 
 def _no_text(value: Any) -> Any:

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...operators import Change
-from ...operators.compute import pc
-from ..dataset.arrow_types import is_text
+from ....operators import Change
+from ....operators.compute import pc
+from ...dataset.arrow_types import is_text
 
 ROW = "__rejuice_row__"
 """The column that numbers the rows while an operator of Data-Juicer's works."""
