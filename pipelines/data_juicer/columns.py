@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .reading import source
-from .reading.catalogue import ForeignKind, find
+from .reading.catalogue import KINDS, ForeignKind, find
 from .reading.fields import texts
 from .running.helper_columns import META, STATS
 
@@ -48,7 +48,7 @@ def reads_text(name: str) -> bool:
 def keeps_columns(name: str) -> bool:
     """Whether it leaves the names of the columns as they are, helper columns aside."""
     found = find(name)
-    if found is None or found.kind not in ("mapper", "filter", "deduplicator", "selector"):
+    if found is None or found.kind not in KINDS:
         return False
     return found.kind != "mapper" or all(map(_only_text, _methods(found)))
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import pairwise
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 from data_juicer.ops.base_op import Deduplicator
 
-from ..data_juicer.running.datasets import plain, rows_of
+from ..data_juicer.running.datasets import nested, plain, rows_of
 
 _RAY = "ray"
 
@@ -37,11 +36,8 @@ def allow_on_ray(ops: Iterable[Any], *, keep_hashes: bool) -> None:
             op.run = partial(_run, op.run, keep_hashes)
 
 
-def _run(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any, **kwargs: Any) -> Any:
+def _run(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any) -> Any:
     import ray
-    from data_juicer.core.data import NestedDataset
-    from datasets import Dataset
-    from datasets.table import InMemoryTable
 
     for context in (dataset.context, ray.data.DataContext.get_current()):
         context.execution_options.preserve_order = True  # The first of equal rows is kept.
@@ -50,8 +46,7 @@ def _run(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any, **kwargs: A
     if not full:
         return dataset
     table = pa.concat_tables(full, promote_options="permissive")
-    whole = NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
-    out, rows = rows_of(run(whole))
+    out, rows = rows_of(run(nested(table)))
     kept = (out if keep_hashes else out.select(table.column_names)).take(pa.array(rows))
     cuts = np.linspace(0, kept.num_rows, len(full) + 1).astype(int)
     return ray.data.from_arrow([kept.slice(at, stop - at) for at, stop in pairwise(cuts)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,16 @@ def _standard_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_standard_type(field.type)) for field in kind])
     return kind
+
+
+def nested(table: pa.Table) -> Any:
+    """The table as a dataset of Data-Juicer's."""
+    from data_juicer.core.data import NestedDataset
+    from datasets import Dataset
+    from datasets.table import InMemoryTable
+
+    # Without a fingerprint, Hugging Face would hash all rows to make one.
+    return NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
 
 
 def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:

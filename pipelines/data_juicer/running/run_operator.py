@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from ..reading.catalogue import find
 from ..reading.fields import arguments
 from ..reading.needs import needs
 from .concurrent import REQUESTS, concurrent
-from .datasets import rows_of
+from .datasets import nested, rows_of
 from .failures import described
 from .installs import no_installs
 from .result import ROW
@@ -78,19 +77,14 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         # Made anew: it holds actors of Ray's, which remember the rows of an earlier table.
         return run_with_ray(_load(name, fields), table)
     operator = _instance(name, key, fields)
-    from data_juicer.core.data import NestedDataset
     from data_juicer.ops.base_op import Mapper
-    from datasets import Dataset
-    from datasets.table import InMemoryTable
 
     rows = table[ROW]
     one_of_each = isinstance(operator, Mapper) and not operator.is_batched_op()
     if one_of_each:
         # A function of the user's sees the columns that the dataset has, and no other.
         table = table.drop_columns([ROW])
-    # Without a fingerprint, Hugging Face would hash all rows to make one.
-    dataset = NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
-    out = operator.run(dataset)
+    out = operator.run(nested(table))
     if one_of_each:
         return rows_of(out)[0].append_column(ROW, rows)
     if ROW not in out.column_names:
