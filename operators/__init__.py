@@ -36,7 +36,7 @@ from .operator import (
     Scope,
     drop,
 )
-from .registry import GROUP, get, installed
+from .registry import OPERATORS, get, installed
 
 if TYPE_CHECKING:
     from .deduplicator.exact_deduplicator import ExactDeduplicator
@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from .filter.reward_std_filter import RewardStdFilter
     from .filter.truncated_response_filter import TruncatedResponseFilter
     from .filter.verification_filter import VerificationFilter
+    from .mapper.agent_rollout_mapper import AgentRolloutMapper
     from .mapper.diversity_reward_mapper import DiversityRewardMapper
     from .mapper.format_reward_mapper import FormatRewardMapper
     from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
+    from .mapper.llm_verify_mapper import LlmVerifyMapper
     from .mapper.math_verify_mapper import MathVerifyMapper
     from .mapper.policy_rollout_mapper import PolicyRolloutMapper
     from .mapper.prompt_template_mapper import PromptTemplateMapper
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
     from .mapper.self_verification_mapper import SelfVerificationMapper
     from .mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+    from .mapper.unit_test_mapper import UnitTestMapper
     from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
     from .selector.diverse_response_selector import DiverseResponseSelector
     from .selector.label_balance_selector import LabelBalanceSelector
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL",
+    "AgentRolloutMapper",
     "Change",
     "ColumnRangeFilter",
     "ColumnValueFilter",
@@ -91,6 +95,7 @@ __all__ = [
     "LabelBalanceSelector",
     "LengthFilter",
     "LlmQualityRewardMapper",
+    "LlmVerifyMapper",
     "Mapper",
     "MathVerifyMapper",
     "MinhashDeduplicator",
@@ -110,6 +115,7 @@ __all__ = [
     "SelfVerificationMapper",
     "SelfVerifiedVoteMapper",
     "TruncatedResponseFilter",
+    "UnitTestMapper",
     "Verdict",
     "VerdictRecheckMapper",
     "VerificationFilter",
@@ -134,7 +140,7 @@ _VERIFIER = ("Verdict", "extract_answer", "verify", "verify_batch")
 def _by_class() -> dict[str, EntryPoint]:
     """Built-in operators by the names of their classes."""
     # Also those whose names another distribution has registered, too.
-    points = entry_points(group=GROUP)
+    points = entry_points(group=OPERATORS.group)
     return {p.attr: p for p in points if p.module.startswith(f"{__name__}.")}
 
 

@@ -11,10 +11,16 @@ import sys
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from uuid import uuid4
 
+import xxhash
+
 from .code_digest import code_digest, modules_of
+from .named import Named
 from .operator import Operator, source_state, source_states
+
+_LARGEST_HASHED = 64 << 20  # bytes
 
 
 def cache_key_json(operator: Operator) -> str:
@@ -48,6 +54,32 @@ def code_version(operator_class: type[Operator]) -> str:
         with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
             digest.update(f"{name}=={version(name)}".encode())
     return digest.hexdigest()
+
+
+@cache
+def part_version(part_class: type[Named]) -> str:
+    """The version of the code of a part of an operator, such as a tool, as `code_version`.
+
+    It is what the class states itself, in `code`. Otherwise it is a digest of the module of the
+    class, and of those of the classes that it inherits from, up to one that states its own.
+    """
+    modules, stated = set[str](), None
+    for base in part_class.__mro__:
+        stated = vars(base).get("code")
+        if stated is not None or Named in base.__bases__:
+            break
+        if issubclass(base, Named):
+            modules.add(base.__module__)
+    digest = (code_digest(modules) or uuid4().hex) if modules else None
+    return " ".join(str(each) for each in (stated, digest) if each is not None)
+
+
+def file_state(file: Path) -> str:
+    """A hash of a file's content; of a large file, its size and modification time."""
+    stat = file.stat()
+    if stat.st_size > _LARGEST_HASHED:
+        return f"{stat.st_size} {stat.st_mtime_ns}"
+    return xxhash.xxh3_128_hexdigest(file.read_bytes())
 
 
 def _dependencies(operator_class: type[Operator], modules: set[str]) -> list[str]:

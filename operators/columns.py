@@ -22,6 +22,26 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
+TURNS = pa.list_(
+    pa.struct(
+        [
+            ("role", pa.string()),  # policy, tool, or the name of a frozen model
+            ("text", pa.string()),  # as a model wrote it
+            ("prompt_token_ids", pa.list_(pa.int32())),  # what the policy saw
+            ("token_ids", pa.list_(pa.int32())),  # what it sampled
+            ("logprobs", pa.list_(pa.float32())),
+            ("finish_reason", pa.string()),
+            ("tool", pa.string()),
+            ("arguments", pa.string()),  # of the call, as JSON
+            ("observation", pa.string()),  # what the call gave
+            ("status", pa.string()),  # ok, or what was wrong with the call
+            ("policy_version", pa.int64()),
+            ("seed", pa.int64()),
+        ]
+    )
+)
+"""The turns of a trajectory. No wall times: the same seed gives the same bytes."""
+
 ROW_CONTRACT: dict[str, pa.DataType] = {
     "prompt_id": pa.string(),  # content hash of prompt and reference: the group
     "response_id": pa.string(),  # content hash of prompt_id, index in the group, response
@@ -50,6 +70,10 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "advantage": pa.float64(),
     "task": pa.string(),  # generate or verify
     "label": pa.string(),  # the right judgement of a verification prompt: Yes or No
+    "turns": TURNS,  # of a trajectory
+    "turn_count": pa.int32(),  # turns of the policy itself
+    "tool_calls": pa.int32(),
+    "tool_errors": pa.int32(),  # calls that did not work, and malformed actions
 }
 
 SHARED_IN_GROUP = frozenset({"prompt_id", "prompt", "reference", "pass_rate", "group_n"})
@@ -72,6 +96,23 @@ def is_list(kind: pa.DataType) -> bool:
 def flat(column: Any) -> pa.Array:
     """A column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def at_path(table: pa.Table, path: str) -> pa.Array:
+    """A column, or with dots a field of its structs.
+
+    Raises:
+        DataError: there is no such field.
+    """
+    name, *fields = path.split(".")
+    column = table[name].combine_chunks()
+    for field in fields:
+        is_struct = pa.types.is_struct(column.type)
+        if not is_struct or field not in [inner.name for inner in column.type]:
+            found = f"there is no '{path}': column '{name}' is {table[name].type}"
+            raise DataError(found, "name a field of it")
+        column = pc.struct_field(column, field)
+    return column
 
 
 def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -40,6 +40,29 @@ class Config(BaseModel):
             if key in properties:
                 properties[key].setdefault("description", text)
         return schema
+
+
+def deciding_fields(config: Config) -> dict[str, Any]:
+    """The fields of a config as JSON, without those that do not decide results: the names in
+    `excluded_from_cache_key` of the config, and of configs within it."""
+    return config.model_dump(mode="json", exclude=_excluded(config))
+
+
+def _excluded(value: Any) -> dict[Any, Any]:
+    """What `model_dump` is to leave out."""
+    if isinstance(value, Config):
+        names: frozenset[str] = getattr(value, "excluded_from_cache_key", frozenset())
+        parts: dict[Any, Any] = {
+            name: getattr(value, name) for name in type(value).model_fields if name not in names
+        }
+        whole: dict[Any, Any] = dict.fromkeys(names, True)
+    elif isinstance(value, Mapping):
+        parts, whole = dict(value), {}
+    elif isinstance(value, tuple):
+        parts, whole = dict(enumerate(value)), {}
+    else:
+        return {}
+    return whole | {name: inner for name, part in parts.items() if (inner := _excluded(part))}
 
 
 def field_docs(model: type[BaseModel]) -> Mapping[str, str]:

@@ -1,38 +1,43 @@
-"""An operator from the fields of a recipe; a wrong field is one line that says what is right."""
+"""An operator, a tool or a flow from the fields of a recipe.
+
+A wrong field is one line that says what is right.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from .errors import RecipeError, suggest
-from .operator import Operator
+from .named import Named
+
+_N = TypeVar("_N", bound=Named)
 
 
-def build(operator_class: type[Operator], fields: Mapping[str, Any]) -> Operator:
-    """An operator from recipe fields.
+def build(kind: type[_N], fields: Mapping[str, Any]) -> _N:
+    """An operator, a tool or a flow from recipe fields.
 
     Raises:
         RecipeError: a field is unknown (with a suggestion), missing or of the wrong type.
     """
     try:
-        return operator_class.model_validate(dict(fields))
+        return kind.model_validate(dict(fields))
     except ValidationError as error:
-        raise _recipe_error(operator_class, error) from None
+        raise _recipe_error(kind, error) from None
 
 
-def _recipe_error(operator_class: type[Operator], error: ValidationError) -> RecipeError:
+def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
     """The first problem that pydantic found, in the words of a recipe."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
-        known = _subfields(operator_class, first["loc"][:-1])
+        known = _subfields(kind, first["loc"][:-1])
         return RecipeError(f"unknown field '{field}'", suggest(str(first["loc"][-1]), known))
     if first["type"] == "extra_forbidden":
-        known = list(operator_class.model_fields)
+        known = list(kind.model_fields)
         near = suggest(field, known) or f"its fields are: {', '.join(known) or 'none'}"
         return RecipeError(f"unknown field '{field}'", near)
     if first["type"] == "missing":

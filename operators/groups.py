@@ -124,8 +124,13 @@ def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
     hashes_G = hash_each(first_ids, seed=base)
     golden = np.uint64(0x9E3779B97F4A7C15)
     drawn = hashes_G[groups.codes_N] + groups.position().astype(np.uint64) * golden
+    return uniform_of(mix(drawn))
+
+
+def uniform_of(bits: Array) -> Array:
+    """Numbers in [0, 1) of random bits, float64 from uint64."""
     # The top 53 bits, as many as a float64 holds.
-    return (mix(drawn) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias, final
@@ -22,7 +21,7 @@ import pyarrow as pa
 from .change import Change as Change
 from .change import Columns as Columns
 from .compute import pc
-from .config import Config
+from .named import Named
 
 ALL: Columns = ("*",)
 """What an operator `reads` whose needs are not known, such as one of Data-Juicer's."""
@@ -52,13 +51,14 @@ class Kind(str, Enum):
     """Chooses which rows stay, out of many."""
 
 
-class Operator(Config, ABC):
+class Operator(Named):
     """Base of all operators: fields are the recipe's keys, `apply` does the work.
 
     Subclass `Mapper` or `Filter` where one of them fits; subclass this to expand rows, or to
     write columns and drop rows in one step.
     """
 
+    noun: ClassVar[str] = "operator"
     kind: ClassVar[Kind] = Kind.MAPPER
     """A subclass whose purpose differs from that of its base class sets its own."""
     scope: ClassVar[Scope] = Scope.ROW
@@ -92,14 +92,19 @@ class Operator(Config, ABC):
             for call in on_definition:
                 call(cls)
 
-    @classmethod
-    def name(cls) -> str:
-        """The recipe key: the class name in snake case."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-
     def reads(self) -> Columns:
         """Columns that must be in the table."""
         return ()
+
+    def failed_values(self) -> Mapping[str, frozenset[str]]:
+        """Columns in which some values say that the row has failed for a reason that another
+        attempt may not meet, with these values: `--retry_missing` computes such rows again, too."""
+        return {}
+
+    def reader_of(self, column: str) -> str:
+        """What of the operator reads a column, for messages, such as `the tool search`; empty: the
+        operator itself."""
+        return ""
 
     def optional_reads(self) -> Mapping[str, str]:
         """Columns that it reads where they are there, each with the column it is a statistic of.
@@ -157,6 +162,16 @@ class Operator(Config, ABC):
         """
         return {}
 
+    def preflight(self) -> None:
+        """Check that what it needs is there, such as a server that is up.
+
+        Called before other steps run, so that a run does not end after hours for what could be
+        known at once.
+
+        Raises:
+            RejuiceError: it is not there.
+        """
+
     def digest(self, table: pa.Table) -> pa.Table:
         """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
 
@@ -206,16 +221,6 @@ class ResumableOperator(Operator):
 
         Yields:
             A row, and the change to a table of that row alone; each of `rows` once.
-        """
-
-    def preflight(self) -> None:
-        """Check that what `process_rows` needs is there, such as a server that is up.
-
-        Called before other steps run, so that a run does not end after hours for what could be
-        known at once.
-
-        Raises:
-            EngineError: it is not there.
         """
 
     def has_results(self) -> bool:

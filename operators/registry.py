@@ -1,9 +1,11 @@
-"""Find operators by name, built-in and third-party ones in the same way.
+"""Find operators by name, built-in and third-party ones in the same way; tools and flows likewise.
 
 Distributions register operators under the entry-point group `rejuice.operators` (see `setup.cfg`);
 a recipe may add files with `custom_operator_paths`. A class is imported only when its name is used.
 A name that two distributions register is refused when it is used, and so are two files that define
 operators of the same name; all other operators stay usable.
+
+    OPERATORS.get("length_filter")      # tools and flows: see `agents/registry.py`
 """
 
 from __future__ import annotations
@@ -18,20 +20,149 @@ from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .errors import OperatorError, RecipeError, suggest
+from .named import Named
 from .operator import Operator
 
-GROUP = "rejuice.operators"
+T = TypeVar("T", bound=Named)
 _WHERE = "custom_operator_paths"
 
 
+class Registry(Generic[T]):
+    """The classes of one kind that can be used, by name.
+
+    Args:
+        base: of them all; their entry points are in the group `rejuice.<noun>s`.
+    """
+
+    def __init__(self, base: type[T]) -> None:
+        self._base = base
+
+    @property
+    def group(self) -> str:
+        """The entry-point group."""
+        return f"rejuice.{self._base.noun}s"
+
+    def installed(self) -> dict[str, EntryPoint]:
+        """Entry points of all usable classes by name, sorted; nothing is imported.
+
+        Names that are registered more than once are not among them: see `conflicts`.
+        """
+        found = registered(self.group).items()
+        return {name: points[0] for name, points in found if len(points) == 1}
+
+    def conflicts(self) -> dict[str, str]:
+        """Names that are registered more than once, each with a message that says by whom."""
+        return {
+            name: f"{self._base.noun} '{name}' is registered by "
+            + " and by ".join(f"{owner(point)} ({point.value})" for point in points)
+            for name, points in registered(self.group).items()
+            if len(points) > 1
+        }
+
+    def find(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T] | None:
+        """The class of that name, or None where nobody registered it.
+
+        Args:
+            name: the recipe key.
+            custom: classes of files, by name.
+
+        Raises:
+            RecipeError: two distributions registered the name.
+            OperatorError: what was registered does not import, or is no such class.
+        """
+        if custom and name in custom:
+            return custom[name]
+        points = registered(self.group).get(name, ())
+        if len(points) > 1:
+            raise RecipeError(self.conflicts()[name], "uninstall all but one of them")
+        return self._load(points[0]) if points else None
+
+    def get(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T]:
+        """The class of that name.
+
+        Args:
+            name: the recipe key.
+            custom: classes of files, by name.
+
+        Raises:
+            RecipeError: nobody registered the name (the message suggests the nearest one), or two
+                distributions did.
+            OperatorError: what was registered does not import, or is no such class.
+        """
+        found = self.find(name, custom)
+        if found is None:
+            known = sorted({*self.installed(), *(custom or {})})
+            listed = f"the {self._base.noun}s are: {', '.join(known) or 'none'}"
+            right = "see `rejuice ops`" if self._base is Operator else listed
+            raise RecipeError(f"unknown {self._base.noun} '{name}'", suggest(name, known) or right)
+        return found
+
+    def load_all(self) -> tuple[dict[str, type[T]], dict[str, str]]:
+        """All classes that can be used, by name; and why the other registered ones cannot."""
+        usable: dict[str, type[T]] = {}
+        unusable = self.conflicts()
+        for name, point in self.installed().items():
+            try:
+                usable[name] = self._load(point)
+            except OperatorError as error:
+                unusable[name] = str(error)
+        return usable, unusable
+
+    def load_files(self, paths: Iterable[Path]) -> dict[str, type[T]]:
+        """The classes of this kind that Python files, or folders of them, define, by name.
+
+        Raises:
+            RecipeError: a path is missing, does not import, defines no operator, tool or flow, or
+                one whose name is taken, by an installed class or in another file.
+        """
+        defined = (kind for path in paths for kind in _defined_in(path))
+        found: dict[tuple[str, str], tuple[Path, type[Named]]] = {}
+        for file, kind in defined:
+            first, same = found.setdefault((kind.noun, kind.name()), (file, kind))
+            if same is not kind:
+                raise RecipeError(
+                    f"'{kind.name()}' is defined in {first} and in {file}",
+                    "give one of the classes another name",
+                    where=_WHERE,
+                )
+        kinds = (kind for _, kind in found.values())
+        return {kind.name(): kind for kind in kinds if issubclass(kind, self._base)}
+
+    def _load(self, point: EntryPoint) -> type[T]:
+        try:
+            kind: Any = point.load()
+        except Exception as error:
+            # Anybody's package: the message names the one to update or to uninstall.
+            what = f"{self._described(point)} does not import: {type(error).__name__}: {error}"
+            raise OperatorError(what, "update or uninstall it") from error
+        if not (inspect.isclass(kind) and issubclass(kind, self._base)):
+            article = "an" if self._base is Operator else "a"
+            right = f"name {article} {self._base.__name__}"
+            raise OperatorError(f"{self._described(point)} is {kind!r}", right)
+        if kind.name() != point.name:
+            raise OperatorError(
+                f"{self._described(point)} names {kind.__qualname__}", f"call it '{kind.name()}'"
+            )
+        return kind
+
+    def _described(self, point: EntryPoint) -> str:
+        return f"entry point '{point.name}' of {owner(point)} in {self.group}"
+
+
+OPERATORS = Registry[Operator](Operator)  # type: ignore[type-abstract]
+installed, conflicts = OPERATORS.installed, OPERATORS.conflicts
+find, get, load_all = OPERATORS.find, OPERATORS.get, OPERATORS.load_all
+load_files = OPERATORS.load_files
+
+
 @cache
-def _registered() -> dict[str, tuple[EntryPoint, ...]]:
-    """All entry points by name, sorted; nothing is imported."""
+def registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """All entry points of a group by name, sorted; nothing is imported."""
     found: dict[str, list[EntryPoint]] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
         found.setdefault(point.name, []).append(point)
     return {name: _distinct(points) for name, points in found.items()}
 
@@ -44,146 +175,44 @@ def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
     return tuple(by_owner[key] for key in sorted(by_owner))
 
 
-@cache
-def installed() -> dict[str, EntryPoint]:
-    """Entry points of all usable operators by name, sorted; nothing is imported.
-
-    Names that are registered more than once are not among them: see `conflicts`.
-    """
-    return {name: points[0] for name, points in _registered().items() if len(points) == 1}
-
-
-@cache
-def conflicts() -> dict[str, str]:
-    """Operator names that are registered more than once, each with a message that says by whom."""
-    return {
-        name: f"operator '{name}' is registered by "
-        + " and by ".join(f"{owner(point)} ({point.value})" for point in points)
-        for name, points in _registered().items()
-        if len(points) > 1
-    }
-
-
 def owner(point: EntryPoint) -> str:
     """The distribution of an entry point and its version, such as `rejuice 0.4.0`."""
     dist = point.dist
     return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"
 
 
-def find(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[Operator] | None:
-    """The operator class of that name, or None where nobody registered it.
-
-    Raises:
-        RecipeError: two distributions registered the name.
-        OperatorError: what was registered does not import, or is no operator of that name.
-    """
-    if custom and name in custom:
-        return custom[name]
-    if name in conflicts():
-        raise RecipeError(conflicts()[name], "uninstall all but one of them")
-    point = installed().get(name)
-    return None if point is None else _load(point)
-
-
-def get(name: str, custom: Mapping[str, type[Operator]] | None = None) -> type[Operator]:
-    """The operator class of that name.
-
-    Raises:
-        RecipeError: nobody registered the name (the message suggests the nearest one), or two
-            distributions did.
-        OperatorError: what was registered does not import, or is no operator of that name.
-    """
-    found = find(name, custom)
-    if found is None:
-        near = suggest(name, [*installed(), *(custom or {})])
-        raise RecipeError(f"unknown operator '{name}'", near or "see `rejuice ops`")
-    return found
-
-
-def load_all() -> tuple[dict[str, type[Operator]], dict[str, str]]:
-    """All operators that can be used, by name; and why the other registered ones cannot."""
-    usable: dict[str, type[Operator]] = {}
-    unusable = dict(conflicts())
-    for name, point in installed().items():
-        try:
-            usable[name] = _load(point)
-        except OperatorError as error:
-            unusable[name] = str(error)
-    return usable, unusable
-
-
 def load_file(path: Path) -> dict[str, type[Operator]]:
     """Operators defined in a Python file (or in every .py file of a folder), by name.
 
     Raises:
-        RecipeError: the file is missing, does not import, defines no operator, or one whose name
-            is taken.
+        RecipeError: see `Registry.load_files`.
     """
     return load_files([path])
 
 
-def load_files(paths: Iterable[Path]) -> dict[str, type[Operator]]:
-    """Operators defined in several Python files, or folders of them, by name.
-
-    Raises:
-        RecipeError: a path is missing, does not import, defines no operator, or one whose name is
-            taken, by an installed operator or in another file.
-    """
-    found: dict[str, tuple[Path, type[Operator]]] = {}
-    for path in paths:
-        defined = list(_defined_in(path))
-        if not defined:
-            raise RecipeError(
-                f"no operator is defined in {path}",
-                "define a subclass of rejuice.operators.Filter, Mapper or Operator there",
-                where=_WHERE,
-            )
-        for file, operator_class in defined:
-            name = operator_class.name()
-            first, same = found.setdefault(name, (file, operator_class))
-            if same is not operator_class:
-                raise RecipeError(
-                    f"'{name}' is defined in {first} and in {file}",
-                    "give one of the classes another name",
-                    where=_WHERE,
-                )
-    return {name: operator_class for name, (_, operator_class) in found.items()}
-
-
-def _defined_in(path: Path) -> Iterable[tuple[Path, type[Operator]]]:
+def _defined_in(path: Path) -> list[tuple[Path, type[Named]]]:
+    """The operators, tools and flows of a file, or of the files of a folder."""
+    found = []
     for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
         module = _import_file(file)
         for value in vars(module).values():
             is_own = inspect.isclass(value) and value.__module__ == module.__name__
-            if is_own and issubclass(value, Operator) and not inspect.isabstract(value):
-                if value.name() in _registered():
+            if is_own and issubclass(value, Named) and not inspect.isabstract(value):
+                if value.name() in registered(f"rejuice.{value.noun}s"):
                     raise RecipeError(
                         f"{file} defines '{value.name()}', which is installed already",
                         "give the class another name",
                         where=_WHERE,
                     )
-                yield file, value
-
-
-def _load(point: EntryPoint) -> type[Operator]:
-    try:
-        operator_class: Any = point.load()
-    except Exception as error:
-        # Anybody's package: the message names the one to update or to uninstall.
-        what = f"{_described(point)} does not import: {type(error).__name__}: {error}"
-        raise OperatorError(what, "update or uninstall it") from error
-    if not (inspect.isclass(operator_class) and issubclass(operator_class, Operator)):
-        raise OperatorError(f"{_described(point)} is {operator_class!r}", "name an Operator")
-    if operator_class.name() != point.name:
-        raise OperatorError(
-            f"{_described(point)} names {operator_class.__qualname__}",
-            f"call it '{operator_class.name()}'",
+                found.append((file, value))
+    if not found:
+        raise RecipeError(
+            f"no operator, tool or flow is defined in {path}",
+            "define a subclass of Filter, Mapper or Operator of rejuice.operators there, or of "
+            "Tool or Flow of rejuice.operators.agents",
+            where=_WHERE,
         )
-    return operator_class
-
-
-def _described(point: EntryPoint) -> str:
-    return f"entry point '{point.name}' of {owner(point)} in {GROUP}"
+    return found
 
 
 class _SourceLoader(SourceFileLoader):

@@ -204,12 +204,12 @@ def check(
 
 @app.command()
 def ops(
-    name: Annotated[str | None, typer.Argument(help="Show one operator in full.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show one of them in full.")] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all of them as one Markdown page.")
     ] = False,
 ) -> None:
-    """List the operators, or show one with its fields, columns and reasons."""
+    """List operators, flows and tools, or show one with its fields, columns and reasons."""
     from .show import opdocs
 
     if markdown:

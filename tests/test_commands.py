@@ -232,15 +232,17 @@ def test_a_message_is_searched_for_commands(message):
 # Those that need what is not here: they are read, not run.
 
 
+@pytest.mark.recommended("operators/agents/tools/mcp.py", "pip install 'rejuice[mcp]'")
 @pytest.mark.recommended("operators/sampling/tokenizer.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended("operators/text/embedding.py", "pip install 'rejuice[embed]'")
+@pytest.mark.recommended("operators/text/sentence_model.py", "pip install 'rejuice[embed]'")
 @pytest.mark.recommended("trainer/warmstart/build.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("trainer/cli.py", "pip install {…}")
 def test_what_messages_install_exists():
     """Installing takes minutes and gigabytes: extras and versions are looked up instead."""
     source = "".join(file.read_text("utf-8") for file in CODE)
     words = {*re.findall(r"'((?:rejuice|verl)\[\w+\][\w.=]*)'", source)}
-    assert words == {"rejuice[policy]", "rejuice[embed]", "rejuice[train]", "verl[vllm]==0.9.1"}
+    extras = {f"rejuice[{extra}]" for extra in ("embed", "mcp", "policy", "train")}
+    assert words == {*extras, *(f"verl[{extra}]==0.9.1" for extra in ("vllm", "sglang", "mcore"))}
     check_requirements(words)
 
 

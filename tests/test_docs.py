@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from rejuice.operators.check import check_operator
 from rejuice.operators.registry import load_file
+from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 
 ROOT = Path(__file__).parents[1]
@@ -160,3 +163,25 @@ def test_the_funnel_of_the_readme_is_worded_as_a_run_words_it(tmp_path):
 def unnumbered(line):
     """A line without its numbers, ids and the width of its columns."""
     return " ".join(re.sub(r"\b[0-9a-f]{32}\b|[\d,.]*\d", "#", line).split())
+
+
+@pytest.mark.slow
+def test_the_tool_and_the_flow_of_the_guide(tmp_path, monkeypatch):
+    """The file and the recipe as they stand there, on two questions, with the embedded policy."""
+    page = ROOT / "docs" / "agents.md"
+    (code,) = blocks(page, "python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 25
+    recipe = next(text for text in blocks(page, "yaml") if "mine.py" in text)
+    (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    rows = [{"question": f"What is an ox, {n}?", "answer": "an animal"} for n in range(2)]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    run(load(tmp_path / "recipe.yaml"))
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.num_rows == 4
+    for row in table.to_pylist():
+        assert [turn["role"] for turn in row["turns"]] == ["policy", "tool", "policy"]
+        assert row["turns"][1]["tool"] == "dictionary"
+        assert row["turns"][1]["observation"].endswith("is not in the dictionary")
+        assert row["response"] == row["turns"][2]["text"]

@@ -9,6 +9,7 @@ import pytest
 
 from rejuice.operators import Filter, Kind, Mapper, get, installed
 from rejuice.operators.config import field_docs
+from rejuice.operators.scoring.judged_mapper import JudgedMapper
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("operators", "pipelines", "recipes", "trainer")
@@ -72,7 +73,7 @@ def test_a_built_in_operator_is_documented_whole(name):
         assert field_docs(kind).get(field), f"{name}.{field} has no docstring"
     drops = issubclass(kind, Filter)
     assert kind.reasons or not drops
-    assert issubclass(kind, Filter | Mapper) or "apply" in vars(kind)
+    assert issubclass(kind, Filter | Mapper | JudgedMapper) or "apply" in vars(kind)
     assert (
         (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/"))
         .with_name(f"test_{name}.py")

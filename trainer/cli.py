@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..pipelines.dataset.read import Dataset
     from ..pipelines.recipe.recipe import Recipe
     from ..pipelines.recipe.train import Train
+    from .cpu.fork_server import PreloadServer
     from .run import TrainingRun
 
 __all__ = ["app", "main"]
@@ -31,7 +33,7 @@ _EPILOG = (
     "RECIPE may be the folder of a run."
 )
 _FAILED = 1
-_ROLLOUTS = "actor_rollout_ref.rollout.name"
+_ROLLOUTS = {"vllm": "'verl[vllm]==0.9.1'", "sglang": "'verl[sglang]==0.9.1'"}
 _AT_STEP = re.compile(r"step \d+: ")
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
@@ -95,27 +97,35 @@ def train(
         _dry_run(run, resume, console)
         return
     _need_for(run.config)
-    run = _prepare(loaded, folder, resume, console)
-    _train(run, loaded.head.project_name, folder, resume, quiet)
+    with ExitStack() as stack:
+        run, server = _prepare(loaded, folder, resume, console, stack)
+        _train(run, server, loaded.head.project_name, folder, resume, quiet)
 
 
-def _prepare(recipe: Recipe, folder: Path, resume: bool, console: Console) -> TrainingRun:
-    """Write the folder of a run."""
+def _prepare(
+    recipe: Recipe, folder: Path, resume: bool, console: Console, stack: ExitStack
+) -> tuple[TrainingRun, PreloadServer | None]:
+    """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
+    from .cpu.fork_server import PreloadServer, is_supported
     from .launch.checkpoints import last
     from .launch.preflight import check_servers
-    from .launch.training import prepare
+    from .launch.training import prepare, process_environment
 
+    server: PreloadServer | None = None
     with console.status("checking the recipe") as status:
 
         def preflight(run: TrainingRun) -> None:
+            nonlocal server
             status.update("checking the servers of the recipe")
             check_servers(run)
+            if run.config.profile == "cpu" and is_supported():
+                server = stack.enter_context(PreloadServer(process_environment(run)))
             status.update("making the prompts")
 
         run = prepare(recipe, folder, resume=resume, preflight=preflight)
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
-    return run
+    return run, server
 
 
 @app.command()
@@ -159,34 +169,36 @@ def checkpoint(
     typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
 
 
-policy = typer.Typer(help="The embedded policy: a small model to try recipes on.")
+policy = typer.Typer(help="The embedded policies: small models to try recipes on.")
 app.add_typer(policy, name="policy", no_args_is_help=True)
 
 
 @policy.command("build")
 def build_policy(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    name: Annotated[
+        Literal["embedded", "embedded_flow"],
+        typer.Option("--policy", help="Which one: it solves problems, or searches and calculates."),
+    ] = "embedded",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Each seed gives another policy.")] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace another policy in that folder.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Train the embedded policy by supervised learning, in minutes on two processor cores.
+    """Train an embedded policy by supervised learning, in minutes on two processor cores.
 
     A folder that already contains this policy is left as it is.
     """
     from ..pipelines.engine.progress import Progress
-    from .warmstart.build import build
-    from .warmstart.sft import CURRICULUM
+    from .warmstart.build import CURRICULA, build
 
-    progress = Progress(quiet=quiet)
-    with progress.task("demonstrations", CURRICULUM.steps * CURRICULUM.batch) as advance:
-        built = build(path, seed, overwrite=overwrite, advance=advance)
+    curriculum, progress = CURRICULA[name], Progress(quiet=quiet)
+    with progress.task("demonstrations", curriculum.steps * curriculum.batch) as advance:
+        built = build(path, seed, overwrite=overwrite, curriculum=curriculum, advance=advance)
     if not quiet:
-        typer.echo(
-            f"{path}: the embedded policy, seed {seed}{'' if built else ' (already built)'}."
-        )
+        which = "the embedded policy" if name == "embedded" else f"the policy {name}"
+        typer.echo(f"{path}: {which}, seed {seed}{'' if built else ' (already built)'}.")
 
 
 app.add_typer(export, name="export", no_args_is_help=True)
@@ -210,7 +222,14 @@ def main() -> NoReturn:
     cli.main()
 
 
-def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool) -> None:
+def _train(
+    run: TrainingRun,
+    server: PreloadServer | None,
+    name: str,
+    folder: Path,
+    resume: bool,
+    quiet: bool,
+) -> None:
     from rich.console import Console
 
     from .launch import outcome
@@ -223,7 +242,7 @@ def _train(run: TrainingRun, name: str, folder: Path, resume: bool, quiet: bool)
     watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
     try:
         with watch:
-            status = launch(run, resume=resume, follow=watch.poll)
+            status = launch(run, resume=resume, follow=watch.poll, fork_server=server)
     except KeyboardInterrupt:
         raise StoppedError("stopped", _how_to_resume(folder)) from None
     if status:
@@ -296,8 +315,10 @@ def _need_for(config: Train) -> None:
     """Check for the other packages of this run, before verl takes a minute to miss one."""
     for logger in config.loggers:
         _need(logger, f"logger {logger}", logger)
-    if config.profile == "gpu" and config.verl.get(_ROLLOUTS, "vllm") == "vllm":
-        _need("vllm", "profile gpu", "'verl[vllm]==0.9.1'")
+    if config.profile == "gpu":
+        _need(config.gpu.rollout, "profile gpu", _ROLLOUTS[config.gpu.rollout])
+        if config.gpu.strategy == "megatron":
+            _need("megatron", "strategy megatron", "'verl[mcore]==0.9.1' megatron-bridge")
 
 
 def _need(module: str, who: str, package: str) -> None:

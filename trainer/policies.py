@@ -34,12 +34,19 @@ class Policy(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """How responses are sampled, for the column `sampling`."""
+    """How responses are sampled, for the column `sampling`.
+
+    Attributes:
+        temperature: 1 samples from the policy itself.
+        top_p: 1 truncates nothing.
+        max_tokens: longest response.
+        seed: of the run; None: requests have no seeds, and samples cannot be repeated.
+    """
 
     temperature: float
     top_p: float
     max_tokens: int
-    seed: int
+    seed: int | None
 
 
 def _configured_end_ids(path: str) -> list[int | None]:

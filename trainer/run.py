@@ -17,6 +17,7 @@ from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
 from ..pipelines.recipe.yaml_text import dump
+from .held_out import HeldOutSet, held_out_sets
 from .policies import Policy, Sampling
 from .split import SplitRecipe, check_section, split_recipe
 
@@ -24,8 +25,8 @@ RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""
 WEIGHTS = "sampler.safetensors"
 """File in that folder through which weights reach the sampler on a CPU."""
-PARTITION_FILES = {"train": "train", "val": "validation"}
-"""Partitions of TransferQueue, and the names of their files."""
+CHECKPOINT = "global_step_"
+"""What the names of verl's checkpoints begin with, before the number of the step."""
 ESTIMATOR = "rejuice"
 """Name of the recipe's advantage, for verl's `algorithm.adv_estimator`."""
 
@@ -43,12 +44,14 @@ class TrainingRun(NamedTuple):
         recipe: the whole recipe.
         config: its `train:` section.
         split: the parts of the recipe.
+        held_out: the sets that it validates on.
     """
 
     folder: Path
     recipe: Recipe
     config: Train
     split: SplitRecipe
+    held_out: tuple[HeldOutSet, ...]
 
     @classmethod
     def of(cls, folder: Path, recipe: Recipe) -> TrainingRun:
@@ -62,7 +65,7 @@ class TrainingRun(NamedTuple):
             raise RecipeError("there is no `train:` section", "add one", where=where)
         parts = split_recipe(recipe)
         check_section(parts, config, where)
-        return cls(folder, recipe, config, parts)
+        return cls(folder, recipe, config, parts, held_out_sets(parts, config, where))
 
     @classmethod
     def open(cls, folder: Path) -> TrainingRun:
@@ -78,21 +81,26 @@ class TrainingRun(NamedTuple):
         """How far training is at a step, from 0 at the first to 1 at the last."""
         return (step - 1) / max(1, self.config.steps - 1)
 
-    def prompts(self, partition: str) -> pa.Table:
-        """The prompts of a partition, mapped from their file."""
+    def prompts(self, split: str) -> pa.Table:
+        """The prompts of `train` or of a validation set, mapped from their file."""
         import pyarrow.feather as feather  # It loads what `rejuice check` does not need.
 
-        return feather.read_table(
-            self.folder / "prompts" / f"{PARTITION_FILES[partition]}.arrow", memory_map=True
-        )
+        return feather.read_table(self.folder / "prompts" / f"{split}.arrow", memory_map=True)
 
     def sampler(self) -> tuple[Policy, Sampling]:
         """The policy, and its sampling parameters."""
-        rollout = self.split.rollout
-        sampling = Sampling(
-            rollout.temperature, rollout.top_p, rollout.max_tokens, self.config.seed
-        )
+        rollout, config = self.split.rollout, self.config
+        seed = config.seed if config.seeds_requests else None
+        sampling = Sampling(rollout.temperature, rollout.top_p, rollout.max_tokens, seed)
         return Policy.load(self.policy), sampling
+
+    def saved_steps(self) -> list[int]:
+        """The steps with a checkpoint, from one of which a resume continues.
+
+        verl removes the weights of old ones, and leaves the rest of their folders.
+        """
+        weights = (self.folder / "checkpoints").glob(f"{CHECKPOINT}*/actor")
+        return sorted(int(each.parent.name.removeprefix(CHECKPOINT)) for each in weights)
 
     def step_folder(self, step: int) -> Path:
         """The folder of a step."""

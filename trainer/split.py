@@ -17,21 +17,29 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..operators.errors import RecipeError
+from ..operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..operators.mapper.self_verification_mapper import SelfVerificationMapper
-from ..operators.operator import Kind, Mapper, Operator, Scope
+from ..operators.operator import Kind, Mapper, Operator, ResumableOperator, Scope
+from ..operators.sampling.rollout import RolloutMapper
+from ..operators.selector.label_balance_selector import LabelBalanceSelector
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step
-from ..pipelines.recipe.train import Train
+from ..pipelines.recipe.train import TURN_MEAN, LossAggMode, Train
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
-_GRADE = "add a verifier, such as math_verify_mapper, or leave validation_path out"
+_VERLS_LOSS = tuple(
+    f"actor_rollout_ref.actor.{name}"
+    for name in ("loss_agg_mode", "loss_scale_factor", "clip_ratio_c", "policy_loss.loss_mode")
+)
+"""Keys of verl that the mean over turns has no use for."""
+_GRADE = "add a verifier, such as math_verify_mapper, or leave the validation sets out"
 
 
 class JudgingSteps(NamedTuple):
@@ -47,6 +55,13 @@ class JudgingSteps(NamedTuple):
     rollout: PolicyRolloutMapper
     after: tuple[Step, ...]
 
+    @property
+    def target(self) -> int | None:
+        """How many verification prompts a step is to have; None: the recipe does not say."""
+        made = (step.operator for step in self.prompting)
+        found = [each.most for each in made if isinstance(each, LabelBalanceSelector)]
+        return found[-1] if found else None
+
 
 class SplitRecipe(NamedTuple):
     """The parts of a recipe.
@@ -54,16 +69,21 @@ class SplitRecipe(NamedTuple):
     Attributes:
         source: name of its project, under which verl reports.
         before: make prompts.
-        rollout: samples responses.
+        rollout: samples responses, or trajectories.
         after: reward and filter responses.
         judging: the rest, if the policy judges its own answers.
     """
 
     source: str
     before: tuple[Step, ...]
-    rollout: PolicyRolloutMapper
+    rollout: RolloutMapper
     after: tuple[Step, ...]
     judging: JudgingSteps | None = None
+
+    @property
+    def agents(self) -> AgentRolloutMapper | None:
+        """The step that samples, where it samples trajectories of agents."""
+        return self.rollout if isinstance(self.rollout, AgentRolloutMapper) else None
 
     @property
     def post_rollout_steps(self) -> tuple[Step, ...]:
@@ -72,7 +92,7 @@ class SplitRecipe(NamedTuple):
 
 
 def split_recipe(recipe: Recipe) -> SplitRecipe:
-    """Split a recipe at its `policy_rollout_mapper`, and at the second one if it has two.
+    """Split a recipe at the step that samples, and at the second one if it has two.
 
     Raises:
         RecipeError: the recipe cannot be used for training.
@@ -80,7 +100,7 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
     found = _parts(recipe)
     if not gives_reward(found.judging.after if found.judging else found.after):
         raise RecipeError(
-            "no step after policy_rollout_mapper writes the column reward",
+            f"no step after {found.rollout.name()} writes the column reward",
             f"add a {RewardSumMapper.name()}",
             where=str(recipe.path),
         )
@@ -99,7 +119,15 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
         RecipeError: it does not.
     """
     _check_schedule(found, config, where)
-    if config.validation_path is not None:
+    _check_loss(found, config, where)
+    samples = config.replay is None or bool(config.validation_sets)
+    if found.agents is not None and found.agents.engine == "recorded" and samples:
+        raise RecipeError(
+            "engine recorded returns stored trajectories, and training samples its own",
+            "choose engine transformers, or train on stored ones by train.replay",
+            where=where,
+        )
+    if config.validation_sets:
         try:
             grading_steps(found.after)
         except RecipeError as error:
@@ -108,13 +136,47 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
         raise RecipeError(
             f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
             "of the policy itself",
-            "set the temperature of policy_rollout_mapper to 1",
+            f"set the temperature of {found.rollout.name()} to 1",
+            where=where,
+        )
+
+
+def loss_agg_mode(found: SplitRecipe, config: Train) -> LossAggMode:
+    """How token losses are aggregated, whether the recipe says so or not."""
+    return config.loss_agg_mode or ("token-mean" if found.agents is None else TURN_MEAN)
+
+
+def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
+    if config.loss_agg_mode == TURN_MEAN and found.agents is None:
+        raise RecipeError(
+            f"loss_agg_mode {TURN_MEAN} is a mean over turns, of which these responses have none",
+            "leave it out, or sample with agent_rollout_mapper",
+            where=where,
+        )
+    if found.agents is not None and config.verl_keys.get("algorithm.use_kl_in_reward"):
+        raise RecipeError(
+            "algorithm.use_kl_in_reward gives each turn a reward of its own, and a reward is that "
+            "of a trajectory",
+            "set kl_coef instead",
+            where=where,
+        )
+    ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]
+    if ignored and loss_agg_mode(found, config) == TURN_MEAN:
+        raise RecipeError(
+            f"{ignored[0]} is of verl's loss, and loss_agg_mode {TURN_MEAN} has another",
+            "leave the key out, or choose one of verl's modes",
             where=where,
         )
 
 
 def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
     schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
+    if schedule != "generate" and found.agents is not None:
+        raise RecipeError(
+            f"schedule {schedule} trains on judgements, and agents judge nothing",
+            "choose schedule generate",
+            where=where,
+        )
     if schedule != "generate" and capacity < n:
         raise RecipeError(
             f"verification.capacity is {capacity}, and one prompt has {n} answers",
@@ -126,6 +188,14 @@ def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
             f"schedule {schedule} trains on judgements, of which the recipe has none",
             f"add {SelfVerificationMapper.name()}, policy_rollout_mapper: {{task: verify}} and "
             "their reward, or choose schedule generate",
+            where=where,
+        )
+    alone = schedule == "self_verify" and config.refill
+    if alone and found.judging is not None and found.judging.target is None:
+        raise RecipeError(
+            "refill samples until there are enough verification prompts, and nothing says how many "
+            "are enough",
+            f"give {LabelBalanceSelector.name()} a target, or leave refill out",
             where=where,
         )
     if not gives_reward(found.after):
@@ -149,19 +219,20 @@ def gives_reward(steps: Sequence[Step]) -> bool:
 
 def _parts(recipe: Recipe) -> SplitRecipe:
     steps, source = recipe.steps, recipe.head.project_name
-    samples = [
-        at for at, step in enumerate(steps) if isinstance(step.operator, PolicyRolloutMapper)
-    ]
+    samples = [at for at, step in enumerate(steps) if isinstance(step.operator, RolloutMapper)]
     asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
     if not 1 <= len(samples) <= 2:
         found = f"{len(samples)} steps sample responses" if samples else "no step samples responses"
         raise RecipeError(
             found,
-            "training needs one policy_rollout_mapper, and a second where the policy judges",
+            f"training needs one {PolicyRolloutMapper.name()} or {AgentRolloutMapper.name()}, and "
+            "a second where the policy judges",
             where=str(recipe.path),
         )
+    _check_agents([steps[at] for at in (*samples, *asks)], recipe)
     first, last = samples[0], samples[-1]
-    before, rollout = tuple(steps[:first]), _rollout(steps[first])
+    before, rollout = tuple(steps[:first]), steps[first].operator
+    assert isinstance(rollout, RolloutMapper)
     if first == last:
         for at in asks:
             raise RecipeError(
@@ -177,7 +248,9 @@ def _parts(recipe: Recipe) -> SplitRecipe:
             where=_where(recipe, steps[last]),
         )
     ask = asks[0]
-    judging = JudgingSteps(tuple(steps[ask:last]), _rollout(steps[last]), tuple(steps[last + 1 :]))
+    judge = steps[last].operator
+    assert isinstance(judge, PolicyRolloutMapper)
+    judging = JudgingSteps(tuple(steps[ask:last]), judge, tuple(steps[last + 1 :]))
     _check_judging(judging, rollout, _where(recipe, steps[last]), recipe)
     return SplitRecipe(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
 
@@ -187,13 +260,19 @@ def _where(recipe: Recipe, step: Step) -> str:
     return f"{recipe.line_of(step)}, step {step.number}"
 
 
-def _rollout(step: Step) -> PolicyRolloutMapper:
-    assert isinstance(step.operator, PolicyRolloutMapper)
-    return step.operator
+def _check_agents(steps: Sequence[Step], recipe: Recipe) -> None:
+    """Where agents are trained, nothing else is sampled."""
+    if len(steps) > 1 and any(isinstance(step.operator, AgentRolloutMapper) for step in steps):
+        raise RecipeError(
+            f"{AgentRolloutMapper.name()} and {steps[-1].name} in one recipe",
+            "training samples the trajectories of agents or has the policy judge its answers: "
+            "leave one of them out",
+            where=_where(recipe, steps[-1]),
+        )
 
 
 def _check_judging(
-    judging: JudgingSteps, answers: PolicyRolloutMapper, here: str, recipe: Recipe
+    judging: JudgingSteps, answers: RolloutMapper, here: str, recipe: Recipe
 ) -> None:
     """One policy answers and judges, at one temperature; no step sees both kinds of rows."""
     if judging.rollout.task != "verify":
@@ -301,7 +380,8 @@ def grading_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
         operator = step.operator
         if wanted.isdisjoint(operator.writes()):
             continue
-        if not isinstance(operator, Mapper) or operator.scope is not Scope.ROW:
+        maps = isinstance(operator, (Mapper, ResumableOperator)) and not _drops(operator)
+        if not maps or operator.scope is not Scope.ROW:
             raise RecipeError(f"{step.name} does not grade responses one by one", _GRADE)
         wanted.update(operator.reads())
         kept.append(step)

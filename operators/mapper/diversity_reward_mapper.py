@@ -7,27 +7,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import model_validator
-from typing_extensions import Self
 
 from ..columns import component, component_columns, right_and_wrong
 from ..groups import Array, Groups
 from ..operator import Columns, Mapper, Scope, drop
-from ..text.embedding import (
-    Backend,
-    EmbeddingDtype,
-    checked_backend,
-    embedder,
-    group_grams,
-    usable_texts,
-)
+from ..text.embedding import EmbeddingFields, group_grams, usable_texts
 from ..text.tokens import texts_of
 
 DiversityMeasure = Literal["centroid", "pairwise", "vendi", "dra"]
 DiversityGate = Literal["none", "only_correct", "mixed_groups_only"]
 
 
-class DiversityRewardMapper(Mapper):
+class DiversityRewardMapper(EmbeddingFields, Mapper):
     """Write `reward_diversity`: how much a response differs from its group.
 
     A response that is null or blank has no embedding: its reward is missing as `empty_response`,
@@ -53,29 +44,15 @@ class DiversityRewardMapper(Mapper):
     right or all wrong, diversity would be the only signal, and GRPO would scale it up."""
     column: str = "response"
     """The text to embed."""
-    backend: Backend = "hashed_ngram"
-    """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
-    and compares meaning. Their rewards are on different scales."""
-    model: str | None = None
-    """Name or folder of a sentence-transformers model."""
-    dtype: EmbeddingDtype = "float32"
-    """Data type of the model; `bfloat16` is twice as fast on processors that support it."""
-    device: str | None = None
-    """Device of the model, such as `cpu` or `cuda:0`; by default the library chooses."""
 
     scope: ClassVar[Scope] = Scope.GROUP
-    depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch")
+    depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch", "transformers")
     reasons: ClassVar[Mapping[str, str]] = {
         "empty_response": "the response is null or blank",
         "group_too_small": "fewer than two responses of the group have text",
         "zero_mean": "the embeddings of the group cancel out, so there is no angle to their mean",
         "not_graded": "the gate needs a verdict, which is missing",
     }
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        checked_backend(self.backend, self.model)
-        return self
 
     def reads(self) -> Columns:
         verdict = () if self.gate == "none" else ("verdict",)
@@ -94,7 +71,7 @@ class DiversityRewardMapper(Mapper):
         used_N = usable_N & (wanted_G & ~small_G)[groups.codes_N]
         values_N = np.zeros(table.num_rows)
         if used_N.any():
-            embed = embedder(self.backend, self.model, self.dtype, self.device)
+            embed = self.embedder()
             for rows_BM, grams_BMM in group_grams(texts, groups, used_N, embed):
                 values_N[rows_BM] = _MEASURES[self.measure](grams_BMM)
         missing = drop(

@@ -13,7 +13,7 @@ from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
 from ..chats import fill, is_chat, nest_messages, prompt_ids, user_roles
-from ..columns import is_text
+from ..columns import at_path, is_text
 from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
@@ -95,13 +95,13 @@ class PromptTemplateMapper(Operator):
         return tuple(name for name, source in whole.items() if name == source)
 
     def apply(self, table: pa.Table) -> Change:
-        prompts = self._prompts(_at_path(table, self.question))
+        prompts = self._prompts(at_path(table, self.question))
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
             columns["reference"] = pa.nulls(table.num_rows, pa.string())
         else:
-            columns["reference"] = self._references(_at_path(table, self.reference))
+            columns["reference"] = self._references(at_path(table, self.reference))
             bad["no_reference"] = columns["reference"].is_null()
         columns["prompt_id"] = prompt_ids(prompts, columns["reference"])
         reasons = drop(bad)
@@ -122,7 +122,7 @@ class PromptTemplateMapper(Operator):
         """
         if self.reference is None:
             return []
-        found = self._texts(_at_path(table, self.reference)).to_pylist()
+        found = self._texts(at_path(table, self.reference)).to_pylist()
         if self.reference_pattern is not None:
             pattern = re.compile(self.reference_pattern)
             found = [_last_match(pattern, text) for text in found]
@@ -203,7 +203,7 @@ class PromptTemplateMapper(Operator):
     def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
         paths = [path for path in (self.question, self.reference) if path is not None]
-        values = {path: _excerpt(_at_path(table, path)[row].as_py()) for path in paths}
+        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in paths}
         if reason == "no_question" or self.reference is None:
             rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
             raise DataError(f"a row has no text in column '{self.question}'{rest}", right)
@@ -215,19 +215,6 @@ class PromptTemplateMapper(Operator):
             f" (its {self.question}: {values[self.question]})",
             right,
         )
-
-
-def _at_path(table: pa.Table, path: str) -> pa.Array:
-    """A column, or with dots a field of its structs."""
-    name, *fields = path.split(".")
-    column = table[name].combine_chunks()
-    for field in fields:
-        is_struct = pa.types.is_struct(column.type)
-        if not is_struct or field not in [inner.name for inner in column.type]:
-            found = f"there is no '{path}': column '{name}' is {table[name].type}"
-            raise DataError(found, "name a field of it")
-        column = pc.struct_field(column, field)
-    return column
 
 
 def _last_match(pattern: re.Pattern[str], text: str | None) -> str | None:

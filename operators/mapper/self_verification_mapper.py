@@ -1,8 +1,7 @@
 """Make verification prompts from graded responses: the policy learns to judge its own answers.
 
 Learning to Self-Verify Makes Language Models Better Reasoners, https://arxiv.org/abs/2602.07594.
-Differences from the published post-processing: the choice is seeded and does not depend on the
-order of the data, nothing is oversampled, and the two labels are equally frequent by construction.
+docs/self-verification.md lists every difference from the published post-processing.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..chats import fill, last_user_message, prompt_ids, user_messages
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
 from ..compute import pc
-from ..groups import Array, Groups, hash_each, uniform_N
+from ..groups import Array, Groups, hash_each, mix, uniform_N, uniform_of
 from ..judgements import JUDGED_COLUMN, Mode, same_text
 from ..operator import Change, Columns, Operator, Scope
 
@@ -48,6 +47,7 @@ _READ = ("prompt_id", "prompt", "reference", "response_id", "verdict")
 _WRITTEN = ("prompt_id", "prompt", "reference", "task", "label", "judged_response_id")
 _NO_VERDICT = ("no_answer", "timeout", "verifier_error")
 _UNGRADED, _WRONG, _RIGHT = -1, 0, 1
+_SPARE = "spare"
 
 
 class SelfVerificationMapper(Operator):
@@ -61,14 +61,15 @@ class SelfVerificationMapper(Operator):
 
     Only `correct` and `wrong_answer` responses are judged, unless `ungraded` is `ask`. Each
     distinct answer to a prompt (with `mode: response`, each distinct response) is judged once, by
-    a random one of the responses with that answer. An answer that is graded both right and wrong
-    is excluded.
+    a random one of the responses with that answer; `over` says how likely each of them is drawn.
+    An answer that is graded both right and wrong is excluded.
 
     The notes account for every candidate, which is a distinct answer that could be judged: it is
     counted in `yes`, `no` or `unlabelled`, or in `over_max_per_label`, or, with `candidates:
     balanced`, in `unpaired`: its prompt has too few candidates of the other label. If there is a
     limit, `short_of_max_per_label` is how many more prompts there would be if each prompt with a
-    graded response gave as many of both labels as the limit allows.
+    graded response gave as many of both labels as the limit allows. `spare_yes` and `spare_no` are
+    those of `yes` and `no` that are spares; a spare counts towards no limit.
 
     Duplicate questions with different ids would give the same verification prompt twice: put an
     `exact_deduplicator` before sampling.
@@ -84,6 +85,15 @@ class SelfVerificationMapper(Operator):
     max_per_label: PositiveInt | None = None
     """Most right ones, and most wrong ones, from one prompt, chosen at random. Null: 1 with
     `balanced`, no limit with `all`."""
+    over: Literal["responses", "distinct"] = "responses"
+    """What the choice is made over. `responses`, as published: an answer that three of four
+    responses give is drawn three times as often as one that only the fourth gives. `distinct`:
+    each distinct answer is as likely as any other."""
+    spares: NonNegativeInt = 0
+    """So many further right ones and wrong ones from a prompt with both, and right ones from a
+    prompt with only right ones, where there are. They have `spare: true`:
+    `label_balance_selector` with `spare: spare` keeps them only where the others are too few for
+    its target. Published: 1. Requires `candidates: balanced`."""
     ungraded: Literal["skip", "ask"] = "skip"
     """`ask`: also judge responses with an answer but no verdict (no reference, a timeout), for
     `self_verified_vote_mapper` and `verification_filter`. The label is null, so these judgements
@@ -106,6 +116,8 @@ class SelfVerificationMapper(Operator):
     def _fits_together(self) -> Self:
         if self.ungraded == "ask" and self.candidates == "balanced":
             raise ValueError("ungraded: ask has no labels to balance: it needs candidates: all")
+        if self.spares and self.candidates == "all":
+            raise ValueError("candidates: all leaves no spares: it needs candidates: balanced")
         if self.template is not None:
             other = "{response}" if self.mode == "answer" else "{answer}"
             for placeholder in ("{question}", f"{{{self.mode}}}"):
@@ -116,7 +128,7 @@ class SelfVerificationMapper(Operator):
                     f"template contains {other}, which mode: {self.mode} does not fill in"
                 )
         for name in self.carry:
-            if name in ROW_CONTRACT or name in _WRITTEN:
+            if name in ROW_CONTRACT or name in (*_WRITTEN, _SPARE):
                 raise ValueError(
                     f"carry must not name '{name}', which verification rows set themselves"
                 )
@@ -129,15 +141,20 @@ class SelfVerificationMapper(Operator):
         return tuple(dict.fromkeys((*_READ, judged, *answer, *self.carry, *extra)))
 
     def writes(self) -> Columns:
-        return (*_WRITTEN, *self.carry)
+        spare = (_SPARE,) if self.spares else ()
+        return (*_WRITTEN, *spare, *self.carry)
 
     def apply(self, table: pa.Table) -> Change:
         groups = Groups.of(table)
         question_G = self._questions(table, groups)
         found = self._candidates(table, groups, question_G)
         chosen = self._choose(found, len(groups.starts_G))
-        verify = self._verification_rows(table, found.take(chosen), question_G)
-        n, codes = table.num_rows, found.codes[chosen]
+        verify = self._verification_rows(table, found.take(chosen.at), question_G)
+        written = self._generation_rows(table)
+        if self.spares:
+            verify[_SPARE] = pa.array(chosen.spare)
+            written[_SPARE] = pa.nulls(table.num_rows, pa.bool_())
+        n, codes = table.num_rows, found.codes[chosen.at]
         after = groups.starts_G[codes] + groups.sizes_G[codes] - 1
         order = np.argsort(np.concatenate([np.arange(n), after]), kind="stable")
         take = pa.array(order)
@@ -145,9 +162,9 @@ class SelfVerificationMapper(Operator):
         parents = np.where(order < n, order, -1)
         columns = {
             name: pa.concat_arrays([column, verify[name]]).take(take)
-            for name, column in self._generation_rows(table).items()
+            for name, column in written.items()
         }
-        notes = _notes(table, groups, found, chosen, self._limit())
+        notes = _notes(table, groups, found, chosen, self._limit(), self.spares)
         return Change(columns, parents=parents, notes=notes)
 
     def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
@@ -172,23 +189,30 @@ class SelfVerificationMapper(Operator):
         rows = np.flatnonzero(usable_N & has_question_G[groups.codes_N])
         uniform = uniform_N(table, seed=self.seed, salt=self.name())[rows]
         found = _Candidates(rows, groups.codes_N[rows], graded_N[rows], uniform)
-        return _distinct(found, hash_each(text.take(pa.array(rows))))
+        found = _distinct(found, hash_each(text.take(pa.array(rows))))
+        # The number of an answer is the least of its responses': the more there are, the less it
+        # is. Mixed, it is as good as a new one.
+        mixed = uniform_of(mix(found.uniform.view(np.uint64)))
+        return found if self.over == "responses" else found._replace(uniform=mixed)
 
-    def _choose(self, found: _Candidates, n_groups: int) -> Array:
-        """Indices into `found`, in the order of the groups, the right ones first."""
+    def _choose(self, found: _Candidates, n_groups: int) -> _Chosen:
+        """In the order of the groups, the right ones first, of each label the spares last."""
         order = np.lexsort((found.uniform, -found.graded, found.codes))
         limit = self._limit()
         if limit is None:
-            return order
-        quota_G = np.full(n_groups, limit)
+            return _Chosen(order, np.zeros(len(order), bool))
+        quota_G, spares_G2 = np.full(n_groups, limit), np.zeros((n_groups, 2), np.int64)
         if self.candidates == "balanced":
-            count = np.zeros((n_groups, 2), np.int64)
-            np.add.at(count, (found.codes, found.graded), 1)
-            quota_G = np.minimum(quota_G, count.min(axis=1))
-        run = Groups.of_column(pa.array(found.codes[order] * 3 + found.graded[order]))
-        ungraded = found.graded[order] == _UNGRADED
-        chosen: Array = order[ungraded | (run.position() < quota_G[found.codes[order]])]
-        return chosen
+            count_G2 = np.zeros((n_groups, 2), np.int64)
+            np.add.at(count_G2, (found.codes, found.graded), 1)
+            quota_G = np.minimum(quota_G, count_G2.min(axis=1))
+            # All-wrong prompts give none.
+            spares_G2[count_G2[:, _RIGHT] > 0] = self.spares
+        codes, graded = found.codes[order], found.graded[order]
+        place = Groups.of_column(pa.array(codes * 3 + graded)).position()
+        ungraded, quota = graded == _UNGRADED, quota_G[codes]
+        chosen = ungraded | (place < quota + spares_G2[codes, graded])
+        return _Chosen(order[chosen], (~ungraded & (place >= quota))[chosen])
 
     def _limit(self) -> int | None:
         default = 1 if self.candidates == "balanced" else None
@@ -262,6 +286,13 @@ class _Candidates(NamedTuple):
         return int(np.maximum(count - limit, 0).sum())
 
 
+class _Chosen(NamedTuple):
+    """Candidates to ask about: their indices, and which of them are spares."""
+
+    at: Array
+    spare: Array
+
+
 def _graded(table: pa.Table) -> Array:
     """The grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
     verdict = table["verdict"].cast(pa.string())
@@ -288,14 +319,19 @@ def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
 
 
 def _notes(
-    table: pa.Table, groups: Groups, found: _Candidates, chosen: Array, limit: int | None
+    table: pa.Table,
+    groups: Groups,
+    found: _Candidates,
+    chosen: _Chosen,
+    limit: int | None,
+    spares: int,
 ) -> dict[str, float]:
     """Counts of prompts, responses and candidates. Pass rates count graded responses only."""
     verdict, graded_N = table["verdict"].cast(pa.string()), _graded(table)
     right_N, wrong_N = graded_N == _RIGHT, graded_N == _WRONG
     right_G, wrong_G = groups.sum(right_N) > 0, groups.sum(wrong_N) > 0
-    graded = found.graded[chosen]
-    over = 0 if limit is None else found.over(limit)
+    graded = found.graded[chosen.at]
+    over = 0 if limit is None else found.over(limit + spares)
     notes = {
         "yes": (graded == _RIGHT).sum(),
         "no": (graded == _WRONG).sum(),
@@ -308,13 +344,16 @@ def _notes(
         "wrong_responses": wrong_N.sum(),
         "distinct_candidates": len(found.rows),
         "over_max_per_label": over,
-        "unpaired": len(found.rows) - len(chosen) - over,
+        "unpaired": len(found.rows) - len(chosen.at) - over,
         **{
             f"{slug}_responses": pc.sum(pc.equal(verdict, slug), min_count=0).as_py()
             for slug in _NO_VERDICT
         },
     }
     if limit is not None:
-        labelled = (graded != _UNGRADED).sum()
+        labelled = (~chosen.spare & (graded != _UNGRADED)).sum()
         notes["short_of_max_per_label"] = 2 * limit * (right_G | wrong_G).sum() - labelled
+    if spares:
+        notes["spare_yes"] = (chosen.spare & (graded == _RIGHT)).sum()
+        notes["spare_no"] = (chosen.spare & (graded == _WRONG)).sum()
     return {name: float(value) for name, value in notes.items()}

@@ -136,9 +136,8 @@ class OpenAIClient:
                 something that all requests have in common is wrong.
         """
         start = self._clock()
-        budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
         try:
-            return await self._retrying(budget)(self._attempt, request, failed_attempts)
+            return await self.retry(lambda: self._attempt(request, failed_attempts))
         except AttemptError as error:
             # A refusal comes at once: no request need have been answered since this one began.
             since = -inf if error.retry_class is RetryClass.REFUSED else start
@@ -147,6 +146,19 @@ class OpenAIClient:
             # A server that refuses every request will not change its mind.
             kind = EngineError if error.retry_class is RetryClass.REFUSED else ServerDownError
             raise kind(f"{self.base} answers no prompt: {error.reason}, {error.detail}") from None
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What `attempt` returns, after as many attempts as the options allow.
+
+        Raises:
+            AttemptError: that of the last attempt.
+        """
+
+        async def each() -> T:  # Tenacity awaits only what is declared so.
+            return await attempt()
+
+        budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
+        return await self._retrying(budget)(each)
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(

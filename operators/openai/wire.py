@@ -6,18 +6,19 @@ import re
 import time
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from ..errors import EngineError
 
 WireModel = TypeVar("WireModel", bound=BaseModel)
+ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
 _BUSY = frozenset({408, 425, 429})
 _UNSUPPORTED = frozenset(
     {501, 505}
 )  # Not implemented, unsupported version of HTTP: retrying cannot help.
-_REFUSED = frozenset({400, 413, 422, 451})
+_REFUSED = frozenset({400, 413, 414, 422, 451})
 
 
 Api: TypeAlias = Literal["completions", "chat", "generate"]
@@ -162,6 +163,33 @@ class ChatMessage(BaseModel):
 
     content: str | None = None
     refusal: str | None = None
+
+
+class ChatChoice(BaseModel):
+    """A choice in a chat completion."""
+
+    message: ChatMessage
+    finish_reason: str | None = None
+
+
+class ChatCompletion(BaseModel, Generic[ChoiceT]):
+    """A chat completion."""
+
+    choices: list[ChoiceT]
+
+    def the_choice(self) -> ChoiceT:
+        """Its only choice, which ended by itself (`stop`) or was cut off (`length`).
+
+        Raises:
+            AttemptError: there is no such choice, or the model refuses to answer.
+        """
+        if len(self.choices) != 1:
+            raise bad_response(f"{len(self.choices)} choices, not 1")
+        (choice,) = self.choices
+        check_not_refused(choice.message.refusal, choice.finish_reason)
+        if choice.finish_reason not in ("stop", "length"):
+            raise bad_response(f"it finished with {choice.finish_reason!r}")
+        return choice
 
 
 class LogProb(BaseModel):

@@ -26,6 +26,7 @@ from .token_count import token_listener
 TIE_MARGIN = 1e-3
 """Twice a bound on how much two computations of the same logit differ in float32."""
 _PREFILL = 4096  # prompt tokens computed at once
+_LOGITS_AT_ONCE = 1 << 20  # of which a CPU draws tokens: what it computes stays in its cache
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as a signed integer
 _SCALE = 2.0**-31 * (1 - 2.0**-24)
 
@@ -201,17 +202,26 @@ class _DecodingBatch:
         return finished
 
     def _draw(self) -> tuple[Array, Array]:
-        logits = self._logits
-        noise = gumbel(token_keys(self._key_R, self._step_R), logits.shape[1], logits.device)
+        """The next token of each row, and its log-probability."""
+        rows, size = self._logits.shape
+        on_cpu = self._logits.device.type == "cpu"
+        some = max(1, _LOGITS_AT_ONCE // size) if on_cpu else rows
+        blocks = (slice(start, start + some) for start in range(0, rows, some))
+        token_R, logprob_R = zip(*(self._draw_rows(block) for block in blocks), strict=True)
+        return torch.cat(token_R).cpu().numpy(), torch.cat(logprob_R).cpu().numpy()
+
+    def _draw_rows(self, block: slice) -> tuple[Tensor, Tensor]:
+        logits, rows = self._logits[block], range(self.rows)[block]
+        keys_R = token_keys(self._key_R[block], self._step_R[block])
+        noise = gumbel(keys_R, logits.shape[1], logits.device)
         token_R, unambiguous_R = choose(logits, noise, self._settings, self._tie_margin)
-        for row in np.flatnonzero(~unambiguous_R.cpu().numpy()) if self._tie_margin else ():
+        for at in np.flatnonzero(~unambiguous_R.cpu().numpy()) if self._tie_margin else ():
             # A near tie, decided by a computation whose shape depends on this response alone.
-            g, sample = self._group_R[row], self._sample_R[row]
-            tokens = [*self.groups[g].prompt_ids, *self._ids[g, sample, : self._step_R[row]]]
+            g, sample, step = (x[rows[at]] for x in (self._group_R, self._sample_R, self._step_R))
+            tokens = [*self.groups[g].prompt_ids, *self._ids[g, sample, :step]]
             alone = self._model(torch.tensor([tokens], device=logits.device), logits_to_keep=1)
-            token_R[row] = choose(alone.logits[:, -1], noise[row, None], self._settings)[0]
-        logprobs = logits.log_softmax(-1).gather(1, token_R[:, None])[:, 0]
-        return token_R.cpu().numpy(), logprobs.cpu().numpy()
+            token_R[at] = choose(alone.logits[:, -1], noise[at, None], self._settings)[0]
+        return token_R, logits.log_softmax(-1).gather(1, token_R[:, None])[:, 0]
 
     def _remove_finished(
         self, open_R: Array

@@ -1,4 +1,4 @@
-"""From the fields of `policy_rollout_mapper` to the engine that they specify.
+"""From the fields of a `RolloutMapper` to the engine that they specify.
 
 An engine is opened for the first prompt and stays open until it is released, so a policy is loaded
 once for all chunks.
@@ -7,26 +7,32 @@ once for all chunks.
 from __future__ import annotations
 
 import atexit
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import xxhash
-
+from ..cache_key import file_state
 from ..errors import EngineError
 from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .protocol import Engine
-from .tokenizer import Encode
+from .tokenizer import Encode, Messages
 
 EngineName = Literal["transformers", "openai", "vllm", "recorded"]
 
 EMBEDDED = Path(__file__).parent / "embedded"
-"""The policy that comes with rejuice, called `embedded` in recipes."""
+"""A policy that comes with rejuice: it solves arithmetic problems."""
+EMBEDDED_FLOW = Path(__file__).parent / "embedded_flow"
+"""Another one: it searches and calculates in several turns."""
+EMBEDDED_POLICIES = {"embedded": EMBEDDED, "embedded_flow": EMBEDDED_FLOW}
+"""The policies that come with rejuice, by their names in recipes."""
 
-_LARGEST_SMALL_POLICY = 200 << 20  # bytes of weights that are loaded once per core
-_LARGEST_HASHED = 64 << 20
+_MEMORY_SHARE = 0.4  # of the free memory, that copies of the weights may take
+_LARGE = 1 << 30  # bytes of weights, far more than any cache of a processor
+_LONGEST_HEADER = 100_000_000  # bytes, as safetensors allows
 _HASHED_SUFFIXES = {
     ".safetensors",
     ".bin",
@@ -41,7 +47,7 @@ _HASHED_SUFFIXES |= {".jsonl"}
 
 
 class EngineSpec(NamedTuple):
-    """What determines an engine; `policy_rollout_mapper` documents the fields.
+    """What determines an engine; `RolloutMapper` documents the fields.
 
     Attributes:
         model: the policy.
@@ -96,15 +102,15 @@ def cache_key_state(spec: EngineSpec) -> dict[str, Any]:
     return {"options": fields, "files": list(_file_states(spec))}
 
 
-def rendered_chat(spec: EngineSpec, content: str) -> str:
-    """A chat of one user message, with the chat template applied; or why that is impossible."""
+def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
+    """A chat with the chat template applied; or why that is impossible."""
     from .tokenizer import TemplateRefusedError, chat_text
 
     name = _tokenizer_name(spec)
     if name is None:
         return "the messages, formatted by the server's chat template"
     try:
-        return chat_text(name, (("user", content),), spec.chat_template_kwargs)
+        return chat_text(name, messages, spec.chat_template_kwargs)
     except (EngineError, TemplateRefusedError) as error:
         return str(error)
 
@@ -120,6 +126,31 @@ def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
         return decoded(name, token_ids)
     except EngineError as error:
         return str(error)
+
+
+def encoder(spec: EngineSpec) -> Encode | None:
+    """From a chat to the token ids that the engine of a spec samples from.
+
+    None: a server applies the chat template, or nothing is sampled.
+
+    Raises:
+        EngineError: the tokenizer cannot be loaded, or it has no chat template.
+    """
+    from .tokenizer import TokenizerNotFoundError, chat_encoder
+
+    name = _tokenizer_name(spec)
+    if name is None:
+        return None
+    try:
+        return chat_encoder(name, spec.chat_template_kwargs)
+    except TokenizerNotFoundError as error:
+        if not isinstance(spec.options, OpenAIOptions):
+            raise
+        right = (
+            f"{error.right}: name the tokenizer of the model, openai: {{tokenizer: …}}, or leave "
+            "the chat template to the server, openai: {api: chat}"
+        )
+        raise EngineError(error.found, right) from error
 
 
 _open: dict[str, Engine] = {}
@@ -147,20 +178,12 @@ def _file_states(spec: EngineSpec) -> Iterator[list[Any]]:
         files = sorted(root.glob("*")) if place and root.is_dir() else [root]
         for file in files:
             if file.suffix in _HASHED_SUFFIXES and file.is_file():
-                yield [file.name, _file_state(file)]
-
-
-def _file_state(file: Path) -> str:
-    """A hash of a file's content; of a large file, its size and modification time."""
-    stat = file.stat()
-    if stat.st_size > _LARGEST_HASHED:
-        return f"{stat.st_size} {stat.st_mtime_ns}"
-    return xxhash.xxh3_128_hexdigest(file.read_bytes())
+                yield [file.name, file_state(file)]
 
 
 def policy_path(model: str) -> str:
-    """The folder or hub name of a policy, which may be `embedded`."""
-    return str(EMBEDDED) if model == "embedded" else model
+    """The folder or hub name of a policy, which may be one of `EMBEDDED_POLICIES`."""
+    return str(EMBEDDED_POLICIES.get(model, model))
 
 
 def _tokenizer_name(spec: EngineSpec) -> str | None:
@@ -195,28 +218,11 @@ def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
     return OpenAIEngine(
         spec.model,
         options,
-        encode=_server_encoder(spec),
+        encode=encoder(spec),
         version=spec.version,
         exact=spec.exact,
         chat_template_kwargs=spec.chat_template_kwargs,
     )
-
-
-def _server_encoder(spec: EngineSpec) -> Encode | None:
-    """From a chat to the token ids that a server is sent; None if it gets the chat itself."""
-    from .tokenizer import TokenizerNotFoundError, chat_encoder
-
-    name = _tokenizer_name(spec)
-    if name is None:
-        return None
-    try:
-        return chat_encoder(name, spec.chat_template_kwargs)
-    except TokenizerNotFoundError as error:
-        right = (
-            f"{error.right}: name the tokenizer of the model, openai: {{tokenizer: …}}, or leave "
-            "the chat template to the server, openai: {api: chat}"
-        )
-        raise EngineError(error.found, right) from error
 
 
 def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
@@ -227,7 +233,7 @@ def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
     policy = policy_path(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
-    workers = options.workers or (cores if _is_small(policy) else 1)
+    workers = options.workers or process_count(policy, options.dtype, cores)
     build = partial(
         TransformersEngine,
         policy,
@@ -241,9 +247,49 @@ def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
     return EngineProcesses(build, workers=workers, threads=max(1, cores // workers))
 
 
-def _is_small(policy: str) -> bool:
-    sizes = [file.stat().st_size for file in Path(policy).glob("*.safetensors")]
-    return 0 < sum(sizes) <= _LARGEST_SMALL_POLICY
+def process_count(policy: str, dtype: str, cores: int) -> int:
+    """How many processes, each with its own copy of the weights, sample on these cores.
+
+    A process for each core beats one with many threads, which wait for each other in every layer:
+    the more, the busier the machine. But large weights come from memory for every token, and two
+    threads read them once: as fast, with half the memory.
+
+    Returns:
+        As many as memory allows, at least 1; 1 if the weights are not here yet.
+    """
+    import psutil
+
+    weights = sum(_numbers(file) for file in _weight_files(policy))
+    size = weights * (4 if dtype == "float32" else 2)
+    if not size:
+        return 1
+    most = max(1, cores // 2) if size > _LARGE else cores
+    affordable = int(psutil.virtual_memory().available * _MEMORY_SHARE / size)
+    return max(1, min(most, affordable))
+
+
+def _weight_files(policy: str) -> list[Path]:
+    folder = Path(policy)
+    if not folder.is_dir():
+        try:
+            from huggingface_hub import try_to_load_from_cache
+
+            found = try_to_load_from_cache(policy, "config.json")
+        except (ImportError, ValueError):  # The engine reports what is wrong.
+            return []
+        folder = Path(found).parent if isinstance(found, str) else folder
+    return list(folder.glob("*.safetensors"))
+
+
+def _numbers(weights: Path) -> int:
+    """How many numbers a `.safetensors` file holds, by its header; 0 if it has none."""
+    try:
+        with weights.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, _LONGEST_HEADER)))
+    except (OSError, ValueError):  # Such as a pointer of Git LFS. The engine reports it.
+        return 0
+    return sum(prod(each["shape"]) for each in header.values() if "shape" in each)
 
 
 def _vllm(spec: EngineSpec, options: VllmOptions) -> Engine:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -245,20 +245,36 @@ def attention(
     value: Tensor,
     attention_mask: Tensor | None,
     slot_R: Tensor | None = None,
+    scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Called by the model in each layer: torch's attention, of rows R in slots of sequences."""
+    """Called by the model in each layer: torch's attention, of rows R in slots of sequences.
+
+    The query heads that share a head of keys are rows of one product, so that keys and values are
+    read where they lie: repeated for each query head, they would be copied in every layer.
+    """
     if slot_R is None or attention_mask is None:
-        mixed, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        mixed, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
         return mixed, None
     sequences, _, slots, _ = attention_mask.shape
     query_R = query[:, :, 0]  # [R, H, D]
+    heads, shared = key.shape[1], query_R.shape[1] // key.shape[1]
     slotted = query_R.new_zeros(sequences * slots, *query_R.shape[1:]).index_copy_(
         0, slot_R, query_R
     )
-    slotted = slotted.view(sequences, slots, *query_R.shape[1:]).transpose(1, 2)
-    mixed, _ = sdpa_attention_forward(module, slotted, key, value, attention_mask, **kwargs)
-    return mixed.flatten(0, 1).index_select(0, slot_R)[:, None], None
+    slotted = slotted.view(sequences, slots, heads, shared, -1).permute(0, 2, 3, 1, 4)
+    mixed = scaled_dot_product_attention(
+        slotted.reshape(sequences, heads, shared * slots, -1),
+        key,
+        value,
+        attn_mask=attention_mask.repeat(1, 1, shared, 1) if shared > 1 else attention_mask,
+        scale=scaling,
+    )
+    mixed = mixed.view(sequences, heads, shared, slots, -1).permute(0, 3, 1, 2, 4)
+    mixed = mixed.reshape(sequences * slots, *query_R.shape[1:])
+    return mixed.index_select(0, slot_R)[:, None], None
 
 
 AttentionInterface.register(_NAME, attention)

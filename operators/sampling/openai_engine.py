@@ -16,7 +16,7 @@ from .openai_wire import read_group, request_body
 from .options import OpenAIOptions
 from .protocol import Failure, Group, Prompt, Settings
 from .token_count import token_listener
-from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError
+from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
 _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
@@ -93,15 +93,23 @@ class OpenAIEngine:
 
             async def work(place: tuple[int, Prompt]) -> None:
                 index, prompt = place
-                put((index, await self._group_or_failure(client, prompt, settings)))
+                put((index, await self.sample_one(client, prompt, settings)))
 
             await run_concurrently(work, enumerate(prompts), size)
 
-    async def _group_or_failure(
+    async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings
     ) -> Group | Failure:
+        """The samples of one prompt, for asynchronous code with a client of its own.
+
+        Raises:
+            EngineError: the server has failed, or it cannot sample from token ids.
+        """
+        if self.encode is None and prompt.token_ids is not None:
+            refused = f"api '{self.options.api}' cannot sample from token ids"
+            raise EngineError(refused, "choose api: completions or generate")
         try:
-            ids = None if self.encode is None else list(self.encode(prompt.messages))
+            ids = None if self.encode is None else prompt_ids(prompt, self.encode)
         except TemplateRefusedError as error:
             return Failure("template_refused", str(error))
         # The probe has the first tokens of the prompt itself: a template may refuse any other chat.
@@ -127,7 +135,7 @@ class OpenAIEngine:
         )
         return Request(
             endpoint(base, api),
-            request_body(api, self.policy, prompt, ids, settings, exact, kwargs),
+            request_body(api, self.policy, prompt, ids, settings.of(prompt), exact, kwargs),
             read,
             "choose another api; vLLM has 'generate' with --enable-scale-out",
         )

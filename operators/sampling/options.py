@@ -23,7 +23,8 @@ class TransformersOptions(Options):
     """Type of weights and computation. In float32 a sample does not depend on what else is in the
     batch; in the other types, it occasionally does."""
     workers: PositiveInt | None = None
-    """Processes. Null: one for each core if the weights are small, else one with all cores; one on
+    """Processes, each with a copy of the weights. Null: one for each core; one for two cores where
+    the weights take over 1 GiB; or fewer, so that the copies fit in 40% of the free memory; one on
     a GPU."""
     rows: PositiveInt = 512
     """Responses that a process decodes at a time: they bound its memory."""

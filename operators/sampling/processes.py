@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -38,8 +39,18 @@ _PARENT_POLL_S = 0.5  # seconds between checks that the parent is alive
 _EXIT_TIMEOUT_S = 5.0  # seconds that a failed process may take to exit
 _REPORT_S = 1.0  # seconds between two reports of sampled tokens
 _LOG_TAIL_BYTES = 8192  # bytes of a dead process's output that are shown, at most
-# Threads that spin while they wait slow down those that work; nobody sees the progress bars.
-_DEFAULT_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+DEFAULT_ENVIRONMENT = {
+    # Threads that spin while they wait slow down those that work.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    # By default, glibc asks the kernel for each large tensor anew, which clears every page of it:
+    # with the vocabulary of a language model, that takes longer than the arithmetic on it.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    # Nobody sees them.
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
+"""Variables of a sampling process that are not set otherwise."""
 
 
 class _Process(NamedTuple):
@@ -86,6 +97,7 @@ class EngineProcesses:
         threads: number of threads in each; None: its libraries choose.
         python: interpreter of another environment, with the same version of rejuice and what the
             engine needs; None: the current one, with the same `sys.path`.
+        launcher: command that does what the current interpreter does; None: the interpreter itself.
         environment: further environment variables for the processes.
 
     Raises:
@@ -100,11 +112,13 @@ class EngineProcesses:
         workers: int = 1,
         threads: int | None = 1,
         python: str | None = None,
+        launcher: Sequence[str] | None = None,
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._build, self._workers, self._python = build, workers, python
+        self._launcher = launcher or (sys.executable,)
         omp = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-        self._environment = {**_DEFAULT_ENVIRONMENT, **omp, **environment}
+        self._environment = {**omp, **environment}
         self._weights: tuple[str, int] | None = None
         self._processes = list[_Process]()
         self._start()
@@ -164,12 +178,17 @@ class EngineProcesses:
             return
         with self._closed_on_error():
             for _ in range(self._workers):
-                self._processes.append(_launch(self._python, self._environment))
+                self._processes.append(self._launch())
             for process in self._processes:
                 self._check_version(self._receive(process))
         self._call("build", self._build)
         if self._weights:
             self._call("load_weights", *self._weights)
+
+    def _launch(self) -> _Process:
+        if self._python is None:
+            return _launch(self._launcher, sys.path, self._environment)
+        return _launch([self._python], [], self._environment)
 
     def _call(self, method: str, *arguments: object) -> None:
         with self._closed_on_error():  # otherwise only some might have done it
@@ -223,26 +242,20 @@ def _process_died(process: _Process) -> EngineError:
 
 
 def _length(prompt: Prompt) -> int:
+    if prompt.token_ids is not None:
+        return len(prompt.token_ids)
     return sum(len(content) for _, content in prompt.messages)
 
 
-def _launch(python: str | None, environment: Mapping[str, str]) -> _Process:
+def _launch(python: Sequence[str], path: Sequence[str], environment: Mapping[str, str]) -> _Process:
     ours, theirs = socket.socketpair()
     log_file = tempfile.TemporaryFile()  # noqa: SIM115, it stays open as long as the child runs
-    path = [] if python else sys.path
-    command = [
-        python or sys.executable,
-        "-c",
-        _START,
-        str(theirs.fileno()),
-        str(os.getpid()),
-        *path,
-    ]
+    command = [*python, "-c", _START, str(theirs.fileno()), str(os.getpid()), *path]
     try:
         with theirs:
             child = subprocess.Popen(
                 command,
-                env={**os.environ, **environment},
+                env={**DEFAULT_ENVIRONMENT, **os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,
@@ -281,6 +294,10 @@ def main(link: Connection) -> None:
 def _exit_with_parent(parent: int) -> None:
     # A closed link would show it too, but not while the engine computes, nor if another child of
     # the parent has inherited the other end.
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
+    if hasattr(os, "pidfd_open"):  # Then the process may also be a fork server's child.
+        with contextlib.suppress(ProcessLookupError):
+            select.select([os.pidfd_open(parent)], [], [])
+    else:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_S)
     os._exit(1)

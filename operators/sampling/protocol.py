@@ -12,10 +12,15 @@ class Prompt(NamedTuple):
     Attributes:
         messages: the chat, as (role, content) pairs; the engine applies the chat template once.
         seed: in [0, 2**62); determines the samples of this prompt, whatever else is in the batch.
+        token_ids: int[P], the prompt as it is sampled from, exactly; None: the engine applies the
+            chat template to `messages`.
+        max_tokens: longest response to this prompt; None: that of the settings.
     """
 
     messages: tuple[tuple[str, str], ...]
     seed: int
+    token_ids: tuple[int, ...] | None = None
+    max_tokens: int | None = None
 
 
 class Settings(NamedTuple):
@@ -32,6 +37,12 @@ class Settings(NamedTuple):
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 1024
+
+    def of(self, prompt: Prompt) -> Settings:
+        """The settings for one prompt, which may have a lower `max_tokens` of its own."""
+        if prompt.max_tokens is None:
+            return self
+        return self._replace(max_tokens=min(self.max_tokens, prompt.max_tokens))
 
 
 class Sample(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError
 from .protocol import Failure, Group, Prompt, Sample, Settings
-from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded
+from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded, prompt_ids
 
 if TYPE_CHECKING:
     from .decode import SampledResponse, SamplingRequest
@@ -57,7 +57,7 @@ class TransformersEngine:
 
         Args:
             path: a policy, or a `.safetensors` file with new weights for the loaded policy, which
-                is fast.
+                is fast; of weights that are tied it has one or all.
             version: of the weights.
 
         Raises:
@@ -66,13 +66,14 @@ class TransformersEngine:
         if str(path).endswith(".safetensors"):
             self._replace_weights(path, version)
             return
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
 
         from .key_values import store_for
 
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=self._dtype)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise EngineError(f"cannot load the policy '{path}'", reason) from error
         try:
@@ -85,14 +86,26 @@ class TransformersEngine:
         self._ends: list[int] = ends if isinstance(ends, list) else [] if ends is None else [ends]
 
     def _replace_weights(self, path: str | Path, version: int) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors import SafetensorError, safe_open
 
+        own = self._model.state_dict()
+        error = f"cannot load the weights '{path}'"
         try:
-            self._model.load_state_dict(load_file(path), strict=True)
-        except (OSError, SafetensorError, RuntimeError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise EngineError(f"cannot load the weights '{path}'", reason) from error
+            with safe_open(path, framework="pt") as file:
+                found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+                there = {own[name].data_ptr() for name in found.keys() & own.keys()}
+                wanted = {
+                    name: tuple(tensor.shape)
+                    for name, tensor in own.items()
+                    if name in found or tensor.data_ptr() not in there  # Of tied ones, one will do.
+                }
+                if found != wanted:
+                    raise EngineError(error, "they are those of another policy")
+                # One by one: all of them at once would take as much memory again.
+                for name in found:
+                    own[name].copy_(file.get_tensor(name))
+        except (OSError, SafetensorError) as cause:
+            raise EngineError(error, str(cause).strip().partition("\n")[0]) from cause
         self._version = version
 
     def sample(
@@ -107,7 +120,8 @@ class TransformersEngine:
                 yield index, request
             else:
                 requests.append(request)
-        store = self._store(self._model, settings.n, max(1, self._rows // settings.n))
+        groups = max(1, min(self._rows // settings.n, len(requests)))
+        store = self._store(self._model, settings.n, groups)
         for request, responses in decode(self._model, store, requests, settings, self._ends):
             samples = tuple(self._sample(response) for response in responses)
             ids = tuple(request.prompt_ids)
@@ -123,14 +137,14 @@ class TransformersEngine:
         from .decode import SamplingRequest
 
         try:
-            ids = self._encode(prompt.messages)
+            ids = prompt_ids(prompt, self._encode)
         except TemplateRefusedError as error:
             return Failure("template_refused", str(error))
         context = getattr(self._model.config, "max_position_embeddings", None) or 1 << 30
         if len(ids) >= context:
             detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
             return Failure("prompt_too_long", detail)
-        max_tokens = min(settings.max_tokens, context - len(ids))
+        max_tokens = min(settings.of(prompt).max_tokens, context - len(ids))
         return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
 
     def _sample(self, response: SampledResponse) -> Sample:

@@ -15,7 +15,7 @@ from .options import VllmOptions
 from .processes import EngineProcesses
 from .protocol import Failure, Group, Prompt, Sample, Settings
 from .token_count import token_listener
-from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder
+from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, prompt_ids
 
 _CANARY_TOKENS = 32
 _CANARY = Prompt((("user", "Tom has 3 apples and buys 4 more. How many are there?"),), 0)
@@ -160,9 +160,9 @@ class VllmEngine:
             raise self._broken
 
     def _begin(self, name: str, prompt: Prompt, settings: Settings) -> Failure | None:
-        params = _params(settings, prompt.seed)
+        params = _params(settings.of(prompt), prompt.seed)
         try:
-            ids = list(self._encode(prompt.messages))
+            ids = prompt_ids(prompt, self._encode)
         except TemplateRefusedError as error:
             return Failure("template_refused", str(error))
         context = self._llm.model_config.max_model_len

@@ -8,13 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 
-from ..openai.wire import (
-    ChatMessage,
-    LogProb,
-    bad_response,
-    check_not_refused,
-    parse_body,
-)
+from ..openai.wire import ChatChoice, ChatCompletion, LogProb, parse_body
 
 _DIGIT = re.compile("[0-9]")
 
@@ -81,9 +75,7 @@ class _ScorerLogProbs(BaseModel):
     content: list[_ScoredToken] | None = None
 
 
-class _ScorerChoice(BaseModel):
-    message: ChatMessage
-    finish_reason: str | None = None
+class _ScorerChoice(ChatChoice):
     logprobs: _ScorerLogProbs | None = None
 
 
@@ -92,8 +84,7 @@ class _Usage(BaseModel):
     completion_tokens: int = 0
 
 
-class _ScorerCompletion(BaseModel):
-    choices: list[_ScorerChoice]
+class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
     usage: _Usage | None = None
 
 
@@ -104,17 +95,12 @@ def read_answer(body: bytes) -> ScorerAnswer:
         AttemptError: there is no usable answer, or the model refuses to answer.
     """
     completion = parse_body(_ScorerCompletion, body)
-    if len(completion.choices) != 1:
-        raise bad_response(f"{len(completion.choices)} choices, not 1")
-    choice, usage = completion.choices[0], completion.usage or _Usage()
-    check_not_refused(choice.message.refusal, choice.finish_reason)
-    if choice.finish_reason not in ("stop", "length"):
-        raise bad_response(f"it finished with {choice.finish_reason!r}")
+    choice, usage = completion.the_choice(), completion.usage or _Usage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
         choice.message.content
         or "",  # Null if the model was still reasoning when it was truncated.
-        choice.finish_reason,
+        choice.finish_reason or "",
         None if content is None else tuple(_token(each) for each in content),
         usage.prompt_tokens,
         usage.completion_tokens,

@@ -1,30 +1,21 @@
-"""A cache of scorers' answers, by request: no response is scored twice.
+"""The cache of scorers' answers, by request: no response is scored twice.
 
-It is one SQLite file, which several processes and threads may use at a time. It stores the answer
-as the server gave it, so that it can be interpreted differently without another request.
+It stores the answer as the server gave it, so that it can be interpreted differently without
+another request.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sqlite3
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from ..errors import EngineError
+from ..answer_cache import AnswerCache, in_user_cache
 
 CODE = 1
 """Version of what the fields of a request do not show, and of the stored answers: part of keys."""
-_FORMAT = 1  # of the file
-_LOCK_TIMEOUT_S = 60  # for another process that writes
-_MAKE = "CREATE TABLE answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
 
 
 def key_of(body: Mapping[str, Any], revision: str) -> bytes:
@@ -40,71 +31,13 @@ def key_of(body: Mapping[str, Any], revision: str) -> bytes:
 
 def user_cache() -> Path:
     """The file in the user's cache folder."""
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "rejuice" / "scores.sqlite"
+    return in_user_cache("scores.sqlite")
 
 
-class AnswerCache:
-    """Stores texts in a file; thread-safe.
-
-    Args:
-        path: of the file; it and its folders are created if necessary.
+def open_cache(path: Path) -> AnswerCache:
+    """The cache in a file, which is created if necessary.
 
     Raises:
-        EngineError: the file cannot be used; all methods may raise it.
+        EngineError: the file cannot be used; all methods of the cache may raise it.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        # One connection reads while another waits for a process that writes.
-        self._reading, self._writing = threading.Lock(), threading.Lock()
-        with self._engine_errors():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{path}.lock"):
-                self._writer = self._connected()
-                self._prepare()
-            self._reader = self._connected()
-
-    def get(self, key: bytes) -> str | None:
-        """The text stored under `key`, None if there is none."""
-        with self._engine_errors(), self._reading:
-            found = self._reader.execute("SELECT answer FROM answers WHERE key = ?", (key,))
-            row = found.fetchone()
-        return None if row is None else str(row[0])
-
-    def put(self, key: bytes, answer: str) -> None:
-        """Store `answer` under `key`; it survives if the process is killed afterwards."""
-        with self._engine_errors(), self._writing:
-            self._writer.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._reader.close()
-        self._writer.close()
-
-    def _connected(self) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
-
-    def _prepare(self) -> None:
-        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-        # Readers and a writer do not wait for each other.
-        self._writer.execute("PRAGMA journal_mode = WAL")
-        self._writer.execute("PRAGMA synchronous = NORMAL")
-        if version == 0 and not self._writer.execute("SELECT 1 FROM sqlite_master").fetchone():
-            self._writer.execute(_MAKE)
-            self._writer.execute(f"PRAGMA user_version = {_FORMAT}")
-        elif version != _FORMAT:
-            raise EngineError(*self._unusable("it belongs to another program or version"))
-
-    @contextmanager
-    def _engine_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise EngineError(*self._unusable(str(error))) from None
-
-    def _unusable(self, reason: str) -> tuple[str, str]:
-        found = f"the cache of scores {self._path} cannot be used: {reason}"
-        return found, "set `cache` to another path, or to null to keep no scores"
+    return AnswerCache(path, "scores", "set `cache` to another path, or to null to keep no scores")

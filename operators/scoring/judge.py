@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 from ..errors import EngineError
 from ..openai.client import OpenAIClient, Request, ServerDownError, run_concurrently
+from ..openai.in_flight import InFlight
 from ..openai.loop_thread import LoopThread
 from ..openai.options import ServerOptions
 from ..openai.wire import AttemptError, endpoint
 from .answer import ScorerAnswer, read_answer
-from .cache import AnswerCache, key_of
+from .cache import key_of, open_cache
 from .verdict import MalformedError
 
 _PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
@@ -80,12 +81,14 @@ class ScoringOutcome(NamedTuple):
         reason: why they are missing: a slug of `REASONS`.
         detail: the message of the failure.
         notes: figures for the run report, such as tokens used.
+        text: the answer that the scores were read from.
     """
 
     scores: tuple[float, ...] | None
     reason: str | None = None
     detail: str = ""
     notes: Mapping[str, float] = {}
+    text: str = ""
 
 
 def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
@@ -118,18 +121,6 @@ def _close_all() -> None:
         release(*key)
 
 
-class _InFlight:
-    """A scoring request in flight.
-
-    Attributes:
-        task: returns the outcome.
-        waiting: how many callers wait for it.
-    """
-
-    def __init__(self, task: asyncio.Task[ScoringOutcome]) -> None:
-        self.task, self.waiting = task, 0
-
-
 class Judge:
     """A scorer behind a server; see `open_judge`. Thread-safe.
 
@@ -141,9 +132,9 @@ class Judge:
     def __init__(self, server: ServerOptions, cache: Path | None) -> None:
         self._options = server
         self._client = OpenAIClient(server, server.concurrency)
-        self._cache = None if cache is None else AnswerCache(cache)
+        self._cache = None if cache is None else open_cache(cache)
         self._slots = asyncio.Semaphore(server.concurrency)
-        self._in_flight: dict[bytes, _InFlight] = {}
+        self._in_flight: InFlight[ScoringOutcome] = InFlight()
         self._thread = LoopThread(f"scorer at {server.base_url}")
         self._thread.run(self._client.__aenter__())
 
@@ -174,10 +165,7 @@ class Judge:
             self._cache.close()
 
     async def _end(self) -> None:
-        tasks = [flight.task for flight in self._in_flight.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._in_flight.close()
         await self._client.__aexit__()
 
     async def _all(
@@ -211,20 +199,8 @@ class Judge:
 
     async def _shared(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
         """The outcome; requests are shared by callers, and cancelled once none of them waits."""
-        flight = self._in_flight.get(request.key)
-        first = flight is None
-        if flight is None:
-            flight = _InFlight(asyncio.ensure_future(self._cached_or_sent(request, probe)))
-            self._in_flight[request.key] = flight
-        flight.waiting += 1
-        try:
-            outcome = await asyncio.shield(flight.task)
-        finally:
-            flight.waiting -= 1
-            if not flight.waiting:
-                flight.task.cancel()  # No effect if it is done.
-                if self._in_flight.get(request.key) is flight:
-                    del self._in_flight[request.key]
+        work = partial(self._cached_or_sent, request, probe)
+        outcome, first = await self._in_flight.result(request.key, work)
         return outcome if first else outcome._replace(notes={"same_as_another": 1})
 
     async def _cached_or_sent(
@@ -234,9 +210,9 @@ class Judge:
         stored = self._cache and self._cache.get(request.key)
         if stored:
             try:
-                return ScoringOutcome(
-                    request.read(ScorerAnswer.load(stored)), notes={"from_cache": 1}
-                )
+                answer = ScorerAnswer.load(stored)
+                scores = request.read(answer)
+                return ScoringOutcome(scores, notes={"from_cache": 1}, text=answer.text)
             except MalformedError:
                 pass  # Only an earlier version could read it.
         async with self._slots:
@@ -262,7 +238,7 @@ class Judge:
                 continue
             if self._cache:
                 await asyncio.to_thread(self._cache.put, request.key, found.dump())
-            return ScoringOutcome(scores, notes=cost)
+            return ScoringOutcome(scores, notes=cost, text=found.text)
         return ScoringOutcome(None, "scorer_malformed", detail, cost)
 
     def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:

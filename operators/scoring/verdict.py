@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from .answer import AnswerToken, ScorerAnswer
@@ -13,11 +14,20 @@ from .quality import LEAST, MOST
 
 AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)
+_OF_FIVE = re.compile(r"(?<![0-9./])([0-9]+(?:\.[0-9]+)?)\s*/\s*5(?![0-9./])")
 _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
 class MalformedError(Exception):
-    """A verdict that does not have the requested form, and why."""
+    """A verdict that does not have the requested form.
+
+    Args:
+        why: what is wrong.
+        text: of the answer, whose beginning the message shows.
+    """
+
+    def __init__(self, why: str, text: str) -> None:
+        super().__init__(f"{why}: {_shown(text)}")
 
 
 def schema(dimensions: Iterable[str]) -> dict[str, Any]:
@@ -41,50 +51,96 @@ def read_verdict(
         answer: of the scorer.
         dimensions: those to score.
         answer_format: with `text`, the last JSON object in the text counts, whatever is around it;
-            otherwise the whole text must be one.
+            otherwise there must be one alone, with or without text around it.
         expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
             instead of the sampled score.
 
     Raises:
-        MalformedError: the verdict does not match `schema` exactly.
+        MalformedError: there is not exactly one score from 1 to 5 for each dimension. 4, 4.0, "4",
+            4/5 and "4/5" are the same score.
 
     Example:
         >>> answer = ScorerAnswer('{"accuracy": 4}', "stop")
         >>> read_verdict(answer, ["accuracy"], "text", expected=False)
         (4.0,)
     """
-    if answer.finish_reason == "length":
-        raise MalformedError("it is truncated at max_tokens")
-    text = answer.text if answer_format == "text" else answer.text.strip()
-    found = _last_object(text) if answer_format == "text" else text
+    found = _object(answer, answer_format)
     scores = _scores(found, dimensions)
     if not expected:
         return tuple(float(score) for score in scores)
     return tuple(_expected(answer, found, name) for name in dimensions)
 
 
+def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) -> bool:
+    """A verdict that is one decision, `{"name": true}` or `{"name": false}`.
+
+    Args:
+        answer: of the scorer.
+        name: of the decision.
+        answer_format: as in `read_verdict`.
+
+    Raises:
+        MalformedError: the verdict is something else.
+
+    Example:
+        >>> read_decision(ScorerAnswer('Same. {"correct": true}', "stop"), "correct", "text")
+        True
+    """
+    text = _object(answer, answer_format)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise MalformedError("no JSON", text) from None
+    if not isinstance(found, dict) or found.keys() != {name} or type(found[name]) is not bool:
+        raise MalformedError(f"not {name}, true or false", text)
+    return bool(found[name])
+
+
+def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
+    """The part of an answer that is its verdict."""
+    if answer.finish_reason == "length":
+        raise MalformedError("it is truncated at max_tokens", answer.text)
+    if answer_format == "text":
+        return _last_object(answer.text)
+    text = answer.text.strip()
+    with suppress(ValueError, RecursionError):
+        json.loads(text)
+        return text
+    begin, end = text.find("{"), text.rfind("}") + 1
+    return text[begin:end] if 0 <= begin < end else text
+
+
 def _last_object(text: str) -> str:
-    # A verdict contains only numbers, so there is no brace inside its braces.
+    # A verdict contains no text, so there is no brace inside its braces.
     end = text.rfind("}") + 1
     start = text.rfind("{", 0, end)
     if start < 0:
-        raise MalformedError(f"no JSON object: {_shown(text)}")
+        raise MalformedError("no JSON object", text)
     return text[start:end]
 
 
 def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
     try:
-        pairs = json.loads(text, object_pairs_hook=list)
+        # Outside its names a verdict has nothing but scores.
+        pairs = json.loads(_OF_FIVE.sub(r"\1", text), object_pairs_hook=list)
     except (ValueError, RecursionError):
-        raise MalformedError(f"no JSON: {_shown(text)}") from None
+        raise MalformedError("no JSON", text) from None
     if text[:1] != "{" or sorted(name for name, _ in pairs) != sorted(dimensions):
-        raise MalformedError(f"not the scores of {', '.join(dimensions)}: {_shown(text)}")
-    scores = dict(pairs)
-    for name, score in scores.items():
-        if type(score) is not int or score not in _SCORES:
-            shown = _shown(json.dumps(score))
-            raise MalformedError(f"{name} is {shown}, not an integer from {LEAST} to {MOST}")
-    return [scores[name] for name in dimensions]
+        raise MalformedError(f"not the scores of {', '.join(dimensions)}", text)
+    scores = {name: _score(value) for name, value in pairs}
+    for name, value in pairs:
+        if scores[name] not in _SCORES:
+            found = f"{name} is {json.dumps(value)[:20]}"
+            raise MalformedError(f"{found}, not an integer from {LEAST} to {MOST}", text)
+    return [int(scores[name]) for name in dimensions]
+
+
+def _score(value: object) -> float:
+    """What a value says as a number; NaN if it says none."""
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return float(value)
+    return math.nan
 
 
 def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
@@ -101,12 +157,12 @@ def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
 
 def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
     if answer.tokens is None:
-        raise MalformedError("the server gives no log-probabilities")
+        raise MalformedError("the server gives no log-probabilities", answer.text)
     whole = "".join(token.text for token in answer.tokens)
     begin = whole.rfind(verdict)
-    score = re.search(rf'"{name}"\s*:\s*', verdict)
+    score = re.search(rf'"{name}"\s*:\s*"?', verdict)
     if begin < 0 or score is None:
-        raise MalformedError("the tokens are not those of the text")
+        raise MalformedError("the tokens are not those of the text", answer.text)
     at = begin + score.end()
     for token in answer.tokens:
         if at < len(token.text):
@@ -118,7 +174,7 @@ def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
 def _logprobs(token: AnswerToken) -> dict[int, float]:
     """Log-probability of each score; several tokens of one, such as `4` and ` 4`, are summed."""
     if not _ONE_DIGIT.fullmatch(token.text):
-        raise MalformedError(f"a score shares its token: {_shown(token.text)}")
+        raise MalformedError("a score shares its token", token.text)
     found: dict[int, float] = {}
     for text, logprob in token.top:
         digit = _ONE_DIGIT.fullmatch(text)
@@ -130,4 +186,4 @@ def _logprobs(token: AnswerToken) -> dict[int, float]:
 
 
 def _shown(text: str) -> str:
-    return " ".join(text.split())[:80] or "empty"
+    return " ".join(text.split())[:200] or "empty"

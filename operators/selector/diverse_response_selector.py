@@ -7,23 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
 from ..groups import Array, Groups
 from ..operator import Columns, Filter, Kind, Scope, drop
-from ..text.embedding import (
-    Backend,
-    EmbeddingDtype,
-    checked_backend,
-    embedder,
-    group_grams,
-    usable_texts,
-)
+from ..text.embedding import EmbeddingFields, group_grams, usable_texts
 from ..text.tokens import texts_of
 
 
-class DiverseResponseSelector(Filter):
+class DiverseResponseSelector(EmbeddingFields, Filter):
     """Keep `k` responses per prompt, chosen to lie far apart.
 
     The first choice is the response farthest from the mean of the group; each further choice is the
@@ -38,27 +30,13 @@ class DiverseResponseSelector(Filter):
     """Responses to keep per prompt."""
     column: str = "response"
     """The text to compare."""
-    backend: Backend = "hashed_ngram"
-    """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
-    and compares meaning."""
-    model: str | None = None
-    """Name or folder of a sentence-transformers model."""
-    dtype: EmbeddingDtype = "float32"
-    """Data type of the model; `bfloat16` is twice as fast on processors that support it."""
-    device: str | None = None
-    """Device of the model, such as `cpu` or `cuda:0`; by default the library chooses."""
 
     kind: ClassVar[Kind] = Kind.SELECTOR
     scope: ClassVar[Scope] = Scope.GROUP
-    depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch")
+    depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch", "transformers")
     reasons: ClassVar[Mapping[str, str]] = {
         "less_diverse": "k other responses of the prompt differ more from each other",
     }
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        checked_backend(self.backend, self.model)
-        return self
 
     def reads(self) -> Columns:
         return ("prompt_id", self.column)
@@ -73,7 +51,7 @@ class DiverseResponseSelector(Filter):
         choose_N = usable_N & crowded_G[groups.codes_N]
         if choose_N.any():
             kept_N[choose_N] = False
-            embed = embedder(self.backend, self.model, self.dtype, self.device)
+            embed = self.embedder()
             for rows_BM, grams_BMM in group_grams(texts, groups, choose_N, embed):
                 chosen_BK = farthest_points(grams_BMM, self.k)
                 kept_N[np.take_along_axis(rows_BM, chosen_BK, axis=1)] = True

@@ -12,6 +12,7 @@ from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..compute import pc
+from ..errors import DataError
 from ..groups import Array, Groups, hash_each, uniform_N
 from ..operator import Change, Columns, Kind, Operator, Scope, drop
 
@@ -43,6 +44,9 @@ class LabelBalanceSelector(Operator):
     """Rows of both labels to keep. Null: as many as possible."""
     max_per_prompt: PositiveInt | None = None
     """Most rows of each label per prompt."""
+    spare: str | None = None
+    """Boolean column, such as `spare` of `self_verification_mapper`: rows where it is true are
+    kept only where the others of their label are too few."""
     seed: int = 0
     """Another seed gives another choice."""
 
@@ -64,8 +68,14 @@ class LabelBalanceSelector(Operator):
             raise ValueError(f"target {self.target} is too small for the ratio")
         return self
 
+    @property
+    def most(self) -> int | None:
+        """Rows of both labels that are kept where there are enough: the target, in the ratio."""
+        both = sum(self._ratio())
+        return None if self.target is None else self.target // both * both
+
     def reads(self) -> Columns:
-        return ("prompt_id", self.column)
+        return ("prompt_id", self.column, *(() if self.spare is None else (self.spare,)))
 
     def drops_within_groups(self) -> bool:
         # A label is that of a verification prompt: a group of one row until it is judged.
@@ -79,16 +89,28 @@ class LabelBalanceSelector(Operator):
         else:
             others = pa.array([self.positive, *_UNKNOWN])
             is_negative = pc.and_(labels.is_valid(), pc.invert(pc.is_in(labels, others)))
+        uniform = uniform_N(table, seed=self.seed, salt=self.name())
+        if self.spare is not None:
+            # After all others, in a random order of their own.
+            uniform += _bools(self._spares(table))
         code_N = np.where(_bools(is_positive), 1, np.where(_bools(is_negative), 0, -1))
         columns = {
             "label": pa.array(code_N, pa.int8()),
-            "uniform": pa.array(uniform_N(table, seed=self.seed, salt=self.name())),
+            "uniform": pa.array(uniform),
         }
         if self.max_per_prompt is not None:
             groups = Groups.of(table)
             hashes_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)))
             columns["prompt"] = pa.array(hashes_G[groups.codes_N], pa.uint64())
         return pa.table(columns)
+
+    def _spares(self, table: pa.Table) -> pa.ChunkedArray:
+        column = table[self.spare]
+        if not (pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
+            raise DataError(
+                f"column {self.spare} has {column.type}", "a column of spares is true or false"
+            )
+        return column.cast(pa.bool_())
 
     def apply(self, table: pa.Table) -> Change:
         label_N, uniform = np.asarray(table["label"]), np.asarray(table["uniform"])

@@ -9,38 +9,90 @@ library.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import xxhash
+from pydantic import model_validator
+from typing_extensions import Self
 
 from ..compute import pc
-from ..errors import OperatorError, RecipeError
+from ..config import Config
+from ..errors import OperatorError
 from ..groups import Array, Groups
+from .sentence_embedder import SentenceEmbedder
+from .sentence_model import (
+    BY_ITS_OWN_FILES,
+    AttentionKind,
+    EmbeddingDtype,
+    ModelOptions,
+    PoolingMode,
+)
 from .tokens import Text, blocks, shingles, tokens_of
 
 Embedder = Callable[[Sequence[str]], Array]
-"""From N texts to float32[N, D] of unit norm. A text's vector depends on that text alone."""
+"""From N texts to float32[N, D] of unit norm. A text's vector depends on that text alone, on a GPU
+up to rounding."""
 
 Backend = Literal["hashed_ngram", "sentence_transformers"]
-EmbeddingDtype = Literal["float32", "bfloat16"]
 
 
-def checked_backend(backend: Backend, model: str | None) -> None:
-    """Refuse a backend without its model, and a model that would not be used.
+class EmbeddingFields(Config):
+    """The fields of operators that embed responses."""
 
-    Raises:
-        ValueError: the two fields do not fit together.
-    """
-    if backend == "sentence_transformers" and model is None:
-        raise ValueError("backend sentence_transformers needs model, a name or a folder")
-    if backend == "hashed_ngram" and model is not None:
-        raise ValueError("model is only for backend sentence_transformers")
+    backend: Backend = "hashed_ngram"
+    """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
+    and compares meaning. What they compute is on different scales."""
+    model: str | None = None
+    """Name or folder of a sentence-transformers model."""
+    dtype: EmbeddingDtype = "float32"
+    """Data type of the model; `bfloat16` is twice as fast on processors that support it."""
+    device: str | None = None
+    """Device of the model, such as `cpu` or `cuda:0`; by default the library chooses."""
+    attention: AttentionKind | None = None
+    """Which tokens of a text see which: `bidirectional` or `causal`. By default as `is_causal` in
+    the model's config.json says. The model is checked against it when it is loaded. Required for a
+    model that comes with a class of its own, which `trust_remote_code` would run."""
+    pooling: PoolingMode | None = None
+    """How the vectors of tokens become one; by default as the model's pooling module says."""
+    append_eos: bool = False
+    """End each text with the EOS token, also where the tokenizer does not. Done without it where
+    tokenizer_config.json has `add_eos_token: true`."""
+    prompt: str | None = None
+    """Text put before each response; by default the default prompt of the model, if it has one."""
+    trust_remote_code: bool = False
+    """Run the code that comes with the model."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.backend == "sentence_transformers" and self.model is None:
+            raise ValueError("backend sentence_transformers needs model, a name or a folder")
+        if self.backend == "hashed_ngram" and self.model is not None:
+            raise ValueError("model is only for backend sentence_transformers")
+        if self.backend == "hashed_ngram" and self._options() != BY_ITS_OWN_FILES:
+            names = ", ".join(ModelOptions._fields)
+            raise ValueError(f"the fields {names} are only for backend sentence_transformers")
+        return self
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        # Fields at their defaults are left out, so that results of versions without them are found.
+        defaults = BY_ITS_OWN_FILES._asdict()
+        fields = self.model_dump(mode="json")
+        return {k: v for k, v in fields.items() if k not in defaults or v != defaults[k]}
+
+    def embedder(self) -> Embedder:
+        """The embedder of these fields; one per process, so that the model stays loaded.
+
+        Raises:
+            RecipeError: the library or the model is missing, or it is not what its files describe.
+        """
+        return embedder(self.backend, self.model, self.dtype, self.device, self._options())
+
+    def _options(self) -> ModelOptions:
+        return ModelOptions(**{name: getattr(self, name) for name in ModelOptions._fields})
 
 
 def embedder(
@@ -48,6 +100,7 @@ def embedder(
     model: str | None = None,
     dtype: EmbeddingDtype = "float32",
     device: str | None = None,
+    options: ModelOptions = BY_ITS_OWN_FILES,
 ) -> Embedder:
     """The embedder of a configuration; one per process, so that the model stays loaded.
 
@@ -56,14 +109,25 @@ def embedder(
         model: name or folder of a sentence-transformers model.
         dtype: data type of the model.
         device: such as `cpu` or `cuda:0`; None leaves the choice to the library.
+        options: how the model is loaded.
 
     Raises:
-        RecipeError: the library or the model is missing.
+        RecipeError: the library or the model is missing, or it is not what its files describe.
     """
     if backend == "hashed_ngram" or model is None:
         return hashed_ngram
     with _loading:  # Otherwise each worker thread would load the model.
-        return _loaded(model, dtype, device)
+        return _loaded(model, dtype, device, options)
+
+
+_loading = Lock()
+
+
+@lru_cache(maxsize=4)
+def _loaded(
+    model: str, dtype: EmbeddingDtype, device: str | None, options: ModelOptions
+) -> SentenceEmbedder:
+    return SentenceEmbedder(model, dtype, device, options)
 
 
 class GroupGrams(NamedTuple):
@@ -167,119 +231,3 @@ def _hashed_block(text: Text) -> Array:
     sizes = np.abs(counts)
     vectors: Array = np.sign(counts) * np.sqrt(sizes / sizes.sum(axis=1, keepdims=True))
     return vectors.astype(np.float32, copy=False)
-
-
-_loading = Lock()
-
-
-@lru_cache(maxsize=4)
-def _loaded(model: str, dtype: EmbeddingDtype, device: str | None) -> Embedder:
-    return SentenceEmbedder(model, dtype, device)
-
-
-class SentenceEmbedder:
-    """A sentence-transformers model that gives a text the same vector in any batch.
-
-    Libraries pad a batch to its longest text, and the padded length changes the last bits of
-    every vector in it. Here a text is padded to a length that depends only on its own (16, 32, ..,
-    128, 192, ..), and every batch is filled up to the same number of texts. So the arithmetic for a
-    text does not depend on the other texts; on one machine the result is bit-identical. Equal texts
-    are embedded once, and vectors are cached by text.
-
-    Args:
-        model: name or folder.
-        dtype: data type of the model; bfloat16 is twice as fast on processors that support it.
-        device: None leaves the choice to the library.
-
-    Raises:
-        RecipeError: the library or the model is missing.
-    """
-
-    CACHE_BYTES = 256 << 20
-
-    def __init__(
-        self, model: str, dtype: EmbeddingDtype = "float32", device: str | None = None
-    ) -> None:
-        try:
-            import torch
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise RecipeError(
-                f"backend sentence_transformers does not import: {error}",
-                "pip install 'rejuice[embed]'",
-            ) from error
-        try:
-            self._model = SentenceTransformer(
-                model, device=device, model_kwargs={"dtype": getattr(torch, dtype)}
-            ).eval()
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0].rstrip(".")
-            raise RecipeError(
-                f"embedding model '{model}' does not load: {reason}",
-                "set model to a folder or to the name of a sentence-transformers model that is "
-                "downloaded or can be",
-            ) from error
-        # A CPU is saturated by few texts, and small batches need less filling up.
-        self._batch = 8 if self._model.device.type == "cpu" else 64
-        self._torch: Any = torch
-        self._cache: OrderedDict[bytes, Array] = OrderedDict()
-        # Neither the cache nor a tokenizer is thread-safe; torch uses all cores for one thread.
-        self._lock = Lock()
-
-    def __call__(self, texts: Sequence[str]) -> Array:
-        """float32[N, D], unit norm."""
-        with self._lock:
-            return self._vectors(texts)
-
-    def _vectors(self, texts: Sequence[str]) -> Array:
-        keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in texts]
-        wanted = dict(zip(keys, texts, strict=True))
-        known = {key: self._cache[key] for key in wanted if key in self._cache}
-        fresh = [key for key in wanted if key not in known]
-        if fresh:
-            vectors = self._encode([wanted[key] for key in fresh])
-            known.update(zip(fresh, vectors, strict=True))
-        self._keep(known)
-        if not texts:
-            return np.zeros((0, self._model.get_embedding_dimension() or 0), np.float32)
-        return np.stack([known[key] for key in keys])
-
-    def _encode(self, texts: list[str]) -> Array:
-        tokenizer = self._model.tokenizer
-        longest = self._model.max_seq_length or tokenizer.model_max_length
-        tokens = tokenizer(texts, truncation=True, max_length=longest)["input_ids"]
-        lengths = np.array([min(_padded(len(ids)), longest) for ids in tokens])
-        vectors: Array | None = None
-        for length in np.unique(lengths).tolist():
-            rows = np.flatnonzero(lengths == length).tolist()
-            for start in range(0, len(rows), self._batch):
-                batch = rows[start : start + self._batch]
-                full = batch + batch[:1] * (self._batch - len(batch))
-                made = self._forward([tokens[row] for row in full], length)[: len(batch)]
-                if vectors is None:
-                    vectors = np.empty((len(texts), made.shape[1]), np.float32)
-                vectors[batch] = made
-        assert vectors is not None
-        return vectors
-
-    def _forward(self, tokens: list[list[int]], length: int) -> Array:
-        batch = self._model.tokenizer.pad(
-            {"input_ids": tokens}, padding="max_length", max_length=length, return_tensors="pt"
-        )
-        with self._torch.inference_mode():
-            made = self._model(dict(batch.to(self._model.device)))["sentence_embedding"].float()
-            made = self._torch.nn.functional.normalize(made, dim=1)
-        return np.asarray(made.cpu().numpy(), np.float32)
-
-    def _keep(self, vectors: dict[bytes, Array]) -> None:
-        for key, vector in vectors.items():
-            if key not in self._cache:
-                self._cache[key] = vector.copy()  # a slice would keep its whole batch in memory
-            self._cache.move_to_end(key)
-            if len(self._cache) * vector.nbytes > self.CACHE_BYTES:
-                self._cache.popitem(last=False)
-
-
-def _padded(length: int) -> int:
-    step = 16 if length <= 128 else 64 if length <= 512 else 256
-    return -(-length // step) * step

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 # Limits that no written calculation exceeds.
@@ -36,6 +37,7 @@ _TOKEN = re.compile(
 )
 _SIGNS = {"−": "-", "–": "-", "×": "*", "·": "*", "⋅": "*", "x": "*", "X": "*", "÷": "/"}
 _SIGNS |= {"\\times": "*", "\\cdot": "*", "\\div": "/"}
+_OPERATION = re.compile(r"[\d)][-+*/]")
 
 
 class Arithmetic(NamedTuple):
@@ -54,6 +56,15 @@ class _Literal(NamedTuple):
 
 
 _Terms = list["_Literal | str"]
+
+
+class _Statement(NamedTuple):
+    """Two sides of an equation, the value of the left one, and whether they agree."""
+
+    left: _Terms
+    right: _Terms
+    value: Fraction
+    holds: bool
 
 
 def arithmetic(text: str) -> Arithmetic:
@@ -106,19 +117,104 @@ def _count(piece: str, whole: bool) -> tuple[int, int]:
     simple = _SIMPLE.fullmatch(piece)
     if simple and whole and int(simple[3]):
         return 1, not _holds(int(simple[1]), simple[2], int(simple[3]), int(simple[4]))
+    found = list(_statements(piece, whole))
+    return len(found), sum(not statement.holds for statement in found)
+
+
+def _statements(piece: str, whole: bool) -> Iterator[_Statement]:
+    """The statements in a piece."""
     sides = [_read(side) for side in piece.split("=")]
     if not whole:
         sides[0] = []
-    statements = false = 0
     for left, right in pairwise(sides):
         if max(_numbers(left), _numbers(right)) < 2:  # Neither side has an operation.
             continue
         values = _value(left), _value(right)
         if values[0] is None or values[1] is None:
             continue
-        statements += 1
-        false += not _agree(values[0], values[1], right)
-    return statements, false
+        yield _Statement(left, right, values[0], _agree(values[0], values[1], right))
+
+
+def equations(text: str) -> tuple[str, ...]:
+    """The statements in a text, each once, in the order of the text and in one way of writing.
+
+    White space, currency signs, separators, brackets around a whole side, the order of the terms
+    of a sum or of the factors of a product make no difference, nor does how a true result is
+    rounded.
+
+    Example:
+        >>> equations("5 + 12 = <<5+12=17>>17 apples cost 17 x $2.50 = $42.50.")
+        ('12+5=17', '17*2.5=42.5')
+        >>> equations("34 = 2 * (12 + 5), and 10 / 3 = 3.33, so 2 + 2 = 5")
+        ('(12+5)*2=34', '10/3=3.33333', '2+2=5')
+    """
+    found = dict[str, None]()
+    for piece, whole in _pieces(text) if "=" in text else ():
+        found.update(dict.fromkeys(map(_written, _statements(piece, whole))))
+    return tuple(found)
+
+
+def _written(statement: _Statement) -> str:
+    left, right, value, holds = statement
+    if _numbers(left) < 2:
+        left, right = right, left
+    result = _bare(_sum_text(right[::-1]))
+    if holds and _numbers(right) < 2:
+        result = _number_text(value)
+    return f"{_bare(_sum_text(left[::-1]))}={result}"
+
+
+def _number_text(value: Fraction) -> str:
+    """A decimal number; one without an end is rounded to six digits."""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    if rest > 1:
+        return f"{float(value):.6g}"
+    with localcontext(prec=2 * _LONGEST_PIECE):
+        return f"{(Decimal(value.numerator) / value.denominator).normalize():f}"
+
+
+def _sum_text(left: _Terms) -> str:
+    """A sum in one way of writing; `left` is taken from its end, as by `_sum`."""
+    terms, sign = list[str](), "+"
+    while True:
+        term = _product_text(left)
+        minus = (sign == "-") != term.startswith("-")
+        terms.append(("-" if minus else "+") + term.removeprefix("-"))
+        if not left or left[-1] not in ("+", "-"):
+            return "".join(sorted(terms)).removeprefix("+")
+        sign = str(left.pop())
+
+
+def _product_text(left: _Terms) -> str:
+    factors, sign, minus = list[str](), "*", False
+    while True:
+        factor = _factor_text(left)
+        minus ^= factor.startswith("-")
+        factors.append(sign + factor.removeprefix("-"))
+        if not left or left[-1] not in ("*", "/"):
+            return ("-" if minus else "") + "".join(sorted(factors)).removeprefix("*")
+        sign = str(left.pop())
+
+
+def _factor_text(left: _Terms) -> str:
+    token = left.pop()
+    if isinstance(token, _Literal):
+        return _number_text(token.value)
+    if token == "-":
+        factor = _factor_text(left)
+        return factor.removeprefix("-") if factor.startswith("-") else f"-{factor}"
+    inner = _bare(_sum_text(left))
+    left.pop()
+    return f"({inner})" if _OPERATION.search(inner) else inner
+
+
+def _bare(text: str) -> str:
+    """An expression without a pair of brackets around all of it."""
+    depths = list(accumulate((c == "(") - (c == ")") for c in text))
+    return text[1:-1] if text[0] == "(" and depths.index(0) == len(text) - 1 else text
 
 
 def _numbers(tokens: _Terms) -> int:

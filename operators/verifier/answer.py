@@ -97,7 +97,7 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    text = _after_think(response)
+    text = after_think(response)
     if text is None:
         return None
     text, tagged = _inside_answer_tag(text)
@@ -113,7 +113,8 @@ def extract_answer(response: str) -> str | None:
     return _from_prose(text[-_TAIL:])
 
 
-def _after_think(text: str) -> str | None:
+def after_think(text: str) -> str | None:
+    """What follows the last `</think>`; None inside an unclosed `<think>`."""
     if "think>" not in text:
         return text
     closed = text.rfind("</think>")

@@ -14,16 +14,22 @@ MISSING = "_missing"
 """How the names of columns end that have the reasons why values are missing."""
 
 
+def is_failure(operator: Operator, column: str, value: object) -> bool:
+    """Whether a value that a step wrote says that the row failed, and another attempt may not."""
+    if column.endswith(MISSING):
+        return operator.retryable is None or value in operator.retryable
+    return value in operator.failed_values().get(column, ())
+
+
 def may_fail(operator: Operator) -> bool:
     """Whether `--retry_missing` can compute rows of the operator again."""
     if asks_server(operator):
         return True
     one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
-    return (
-        (one_by_one or isinstance(operator, ResumableOperator))
-        and operator.retryable != frozenset()
-        and any(name.endswith(MISSING) for name in operator.writes())
-    )
+    if not one_by_one and not isinstance(operator, ResumableOperator):
+        return False
+    has_reasons = any(name.endswith(MISSING) for name in operator.writes())
+    return (has_reasons and operator.retryable != frozenset()) or bool(operator.failed_values())
 
 
 def count_retryable(operator: Operator, line: StepReport) -> int:
@@ -35,9 +41,8 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
     return sum(
         n
         for name, figures in line.columns.items()
-        if name.endswith(MISSING)
-        for reason, n in figures.get("counts", {}).items()
-        if operator.retryable is None or reason in operator.retryable
+        for value, n in figures.get("counts", {}).items()
+        if is_failure(operator, name, value)
     )
 
 

@@ -1,1 +1,1 @@
-"""Generated arithmetic: as many word problems as are wanted, and simulated solvers of them."""
+"""Generated problems, as many as are wanted, and simulated solvers: arithmetic and programs."""

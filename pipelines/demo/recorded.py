@@ -44,7 +44,7 @@ def write_recorded(
         {**_prompt(problem), "responses": _responses(problem, seed, responses)}
         for problem in problems(seed, split, prompts, levels)
     )
-    _write(path, schema, rows)
+    write_rows(path, schema, rows)
 
 
 def write_prompts(
@@ -60,7 +60,7 @@ def write_prompts(
     Raises:
         RejuiceError: as in `write_recorded`.
     """
-    _write(path, pa.schema(_PROMPT), map(_prompt, problems(seed, split, prompts, levels)))
+    write_rows(path, pa.schema(_PROMPT), map(_prompt, problems(seed, split, prompts, levels)))
 
 
 def check_format(path: Path) -> None:
@@ -89,6 +89,18 @@ def first_prompts(
     return pa.table(columns, schema=pa.schema(_PROMPT))
 
 
+def write_rows(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> None:
+    """Write rows to a file, whose suffix is the format.
+
+    Raises:
+        RejuiceError: it is of no known format.
+    """
+    check_format(path)
+    with writer(path, schema) as write:
+        while batch := list(islice(rows, _BATCH)):
+            write(pa.Table.from_pylist(batch, schema))
+
+
 def _prompt(problem: Problem) -> dict[str, Any]:
     return {"question": problem.question, "answer": problem.answer, "level": problem.level}
 
@@ -97,10 +109,3 @@ def _responses(problem: Problem, seed: int, n: int) -> list[dict[str, str]]:
     return [
         dict(respond(problem, solver_of(problem, seed, k), seed, k)._asdict()) for k in range(n)
     ]
-
-
-def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> None:
-    check_format(path)
-    with writer(path, schema) as write:
-        while batch := list(islice(rows, _BATCH)):
-            write(pa.Table.from_pylist(batch, schema))

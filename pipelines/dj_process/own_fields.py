@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from ...operators import RejuiceError
 from ..recipe.read import option_value, set_field
-from .ours import ProcessEntry, has_ours
+from ..recipe.steps import FILES, with_files
+from .ours import ProcessEntry, has_ours, operator_of
 from .stop import stop
 
 
@@ -30,14 +32,18 @@ def update_op_process(
     cfg = merge(cfg, parser, used_ops)
     filled = {name: fields or {} for entry in cfg.process for name, fields in entry.items()}
     try:
-        cfg.process = [_entry(entry, filled, parser.args) for entry in process]
+        files = [Path(file) for file in cfg.get(FILES) or ()]
+        cfg.process = [_entry(entry, filled, parser.args, files) for entry in process]
     except RejuiceError as error:
         stop(error)
     return cfg
 
 
 def _entry(
-    entry: ProcessEntry, filled: Mapping[str, ProcessEntry], words: Sequence[str]
+    entry: ProcessEntry,
+    filled: Mapping[str, ProcessEntry],
+    words: Sequence[str],
+    files: Sequence[Path],
 ) -> ProcessEntry:
     """An entry of `process` with all of its fields."""
     name, given = next(iter(entry.items()))
@@ -51,7 +57,11 @@ def _entry(
         if field in whole:
             own.setdefault(field, option_value(f"{name}.{field}", whole[field]))
         set_field(own, [field, *inner], option_value(".".join([name, field, *inner]), text))
-    return {name: {**deepcopy(filled.get(name, {})), **own}}
+    whole_entry = {**deepcopy(filled.get(name, {})), **own}
+    kind = operator_of(name)
+    if kind is not None and not whole_entry.get(FILES):
+        whole_entry = {**whole_entry, **with_files(kind, own, files)}
+    return {name: whole_entry}
 
 
 def _options(name: str, words: Sequence[str]) -> Iterator[tuple[list[str], str]]:

@@ -45,9 +45,12 @@ def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwarg
             "export_path": settings.export_path,
             "generated_datasets": generated,
         }
+        fields = [each or {} for entry in settings.process or () for each in entry.values()]
+        found = ((each.get("recorded") or {}).get("path") for each in fields)
+        recordings = [path for path in found if path]
         recipe = Path(", ".join(map(str, settings.config or [])))
         try:
-            checked_head(recipe, head, {}, ()).write_missing(Path(dataset))
+            checked_head(recipe, head, {}, ()).write_missing(*map(Path, [dataset, *recordings]))
         except RejuiceError as error:
             stop(error)
     return set_up(settings, *args, **kwargs)

@@ -82,7 +82,7 @@ def run(
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
-        for path in head.write_missing(head.dataset_path):
+        for path in head.write_missing(head.dataset_path, *recipe.recordings()):
             progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
         with progress.task("read", None):
             plan = Plan.open(recipe, cache, chunk_rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...operators import EngineError, RejuiceError, ResumableOperator
-from ..data_juicer.steps import ForeignOperator
 from ..recipe.steps import Step
 from .plan import Plan, kept_folder
 
@@ -16,7 +15,7 @@ class _LocatedError(EngineError):
 
 
 class Preflight:
-    """Checks what the steps of a plan need that are resumable or Data-Juicer's, each step once.
+    """Checks what the steps of a plan need, each step once.
 
     A resumable step that may find all of its results, from an earlier run or in a cache of its own,
     may need no server. It is checked only where rows before it are computed that it cannot know.
@@ -53,14 +52,11 @@ class Preflight:
             self._check(later)
 
     def _check(self, step: Step) -> None:
-        """Check a step that says what it needs, unless it was checked."""
-        operator = step.operator
-        if not isinstance(operator, ResumableOperator | ForeignOperator):
-            return
+        """Check what a step needs, unless it was checked."""
         if step.name not in self._checked:
             self._checked.add(step.name)
             try:
-                operator.preflight()
+                step.operator.preflight()
             except RejuiceError as error:
                 where = self._plan.recipe.where(step)
                 raise _LocatedError(error.found, error.right, where=where) from error

@@ -35,7 +35,7 @@ class _Counter:
         return (self.total - self._before) / seconds if seconds >= _SECONDS_OF_BASIS else 0.0
 
 
-class Task:
+class StepProgress:
     """What is done of a task; call it with rows as they are computed.
 
     Rows that were found in the cache are done, but they say nothing about how fast the others will
@@ -47,7 +47,7 @@ class Task:
         show: called with the task after each change.
     """
 
-    def __init__(self, rows: int | None, show: Callable[[Task], None]) -> None:
+    def __init__(self, rows: int | None, show: Callable[[StepProgress], None]) -> None:
         self.rows, self._show = rows, show
         self.found = 0
         self.start = self.now = time.monotonic()
@@ -107,10 +107,10 @@ class Progress:
         self.quiet = quiet
 
     @contextmanager
-    def task(self, title: str, rows: int | None) -> Iterator[Task]:
+    def task(self, title: str, rows: int | None) -> Iterator[StepProgress]:
         """Show a task of so many rows (None: unknown)."""
         if self.quiet:
-            yield Task(rows, lambda _: None)
+            yield StepProgress(rows, lambda _: None)
         elif self.console.is_terminal:
             with RichProgress(
                 SpinnerColumn(),
@@ -122,21 +122,21 @@ class Progress:
                 transient=True,
             ) as bar:
                 shown = bar.add_task(title, total=rows, figures="")
-                yield Task(
+                yield StepProgress(
                     rows, lambda task: bar.update(shown, completed=task.done, figures=task.figures)
                 )
         else:
-            yield Task(rows, self._lines(title))
+            yield StepProgress(rows, self._lines(title))
 
     def tell(self, line: str) -> None:
         """Print a line, unless `quiet`."""
         if not self.quiet:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def _lines(self, title: str) -> Callable[[Task], None]:
+    def _lines(self, title: str) -> Callable[[StepProgress], None]:
         last: float | None = None
 
-        def show(task: Task) -> None:
+        def show(task: StepProgress) -> None:
             nonlocal last
             waited = task.now - (task.start if last is None else last)
             if task.rows and task.has_rate and waited >= _SECONDS_BETWEEN_LINES:

@@ -44,7 +44,7 @@ from ..apply.steps import StepResult
 from ..dataset.arrow_files import temporary_path
 from .commit import load, save
 from .journal import Entry, Journal, entries, journals
-from .progress import Task
+from .progress import StepProgress
 
 _log = logging.getLogger(__name__)
 _RETRIES_FILE = "generation"
@@ -66,7 +66,7 @@ def run_resumable(
     frame: Frame,
     kept: Path,
     path: Path,
-    task: Task,
+    task: StepProgress,
     *,
     failed: Container[str] = frozenset[str](),
     before: Callable[[], None] = lambda: None,
@@ -251,7 +251,7 @@ def _finish(
     table: pa.Table,
     path: Path,
     finished: dict[int, Entry],
-    task: Task,
+    task: StepProgress,
 ) -> StepResult:
     """Compute the rows that are not finished, and put all rows together."""
     if table.num_rows == 0:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...operators import Change, RecipeError, ResumableOperator
+from ...operators import Change, Operator, RecipeError, ResumableOperator
 from ...operators.change import merge_logged, surviving_rows
 from ...operators.columns import BoolArray, flat
 from ...operators.errors import suggest
@@ -24,7 +24,6 @@ from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns
 from ..apply.retryable import MISSING, may_fail
 from ..apply.steps import StepResult
-from ..data_juicer.steps import ForeignOperator
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
@@ -68,7 +67,7 @@ def reopen_failed(plan: Plan, step: Step, before: Callable[[], None]) -> frozens
     """
     operator = step.operator
     assert isinstance(operator, ResumableOperator)
-    find = partial(failed_rows, retryable=operator.retryable)
+    find = partial(failed_rows, operator)
     return reopen(kept_folder(plan.cache, operator), find, before)
 
 
@@ -79,13 +78,12 @@ def recompute_failed(plan: Plan, step: Step) -> int:
         if not path.exists():
             continue  # All of it is going to be computed.
         commit = load(path, mapped=False)
-        failed_N = failed_rows(commit.change, commit.rows_in, step.operator.retryable)
+        failed_N = failed_rows(step.operator, commit.change, commit.rows_in)
         rows = np.flatnonzero(failed_N)
         if not len(rows):
             continue
         if not retried:
-            if isinstance(step.operator, ForeignOperator):
-                step.operator.preflight()
+            step.operator.preflight()
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
         table = read_columns(step.operator, plan.frame_before(chunk, step))
@@ -96,16 +94,20 @@ def recompute_failed(plan: Plan, step: Step) -> int:
     return retried
 
 
-def failed_rows(change: Change, num_rows: int, retryable: frozenset[str] | None) -> BoolArray:
-    """Which rows of the input failed for one of these reasons (None: for any), bool[N]."""
-    reasons = None if retryable is None else pa.array(sorted(retryable), pa.string())
+def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
+    """Which rows of the input failed for a reason that another attempt may not meet, bool[N]."""
     failed_N = np.zeros(num_rows, bool)
     if change.failed is not None:
         failed_N[change.failed] = True
     for name, column in change.columns.items():
-        if not name.endswith(MISSING):
+        known = operator.failed_values().get(name, frozenset())
+        failures = operator.retryable if name.endswith(MISSING) else known
+        if failures is None:  # Any reason.
+            failed = pc.is_valid(column)
+        elif failures:
+            failed = pc.is_in(column, pa.array(sorted(failures), pa.string()))
+        else:
             continue
-        failed = pc.is_valid(column) if reasons is None else pc.is_in(column, reasons)
         rows_M = None if change.parents is None else surviving_rows(change, num_rows)
         at = np.flatnonzero(np.asarray(failed))
         failed_N[at if rows_M is None else rows_M[at]] = True

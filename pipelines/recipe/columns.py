@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators import ALL, DataError, RecipeError, Scope
+from ...operators import ALL, DataError, PromptTemplateMapper, RecipeError, Scope
 from ...operators.errors import suggest
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
@@ -94,12 +94,14 @@ def check_reads(
         where: what to call a step in a message.
 
     Raises:
-        RecipeError: neither `columns` nor an earlier step has what a step reads, or they have a
-            statistic of what an earlier step has written anew.
+        RecipeError: neither `columns` nor an earlier step has what a step reads, they have a
+            statistic of what an earlier step has written anew, or a tool reads the answer.
     """
-    columns, written = set(columns), set[str]()
+    columns, written, answers = set(columns), set[str](), set[str]()
     for step in steps:
         operator = step.operator
+        if isinstance(operator, PromptTemplateMapper) and operator.reference is not None:
+            answers.add(operator.reference.split(".")[0])
         if isinstance(operator, ForeignOperator):
             _check_text(step, operator.text_column, columns, where)
             if operator.keeps_columns:
@@ -108,8 +110,15 @@ def check_reads(
             return  # What it adds and removes is only known once it has run.
         for name in operator.reads():
             if name not in columns:
-                remedy = _remedy(name, columns)
-                raise RecipeError(f"column '{name}' is missing", remedy, where=where(step))
+                reader = operator.reader_of(name)
+                found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
+                raise RecipeError(found, _remedy(name, columns), where=where(step))
+            if name in answers and operator.reader_of(name):
+                raise RecipeError(
+                    f"{operator.reader_of(name)} reads column '{name}', which has the answer",
+                    "let it read another column",
+                    where=where(step),
+                )
         for statistic, of in operator.optional_reads().items():
             if statistic in columns - written and of in written:
                 raise RecipeError(
@@ -235,4 +244,8 @@ def _writers(missing: str) -> str:
         operator = kind.model_construct(**required)
         if missing in operator.writes() and missing not in operator.reads():
             writers.append(name)
-    return f"{' or '.join(writers)} writes it: put that step before this one" if writers else ""
+    if not writers:
+        return ""
+    *others, last = writers
+    named = f"{', '.join(others)} or {last}" if others else last
+    return f"{named} writes it: put that step before this one"

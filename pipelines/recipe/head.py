@@ -40,8 +40,9 @@ class Head(Config):
     executor_type: Literal["default", "ray", "ray_partitioned"] = "default"
     """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
     custom_operator_paths: tuple[Path, ...] = ()
-    """Python files, or folders of them, that define operators; relative to the recipe's folder or,
-    where it has none of that name, to the working directory, which is where `dj-process` looks."""
+    """Python files, or folders of them, that define operators, tools or flows; relative to the
+    recipe's folder or, where it has none of that name, to the working directory, which is where
+    `dj-process` looks."""
     keep_stats_in_res_ds: bool = False
     """Whether the export has `__dj__stats__` and `__dj__meta__`, the statistics and tags that
     Data-Juicer's operators have written."""

@@ -46,7 +46,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     steps, missing = list[Step](), MissingPackages()
     for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
         try:
-            operator = build_operator(kind, fields[name], custom, head.text_key, document)
+            operator = build_operator(kind, fields[name], custom, head, document)
             steps.append(Step(number, name, operator))
         except MissingPackageError as error:
             missing.add(f"{place} {kind}", error)

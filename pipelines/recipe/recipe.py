@@ -14,10 +14,11 @@ from typing_extensions import Self
 
 from ...operators import Operator, RecipeError
 from ...operators.registry import find, load_files
+from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import SUFFIX, Dataset
 from .head import Head, checked_head, data_juicer_only, position
-from .steps import MissingPackages, build_operator, number_steps, of_files, split_entry
+from .steps import FILES, MissingPackages, build_operator, number_steps, of_files, split_entry
 from .steps import Step as Step
 from .yaml_text import dump
 
@@ -138,6 +139,12 @@ class Recipe:
         """`recipe.yaml, line 12, step 3 pass_rate_filter`: where a message about a step points."""
         return f"{self.line_of(step)}, step {step.number} {step.name}"
 
+    def recordings(self) -> list[Path]:
+        """The files whose responses are returned instead of sampled."""
+        rollouts = [s.operator for s in self.steps if isinstance(s.operator, RolloutMapper)]
+        paths = (each.recorded.path for each in rollouts if each.engine == "recorded")
+        return [Path(path) for path in paths if path is not None]
+
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""
         head = self.head.model_dump(mode="json")
@@ -188,6 +195,13 @@ class Recipe:
                     "put it into a file and name that in custom_operator_paths",
                     where=self.where(step),
                 )
+            for file in getattr(step.operator, FILES, ()):
+                if file.absolute() not in self.head.custom_operator_paths:
+                    raise RecipeError(
+                        f"only this step has {file} in {FILES}",
+                        f"give it in {FILES} of the recipe, too",
+                        where=self.where(step),
+                    )
         return dump(self.resolved())
 
 
@@ -233,7 +247,7 @@ def _steps(
         where = position(path, None, f"step {number}")
         kind, values = split_entry(entry, where)
         try:
-            operators.append(build_operator(kind, values, custom, head.text_key, document))
+            operators.append(build_operator(kind, values, custom, head, document))
         except MissingPackageError as error:
             missing.add(f"{where} {kind}", error)
         except RecipeError as error:
@@ -243,4 +257,7 @@ def _steps(
 
 
 def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    return [{step.operator.name(): step.operator.model_dump(mode="json")} for step in steps]
+    # Files of tools and flows are at the head, for all steps.
+    dumps = [step.operator.model_dump(mode="json") for step in steps]
+    parts = [{key: value for key, value in dump.items() if key != FILES} for dump in dumps]
+    return [{step.operator.name(): part} for step, part in zip(steps, parts, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import Operator, RecipeError, build, installed
@@ -12,6 +13,10 @@ from ..data_juicer.reading import catalogue
 from ..data_juicer.reading.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
+from .head import Head
+
+FILES = "custom_operator_paths"
+"""Field of operators that find tools and flows in files: a recipe gives them those of its head."""
 
 
 class Step(NamedTuple):
@@ -100,11 +105,19 @@ class MissingPackages:
         raise error.at(where)
 
 
+def with_files(
+    kind: type[Operator], fields: Mapping[str, Any], files: Sequence[Path]
+) -> Mapping[str, Any]:
+    """The fields of an operator, with the files of the recipe if it finds classes in them."""
+    taken = FILES in kind.model_fields and files and FILES not in fields
+    return {**fields, FILES: [str(file.absolute()) for file in files]} if taken else fields
+
+
 def build_operator(
     name: str,
     fields: Mapping[str, Any],
     custom: Mapping[str, type[Operator]],
-    text_key: str,
+    head: Head,
     document: Mapping[str, Any],
 ) -> Operator:
     """An operator of ours, of a custom file or of Data-Juicer.
@@ -113,7 +126,8 @@ def build_operator(
         name: the operator's.
         fields: its fields in the recipe.
         custom: operators of files, by name.
-        text_key: the text column of Data-Juicer's operators.
+        head: of the recipe: the text column of Data-Juicer's operators, and the files in which an
+            operator finds tools and flows.
         document: the top-level keys of the recipe, some of which they take, too.
 
     Raises:
@@ -122,11 +136,13 @@ def build_operator(
     """
     operator = find(name, custom)
     if operator is not None:
-        return build(operator, fields)
+        if FILES in fields:
+            raise RecipeError(f"unknown field '{FILES}'", "give it at the head of the recipe")
+        return build(operator, with_files(operator, fields, head.custom_operator_paths))
     if catalogue.exists(name):
         for refused in refused_tokens(document, name):
             raise RecipeError(refused.found, refused.right)
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
-        return foreign_step(name, {**fields, **every}, text_key=text_key)
+        return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,10 +18,36 @@ from pydantic import (
 from typing_extensions import Self
 
 from ...operators.config import Config
+from .validation import ValidationSet, check_names
 
 Profile = Literal["cpu", "gpu"]
 TrainingSchedule = Literal["generate", "self_verify", "verify_init", "verify_alter", "mixed"]
 Logger = Literal["tensorboard", "wandb", "mlflow", "swanlab"]
+ActorStrategy = Literal["fsdp2", "megatron"]
+RolloutName = Literal["vllm", "sglang"]
+LossAggMode = Literal[
+    "token-mean",
+    "seq-mean-token-sum",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum-norm",
+    "trajectory-turn-token-mean",
+]
+LoraExport = Literal["merged", "adapter"]
+TURN_MEAN: LossAggMode = "trajectory-turn-token-mean"
+"""The only one that is not verl's."""
+OnFailedSession = Literal["drop_row", "drop_group"]
+_VOCABULARY = ("lm_head", "model.embed_tokens")
+ONE_SET = "validation"
+"""The name of the validation set that `validation_path` is."""
+
+
+class Megatron(Config):
+    """How Megatron divides the policy, by verl's names."""
+
+    tensor_model_parallel_size: PositiveInt = 1
+    """GPUs that share each layer."""
+    pipeline_model_parallel_size: PositiveInt = 1
+    """Stages that the layers are divided into."""
 
 
 class Gpu(Config):
@@ -29,16 +57,87 @@ class Gpu(Config):
     """GPUs on each node."""
     nodes: PositiveInt = 1
     """Nodes of the Ray cluster."""
+    rollout: RolloutName = "vllm"
+    """What samples; verl's `actor_rollout_ref.rollout.name`."""
+    strategy: ActorStrategy = "fsdp2"
+    """What trains; verl's `actor_rollout_ref.actor.strategy`."""
+    megatron: Megatron = Megatron()
+    """How the policy is divided; strategy `megatron` only."""
     tensor_parallel: PositiveInt = 1
-    """GPUs per vLLM engine."""
+    """GPUs per engine that samples."""
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.6
-    """Fraction of a GPU's memory that vLLM may use while it samples."""
+    """Fraction of a GPU's memory that the engine may use while it samples."""
     tokens_per_gpu: PositiveInt = 16384
     """Tokens of prompts and responses in one forward or backward pass."""
     offload: bool = False
-    """Keep weights and optimizer state in CPU memory while vLLM samples."""
+    """Keep weights and optimizer state in CPU memory while responses are sampled."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass instead of storing them."""
+    reproducible: bool = False
+    """Give each request a seed of its own, as profile `cpu` does. vLLM then draws the tokens of
+    each response by itself, which takes longer."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.reproducible and self.rollout == "sglang":
+            raise ValueError(
+                "requests to SGLang take no seed: leave reproducible out, or choose rollout vllm"
+            )
+        if self.strategy != "megatron" and self.megatron != Megatron():
+            raise ValueError("megatron is for strategy megatron: leave it out, or choose that")
+        sizes = self.megatron
+        model_parallel = sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size
+        if self.gpus * self.nodes % model_parallel:
+            raise ValueError(
+                f"megatron divides the policy among {model_parallel} GPUs, of which "
+                f"{self.gpus * self.nodes} are no multiple"
+            )
+        return self
+
+
+class Cpu(Config):
+    """Memory settings of profile `cpu`."""
+
+    tokens: PositiveInt | None = None
+    """Tokens of prompts and responses in one forward or backward pass. Null: as many as take about
+    4 GiB, by the size of the policy."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass instead of storing them."""
+
+
+class Lora(Config):
+    """LoRA, by PEFT: what is trained beside the weights of the policy."""
+
+    rank: Annotated[int, Field(gt=0, le=512)] = 16
+    """The rank of the adapter's matrices; vLLM takes no more than 512."""
+    alpha: PositiveInt = 32
+    """The adapter's product is multiplied by this, divided by `rank`."""
+    target_modules: str | tuple[str, ...] = "all-linear"
+    """The modules that get an adapter: `all-linear`, all but the head; a regular expression; or a
+    list such as `[q_proj, v_proj]`."""
+    export: LoraExport = "merged"
+    """What is written as the policy. `merged`: a whole model, the adapter added to its weights.
+    `adapter`: a folder of PEFT, which needs the policy that it was trained beside."""
+
+    @model_validator(mode="after")
+    def _leaves_out_the_vocabulary(self) -> Self:
+        # verl's kernels take the head's weights, not its module; the embedding may share them.
+        if any(map(self._targets, _VOCABULARY)):
+            raise ValueError("lm_head and embed_tokens cannot have an adapter: leave them out")
+        return self
+
+    def _targets(self, module: str) -> bool:
+        """Whether a module may get an adapter: of a list, by the last part of its name."""
+        chosen = self.target_modules
+        if not isinstance(chosen, str):
+            last = module.rsplit(".", 1)[-1]
+            return any(name.rsplit(".", 1)[-1] == last for name in chosen)
+        try:
+            return re.fullmatch(chosen, module) is not None
+        except re.error as error:
+            raise ValueError(
+                f"target_modules '{chosen}' is no regular expression: {error}"
+            ) from None
 
 
 class Verification(Config):
@@ -60,8 +159,11 @@ class Train(Config):
 
     policy: str | None = None
     """A folder or hub name; by default the model of `policy_rollout_mapper`."""
+    validation: dict[str, ValidationSet] = Field({})
+    """Named sets of held-out prompts, each reported apart: `{gsm8k: PATH, aime: {path: PATH, n: 16,
+    temperature: 0.6}}`. Empty, and without `validation_path`: there is no validation."""
     validation_path: Path | None = None
-    """Held-out prompts, with the columns of `dataset_path`. None: there is no validation."""
+    """Held-out prompts, with the columns of `dataset_path`: one set, of the name `validation`."""
     steps: PositiveInt = 100
     """Training steps: each samples prompts, runs the recipe and updates the policy."""
     prompts_per_step: PositiveInt = 64
@@ -74,8 +176,11 @@ class Train(Config):
     Sampling happens only for validation; ratios are relative to the stored log-probabilities."""
     refill: NonNegativeInt = 0
     """Dynamic sampling: how often a step may sample more prompts to replace groups that the
-    recipe has dropped. 0: train on the remaining groups. Not allowed where answers are only
-    judged."""
+    recipe has dropped or, where a step trains on judgements alone, until there are as many
+    verification prompts as the target of `label_balance_selector`. 0: train on what there is."""
+    on_failed_session: OnFailedSession = "drop_row"
+    """What becomes of the other responses to a prompt if the sampling of one, in verl its session,
+    has failed. `drop_row`: they are trained on, as in stock verl. `drop_group`: they are not."""
     learning_rate: PositiveFloat = 1e-6
     """The learning rate of AdamW."""
     warmup_steps: NonNegativeInt = 0
@@ -88,20 +193,24 @@ class Train(Config):
     """The probability ratio is clipped at 1 minus this."""
     clip_ratio_high: PositiveFloat = 0.2
     """The probability ratio is clipped at 1 plus this; DAPO uses 0.28."""
-    loss_agg_mode: Literal[
-        "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
-    ] = "token-mean"
-    """How token losses are aggregated; the names are verl's."""
+    loss_agg_mode: LossAggMode | None = None
+    """How token losses are aggregated. `trajectory-turn-token-mean`, only for agents and their
+    default: Flow-GRPO's mean over trajectories, their turns, and the tokens of a turn. The other
+    names are verl's, to which each turn of an agent is a response; without agents, the default is
+    `token-mean`."""
     kl_coef: NonNegativeFloat = 0.0
     """Weight of the KL divergence from the initial policy. 0: no reference is loaded."""
     entropy_coef: float = 0.0
     """Weight of the entropy bonus in the loss."""
+    lora: Lora | None = None
+    """Trains an adapter of low rank instead of all weights. Null: all weights."""
     max_prompt_tokens: PositiveInt = 512
-    """Longer prompts are dropped, with a decision."""
+    """Longer prompts are dropped, with a decision. Of agents, a turn with a longer prompt ends the
+    trajectory, as `context_full`."""
     validate_every: NonNegativeInt = 20
     """Steps between validations; 0: only before the first and after the last step."""
     validation_n: PositiveInt = 1
-    """Responses to each held-out prompt."""
+    """Responses to each prompt of `validation_path`."""
     save_every: NonNegativeInt = 50
     """Steps between checkpoints; the last step always saves one. 0: none at all."""
     keep_checkpoints: PositiveInt = 2
@@ -109,9 +218,11 @@ class Train(Config):
     keep_rollouts: bool = True
     """Keep rollouts, decisions and rewards of each step as Parquet, for runs offline."""
     profile: Profile = "cpu"
-    """`cpu`: the embedded sampler and gloo. `gpu`: vLLM and NCCL."""
+    """`cpu`: the embedded sampler and gloo. `gpu`: vLLM or SGLang, and NCCL."""
     gpu: Gpu = Gpu()
     """The hardware; profile `gpu` only."""
+    cpu: Cpu = Cpu()
+    """Memory; profile `cpu` only."""
     schedule: TrainingSchedule = "generate"
     """What is trained on. `generate`: responses to the prompts of the dataset. `self_verify`: only
     judgements of them. `verify_init`: judgements first, then responses. `verify_alter`: responses,
@@ -123,27 +234,78 @@ class Train(Config):
     seed: NonNegativeInt = 0
     """Seed of the order of prompts and of sampling."""
     verl: dict[str, Any] = Field({})
-    """Any key of verl's configuration, such as `actor_rollout_ref.actor.optim.betas`."""
+    """Any key of verl's configuration that no field sets, such as
+    `actor_rollout_ref.actor.optim.betas`."""
+
+    @property
+    def validation_sets(self) -> dict[str, ValidationSet]:
+        """The validation sets by name, that of `validation_path` included."""
+        if self.validation_path is None:
+            return self.validation
+        return {ONE_SET: ValidationSet(path=self.validation_path, n=self.validation_n)}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        self._check_validation()
         if self.prompts_per_step % self.updates_per_step:
             raise ValueError("prompts_per_step must be a multiple of updates_per_step")
         if self.replay and self.refill:
             raise ValueError("refill samples, and replay does not: leave one of them out")
-        if self.refill and self.schedule == "self_verify":
-            raise ValueError(
-                "refill replaces answers that cannot train, and with schedule self_verify none do: "
-                "leave it out, or take more prompts_per_step"
-            )
         if self.replay and self.schedule != "generate":
             raise ValueError(
                 f"schedule {self.schedule} samples judgements, and replay samples nothing: "
                 "leave one of them out"
             )
+        if self.lora is not None and self.profile == "gpu":
+            _check_lora(self.lora, self.gpu)
         if self.schedule == "verify_alter" and self.verification.every > self.steps:
             raise ValueError(
                 f"verification.every is {self.verification.every}, and there are {self.steps} "
                 "steps: judgements would never be trained on"
             )
         return self
+
+    def _check_validation(self) -> None:
+        check_names(self.validation)
+        if self.validation and self.validation_path is not None:
+            raise ValueError(
+                "validation and validation_path both say what is validated on: leave "
+                "validation_path out, or name its set in validation"
+            )
+        if self.validation and self.validation_n != 1:
+            raise ValueError(
+                "validation_n is of validation_path: give each set of validation its own n"
+            )
+
+    @property
+    def verl_keys(self) -> dict[str, Any]:
+        """The keys of `verl` with dots and without `+`, whether they are nested or not."""
+        return dict(_flat(self.verl))
+
+    @property
+    def seeds_requests(self) -> bool:
+        """Whether each request has a seed of its own, so that a step can be sampled again."""
+        return self.profile == "cpu" or self.gpu.reproducible
+
+
+def _check_lora(lora: Lora, gpu: Gpu) -> None:
+    if gpu.strategy == "megatron":
+        raise ValueError(
+            "lora trains by PEFT, and strategy megatron has adapters of its own: leave lora "
+            "out, or choose strategy fsdp2"
+        )
+    is_pattern = isinstance(lora.target_modules, str) and lora.target_modules != "all-linear"
+    if gpu.rollout == "sglang" and is_pattern:
+        raise ValueError(
+            "SGLang takes no regular expression for lora.target_modules: list the modules, or "
+            "choose all-linear"
+        )
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        key = f"{above}{str(name).lstrip('+')}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{key}.")
+        else:
+            yield key, value

@@ -148,6 +148,7 @@ def _history(
     if path[0] >= 0:
         lines.append(f"{recipe.head.dataset_path}, row {first_row + path[0] + 1}")
         lines += _values(frames[0], path[0], frames[0].column_names)
+        lines += _turns(frames[0], path[0])
     for at in range(len(frames) - 1):
         if path[at + 1] >= 0:
             lines.append(f"{recipe.steps[at].label}: {'kept' if path[at] >= 0 else 'added'}")
@@ -171,6 +172,17 @@ def _explained(operator: Operator, frame: Frame, row: int) -> list[str]:
     return [f"   {name}: {_quoted(text)}" for name, text in operator.explain(written).items()]
 
 
+def _turns(dataset: Frame, row: int) -> list[str]:
+    """The turns of a trajectory that comes with the dataset: no step is there to explain them."""
+    if "turns" not in dataset.column_names:
+        return []
+    cell = dataset.select(["turns"])["turns"][row].as_py()
+    from ...operators.agents.explained import holds_turns, turn_lines
+
+    lines = turn_lines(cell) if holds_turns(cell) else {}
+    return [f"   {name}: {_quoted(text)}" for name, text in lines.items()]
+
+
 def _quoted(text: str) -> str:
     """On one line, with line breaks and spaces visible."""
     return json.dumps(text, ensure_ascii=False)
@@ -187,6 +199,9 @@ def _value(frame: Frame, name: str, row: int) -> str:
     value: Any = frame.select([name])[name][row].as_py()
     if name == "prompt" and isinstance(value, list):
         value = " / ".join(f"{message['role']}: {message['content']}" for message in value)
+    if name == "turns" and isinstance(value, list):
+        # They are listed one by one elsewhere. Not "turns": `turn_count` has only the policy's.
+        value = f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(text.split())
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}… ({len(text):,} characters)"

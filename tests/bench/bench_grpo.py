@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
-from rejuice.operators.groups import Array
+from rejuice.operators.groups import Array, Groups
+from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.trainer.report import metrics
 
 _ROOT = Path(__file__).parents[2]
@@ -98,6 +100,19 @@ def distinct(folder: Path, step: int) -> float:
     return float(pc.sum(counts["response_count_distinct"]).as_py() or 0) / prompts
 
 
+def paths(folder: Path, step: int) -> float:
+    """Different sequences of equations among the right responses to a prompt, mean of a step.
+
+    Prompts whose right responses have no equations are left out.
+    """
+    table = pq.read_table(
+        folder / "steps" / f"{step:06d}" / "curated.parquet",
+        columns=["prompt_id", "response", "verdict"],
+    )
+    found = GroupStatsMapper(solution_paths=True).map(table)["solution_paths"]
+    return float(pc.mean(found.take(pa.array(Groups.of(table).starts_G))).as_py() or 0)
+
+
 def at_budget(run: Run, budget: float) -> dict[str, float]:
     """The figures of a run when it had generated `budget` tokens."""
     spent = np.concatenate(([0.0], run.tokens_S))
@@ -111,9 +126,10 @@ def at_budget(run: Run, budget: float) -> dict[str, float]:
         "before": run.validated[0],
     }
     found.update({name: float(values[window].mean()) for name, values in run.values_S.items()})
-    found["distinct right of 8"] = float(
-        np.mean([distinct(run.folder, step + 1) for step in range(last)[window]])
-    )
+    for name, measure in (("distinct right of 8", distinct), ("solution paths of 8", paths)):
+        found[name] = float(
+            np.mean([measure(run.folder, step + 1) for step in range(last)[window]])
+        )
     found["steps"] = last
     return found
 

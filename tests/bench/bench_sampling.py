@@ -59,7 +59,10 @@ class Generate:
                 out = self._model.generate(
                     **inputs,
                     do_sample=True,
+                    temperature=1.0,  # What a policy's own generation config may change.
                     top_k=0,
+                    top_p=1.0,
+                    repetition_penalty=1.0,
                     num_return_sequences=settings.n,
                     max_new_tokens=settings.max_tokens,
                     **self._options,

@@ -19,7 +19,7 @@ import psutil
 import yaml
 
 from rejuice.operators.mapper import policy_rollout_mapper
-from rejuice.operators.sampling import Prompt, Settings
+from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.engines import open_engine
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
@@ -34,7 +34,7 @@ def main(prompts: int) -> None:
         operator: Any = recipe.steps[1].operator
         opened = Timed(open_engine(operator._engine_spec()))
         policy_rollout_mapper.open_engine = lambda _: opened
-        policy_rollout_mapper.release = lambda _: None
+        rollout.release = lambda _: None
         texts = (Path(made) / "prompts.jsonl").read_text().splitlines()
         chats = [(("user", json.loads(text)["question"]),) for text in texts]
         requests = [Prompt(chat, seed) for seed, chat in enumerate(chats)]

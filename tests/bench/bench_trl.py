@@ -208,6 +208,9 @@ def train_trl(job: dict[str, Any]) -> None:
     log = Path(job["run"]) / "log.jsonl"
 
     class Log(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            (Path(job["run"]) / "begun").touch()
+
         def on_log(self, args: Any, state: Any, control: Any, logs: Any, **_: Any) -> None:
             if state.is_world_process_zero and "reward" in logs:
                 with log.open("a") as file:

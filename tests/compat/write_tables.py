@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from digests import SMALL, digest_of, dropped
 from fake_judge import FakeJudge
 
+from rejuice.pipelines.demo.agents import write_trajectories
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 
@@ -75,6 +76,7 @@ def write_inputs():
         row["reference"] = row["answer"].rpartition("#### ")[2]
     write_rows("dapo.jsonl", problems, {"question": "prompt", "reference": "solution"})
     write_rollouts()
+    write_trajectories(Path("agents.parquet"), prompts=PROMPTS, trajectories=N, levels=(1, 2))
     write_solved(problems)
     Path("scores.sqlite").unlink(missing_ok=True)
     with FakeJudge() as server:

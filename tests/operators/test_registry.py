@@ -38,8 +38,7 @@ def install(tmp_path, monkeypatch):
         forget()
 
     def forget():
-        for each in (registry._registered, installed, conflicts):
-            each.cache_clear()
+        registry.registered.cache_clear()
 
     modules = []
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -63,7 +62,7 @@ def test_an_operator_with_any_name_is_listed_under_its_kind(install):
     before = opdocs.listing()
     install("brief", "1.2", "brief", [("brevity_scorer", "BrevityScorer")])
     line = f"  {'brevity_scorer':<28}Score how brief a response is.  [brief 1.2]"
-    assert opdocs.listing().split("\n\n")[0].splitlines()[1] == line
+    assert line in opdocs.listing().split("\n\n")[0].splitlines()
     assert opdocs.listing().replace(f"{line}\n", "") == before
     assert opdocs.entry("brevity_scorer") in opdocs.page().split("## Filters")[0]
     assert "brevity_scorer" in recipe_schema()["$defs"]

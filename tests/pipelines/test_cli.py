@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from command import heavy_after, runner
+from command import HEAVY, heavy_after, runner
 
 from rejuice.operators import __version__, installed
 from rejuice.pipelines import cli
@@ -278,12 +278,13 @@ def test_check(rejuice, recipe, tmp_path):
 def test_ops(rejuice):
     assert rejuice("ops") == (0, opdocs.listing(), "")
     assert rejuice("ops", "--markdown") == (0, opdocs.page(), "")
-    for name in installed():
+    for name in [*installed(), "react", "search"]:
         assert rejuice("ops", name) == (0, opdocs.entry(name), "")
     code, out, err = rejuice("ops", "pas_rate_filter")
     assert (code, out) == (2, "")
     assert err == (
-        "rejuice: unknown operator 'pas_rate_filter'; did you mean 'pass_rate_filter'?\n"
+        "rejuice: unknown operator, flow or tool 'pas_rate_filter'; "
+        "did you mean 'pass_rate_filter'?\n"
     )
 
 
@@ -355,6 +356,16 @@ def test_check_loads_nothing_that_it_does_not_use(recipe, tmp_path):
     path.write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
     command = ["check", ROOT / "recipes" / f"{recipe}.yaml", "--dataset_path", path]
     assert heavy_after(command, names=UNUSED_BY_CHECK) == []
+
+
+@pytest.mark.parametrize("more", [[], ["python"]])
+def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    recipe = yaml.safe_load((ROOT / "recipes" / "flow_lookup.yaml").read_text())
+    recipe["process"][1]["agent_rollout_mapper"]["tools"] += more
+    path.write_text(yaml.safe_dump(recipe))
+    names = (*HEAVY, *UNUSED_BY_CHECK, "aiohttp", "bm25s", "mcp", "tokenizers")
+    assert heavy_after(["check", path], cwd=tmp_path, names=names) == []
 
 
 def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):

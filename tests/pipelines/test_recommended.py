@@ -7,6 +7,7 @@ import pytest
 from command import runner
 from filelock import FileLock
 
+from rejuice.operators import RecipeError, get
 from rejuice.pipelines.show import opdocs
 
 STEPS = [{"length_filter": {"min": 1}}, {"length_filter": {"max": 9}}]
@@ -45,11 +46,15 @@ def commands(message):
 
 
 @pytest.mark.recommended("operators/registry.py", "see `rejuice ops`")
+@pytest.mark.recommended("pipelines/show/opdocs.py", "see `rejuice ops`")
 @pytest.mark.recommended("pipelines/recipe/steps.py", "`rejuice ops` lists them")
 def test_the_list_of_operators(rejuice, recipe_file):
     recipe_file(["qqqqqqqq"], ROWS)
-    for words in ("rejuice ops qqqqqqqq", "rejuice check recipe.yaml"):
-        (command,) = commands(rejuice(words, fails=True))
+    with pytest.raises(RecipeError) as in_python:
+        get("qqqqqqqq")
+    asked = ("rejuice ops qqqqqqqq", "rejuice check recipe.yaml")
+    for message in (str(in_python.value), *(rejuice(words, fails=True) for words in asked)):
+        (command,) = commands(message)
         assert "pass_rate_filter" in rejuice(command)
 
 

@@ -53,6 +53,7 @@ class FakeServer:
         always: what all requests meet that have no script any more; None: all is well.
         retry_after: value of that header.
         think_s: time that an answer takes.
+        crowd: requests that must have been under way at once before it answers any.
         token_ids: whether it gives token ids and log-probabilities.
         version: label of its weights, reported by `/inference/v1/generate`.
 
@@ -72,12 +73,13 @@ class FakeServer:
         always: Trouble | None = None,
         retry_after: str = "0.05",
         think_s: float = 0.0,
+        crowd: int = 0,
         token_ids: bool = True,
         version: str = "default",
     ) -> None:
         self.script: dict[int, list[Trouble]] = {k: list(v) for k, v in (script or {}).items()}
         self.always, self.retry_after, self.think_s = always, retry_after, think_s
-        self.token_ids, self.version = token_ids, version
+        self.token_ids, self.version, self._crowd = token_ids, version, crowd
         self.attempts: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
         self.bodies: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -116,13 +118,17 @@ class FakeServer:
 
     async def _start(self) -> None:
         app = web.Application()
-        app.router.add_get("/v1/models", self._models)
-        for path in ("/v1/completions", "/v1/chat/completions", "/inference/v1/generate"):
-            app.router.add_post(path, self._post)
+        self.add_routes(app.router)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """What it serves."""
+        router.add_get("/v1/models", self._models)
+        for path in ("/v1/completions", "/v1/chat/completions", "/inference/v1/generate"):
+            router.add_post(path, self._post)
 
     async def _kill(self) -> None:
         for site in list(self._runner.sites):
@@ -142,10 +148,12 @@ class FakeServer:
         return web.json_response({"data": [{"id": "m"}, {"id": "other"}]})
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        body = await request.json() if request.method == "POST" else dict(request.query)
         seed, n = self.seed_and_n(body)
         with self._counted():
             await asyncio.sleep(self.think_s)
+            while self.peak < self._crowd:
+                await asyncio.sleep(0.001)
             attempt = self.attempts[seed]
             self.attempts[seed] += 1
             self.keys.add(request.headers.get("Authorization"))
@@ -254,9 +262,9 @@ _STATUS = {
 
 
 def _spoilt(trouble: Trouble, answer: dict[str, Any], text: str) -> str:
-    choices = answer["choices"]
     if trouble is Trouble.CUT_JSON:
         return text[: len(text) // 2]
+    choices = answer["choices"]
     if trouble is Trouble.WRONG_JSON:
         return json.dumps({"choices": {"0": choices[0]}})
     if trouble is Trouble.EMPTY:

@@ -8,6 +8,7 @@ TOGETHER = {
     "tests/trainer/main_ppo/": "a training",
     "tests/trainer/test_faults.py": "faults",
     "tests/trainer/cpu/test_engine.py": "verl, imported",
+    "tests/trainer/cpu/test_lora.py": "verl, imported",
     "tests/trainer/cpu/test_rollout.py": "verl, imported",
     "tests/trainer/cpu/test_seams.py": "verl, imported",
     "tests/trainer/launch/test_dry_run.py": "verl, imported",

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import yaml
 from fake_queue import FakeQueue
 
+from rejuice.operators.agents.trajectory import Trajectory, TrajectoryGroup
 from rejuice.operators.sampling.protocol import Group, Sample
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Recipe
@@ -44,7 +45,7 @@ class ScriptedMapper(Mapper):
         return ("reward_accuracy", "reward_accuracy_missing", "verdict")
 
     def map(self, table):
-        first_words = [text.split(" ")[0] for text in table["response"].to_pylist()]
+        first_words = [first_word(text) for text in table["response"].to_pylist()]
         numbers = [number(each) for each in first_words]
         values = np.array([n if n is not None else 0.0 for n in numbers])
         why = [None if n is not None else each for n, each in zip(numbers, first_words)]
@@ -63,8 +64,13 @@ class BareRewardMapper(Mapper):
         return ("reward",)
 
     def map(self, table):
-        rewards = [number(text.split(" ")[0]) for text in table["response"].to_pylist()]
+        rewards = [number(first_word(text)) for text in table["response"].to_pylist()]
         return {"reward": pa.array(rewards, pa.float64())}
+
+
+def first_word(text):
+    """That of no text, which a failed trajectory has, is why there is no number."""
+    return "no_response" if text is None else text.split(" ")[0] or "0"
 
 
 def number(text):
@@ -84,6 +90,10 @@ def summed(on_missing: str) -> dict[str, Any]:
     return {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": on_missing}}
 
 
+AGENTS = {"agent_rollout_mapper": {"n": 4, "max_tokens": 16, "flow": "react"}}
+"""The step that samples, of agents."""
+
+
 class Stage:
     """A run's folder, its replay buffer, and an empty TransferQueue.
 
@@ -96,6 +106,8 @@ class Stage:
         head: keys of the recipe's top.
         more: called with the number of further prompts that the buffer asks for.
         trainer: whose buffer it is.
+        rollout: the step that samples; by default it samples responses.
+        rows: of the dataset, instead of made-up ones, with `question` and `answer`.
         train: keys of the `train:` section.
     """
 
@@ -110,18 +122,35 @@ class Stage:
         head: Mapping[str, Any] | None = None,
         more: Callable[[int], int] | None = None,
         trainer: Trainer | None = None,
+        rollout: Mapping[str, Any] | None = None,
+        rows: Sequence[Mapping[str, str]] = (),
         **train: Any,
     ) -> None:
         self.queue = queue
-        self.run = prepare(_recipe(folder.parent, after, prompts, n, head or {}, train), folder)
+        recipe = _recipe(folder.parent, after, prompts, n, head or {}, train, rollout, rows)
+        self.run = prepare(recipe, folder)
         self.prompts = self.run.prompts("train").to_pylist()
         self.uids: dict[int, list[str]] = {}
         self._policy, _ = self.run.sampler()
         self.trainer = trainer or Trainer(more, n)
         self.buffer = buffer_of(self.run, self.trainer)
 
-    def ask(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> list[Any]:
-        """Put prompts as verl does when it hands them to its agent loops."""
+    def ask(
+        self,
+        prompts: Sequence[int],
+        partition: str = "train",
+        step: int = 1,
+        split: str | None = None,
+    ) -> list[Any]:
+        """Put prompts as verl does when it hands them to its agent loops.
+
+        Args:
+            prompts: their numbers.
+            partition: `train` or `val`.
+            step: of training.
+            split: the validation set that they are of; by default that of `validation_path`.
+        """
+        split = split or {"train": "train", "val": "validation"}[partition]
         from rejuice.trainer.loop.types import Slot
 
         slots = []
@@ -133,7 +162,7 @@ class Stage:
             fields = {
                 "data_source": "test",
                 "reward_model": {"style": "rule", "ground_truth": ""},
-                "extra_info": {"index": index, "prompt_id": name, "split": "train"},
+                "extra_info": {"index": index, "prompt_id": name, "split": split},
             }
             slots.append(Slot(uid, fields))
         tags = [{"is_prompt": True, "status": "pending", "global_steps": step} for _ in slots]
@@ -157,6 +186,21 @@ class Stage:
         slots = self.ask(list(responses), partition, step) if slots is None else slots
         groups = [self.group(texts, step - 1) for texts in responses.values()]
         put(zip(slots, groups, strict=True), partition, step)
+
+    def play(
+        self,
+        trajectories: Mapping[int, Sequence[Trajectory]],
+        partition: str = "train",
+        step: int = 1,
+    ) -> None:
+        """Put groups of trajectories to prompts, given by their number, and the prompts first."""
+        from rejuice.trainer.loop.trajectories import put_trajectories
+
+        slots = self.ask(list(trajectories), partition, step)
+        groups = [
+            TrajectoryGroup("embedded", step - 1, 0, tuple(each)) for each in trajectories.values()
+        ]
+        put_trajectories(zip(slots, groups, strict=True), partition, step)
 
     def fail(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> None:
         """Prompts that could not be sampled."""
@@ -204,6 +248,10 @@ class Stage:
 class Trainer:
     """verl's trainer, as far as the replay buffer uses it.
 
+    Attributes:
+        losses: those that the workers were given, in this order.
+        logged: steps and figures that were logged beside verl's own.
+
     Args:
         more: called with the number of further prompts that the buffer asks for.
         n: responses to each.
@@ -211,11 +259,22 @@ class Trainer:
 
     def __init__(self, more: Callable[[int], int] | None = None, n: int = 4) -> None:
         self._more = more
-        rollout, actor = SimpleNamespace(n=n), SimpleNamespace(ppo_mini_batch_size=2)
+        rollout = SimpleNamespace(n=n)
+        actor = SimpleNamespace(
+            ppo_mini_batch_size=2, clip_ratio_low=0.2, clip_ratio_high=0.28, entropy_coeff=0.0,
+            use_kl_loss=True, kl_loss_coef=0.001, kl_loss_type="low_var_kl",
+        )  # fmt: skip
+        self.losses: list[Any] = []
+        self.logged: list[tuple[int, dict[str, float]]] = []
+        self.logger = SimpleNamespace(log=self._log)
+        self.actor_rollout_wg = SimpleNamespace(set_loss_fn=self.losses.append)
         self.config = SimpleNamespace(
             actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),
             trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1),
         )
+
+    def _log(self, data: dict[str, float], step: int) -> None:
+        self.logged.append((step, data))
 
     def refill(self, prompts: int) -> int:
         """Further prompts, of which so many come."""
@@ -244,15 +303,18 @@ def _recipe(
     n: int,
     head: Mapping[str, Any],
     train: Mapping[str, Any],
+    rollout: Mapping[str, Any] | None = None,
+    rows: Sequence[Mapping[str, str]] = (),
 ) -> Recipe:
     (folder / "scripted.py").write_text(SCRIPTED)
-    rows = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
+    made_up = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
+    rows = rows or made_up
     for name in ("train", "validation"):
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{name}.jsonl").write_text(lines)
     before = [
         {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
-        {"policy_rollout_mapper": {"n": n, "max_tokens": 16}},
+        rollout or {"policy_rollout_mapper": {"n": n, "max_tokens": 16}},
     ]
     document = {
         "project_name": "test",

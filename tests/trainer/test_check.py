@@ -9,10 +9,13 @@ import yaml
 from command import heavy_after, runner
 from fake_run import PROCESS, write_recipe
 
+from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.openai import preflight
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.trainer import cli
+from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, dry_run, prompts, training
+from rejuice.trainer.launch import preflight as launch_preflight
 
 RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
 TEMPLATE, ROLLOUT, VERIFY, FORMAT, SUM = PROCESS
@@ -26,8 +29,10 @@ SUM_JUDGED = {"reward_sum_mapper": {"task": "verify", "weights": {"verification"
 def rejuice(monkeypatch, capsys, tmp_path):
     """The command; whatever takes long is not done."""
     monkeypatch.setattr(training, "launch", launched)
+    monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     monkeypatch.setattr(training, "of_run", lambda folder: [])
-    monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
+    for module in (prompts, launch_preflight):
+        monkeypatch.setattr(module, "chat_encoder", lambda *_: lambda messages: [0] * 3)
     monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
     monkeypatch.setattr(cli, "_need", lambda *_: None)
     return runner(monkeypatch, capsys, tmp_path)
@@ -85,7 +90,7 @@ WRONG = {
     ),
     "no sampling": (
         {"process": [TEMPLATE, {"recorded_rollout_mapper": {"columns": ["answer"]}}, *PROCESS[2:]]},
-        ": no step samples responses; training needs one policy_rollout_mapper, and a second where the policy judges",
+        ": no step samples responses; training needs one policy_rollout_mapper or agent_rollout_mapper, and a second where the policy judges",
     ),
     "recorded responses beside those that are sampled": (
         {"process": [GRADED, ROLLOUT, {"recorded_rollout_mapper": {"columns": ["answer"]}}, *PROCESS[2:]]},
@@ -101,11 +106,27 @@ WRONG = {
     ),
     "a validation without a grade": (
         {"process": [TEMPLATE, ROLLOUT, FORMAT, {"reward_sum_mapper": {"weights": {"format": 1.0}}}]},
-        ": no step writes reward_accuracy, by which validation grades; add a verifier, such as math_verify_mapper, or leave validation_path out",
+        ": no step writes reward_accuracy, by which validation grades; add a verifier, such as math_verify_mapper, or leave the validation sets out",
     ),
     "a validation set of other columns": (
         {"train": {"validation_path": "other.jsonl"}},
         "train.validation_path, try.yaml, line 5, step 1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
+    ),
+    "a named validation set of other columns": (
+        {"train": {"validation_path": None, "validation": {"other": "other.jsonl"}}},
+        "train.validation.other, try.yaml, line 5, step 1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
+    ),
+    "a validation set that overrides a step that is not there": (
+        {"train": {"validation_path": None, "validation": {"other": {"path": "other.jsonl", "overrides": {"prompt_template": {}}}}}},
+        ", train.validation.other.overrides: no step 'prompt_template' before sampling; did you mean 'prompt_template_mapper'?",
+    ),
+    "a validation set that overrides a field that is not there": (
+        {"train": {"validation_path": None, "validation": {"other": {"path": "other.jsonl", "overrides": {"prompt_template_mapper": {"qestion": "problem"}}}}}},
+        ", train.validation.other.overrides, prompt_template_mapper: unknown field 'qestion'; did you mean 'question'?",
+    ),
+    "a validation in parts": (
+        {"train": {"verl": {"data.val_batch_size": 8}}},
+        "train.verl: 'data.val_batch_size' cannot be 8: each validation set is reported as a whole, and it would be validated on in parts; leave it out",
     ),
     "a replay of responses that were not trained on": (
         {"train": {"replay": "data.jsonl"}},
@@ -209,10 +230,12 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     monkeypatch.setattr(preflight, "check_server", lambda *_: None)
+    monkeypatch.setattr(HttpSearch, "preflight", lambda _: None)
     document = yaml.safe_load(path.read_text())
     data = tmp_path / "problems.parquet"
     write_prompts(data, prompts=8)
-    words = ["--dataset_path", data]
+    generated = "documents: documents" in path.read_text()  # Which other problems lack.
+    words = [] if generated else ["--dataset_path", data]
     if "dapo" in path.stem:
         words += ["--prompt_template_mapper.question", "question"]
         words += ["--prompt_template_mapper.reference", "level"]
@@ -222,8 +245,10 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
         assert rejuice("check", path)[0] == 0
         return
     words += ["--train.prompts_per_step", 4, "--train.updates_per_step", 1]
-    if document["train"].get("validation_path"):
+    if document["train"].get("validation_path") and not generated:
         words += ["--train.validation_path", data]
+    for name in document["train"].get("validation", {}):
+        words += [f"--train.validation.{name}", f"{{path: {data}, n: 1}}"]
     code, out, err = rejuice("check", path, *words)
     assert (code, err, len(out.splitlines())) == (0, "", 1)
     assert rejuice("train", path, *words, "--dry-run")[0] == 0

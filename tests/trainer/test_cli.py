@@ -13,6 +13,7 @@ from fake_run import PROCESS, line, save, write_recipe, write_run
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.train import Profile, Train
 from rejuice.trainer import cli
+from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ def verl(monkeypatch):
 
     verl = Verl()
 
-    def launched(run, *, resume=False, follow=lambda: None):
+    def launched(run, *, resume=False, follow=lambda: None, **_):
         verl.launched.append((run, resume))
         (run.folder / "verl.log").touch()
         status = verl.does(run)
@@ -55,6 +56,7 @@ def verl(monkeypatch):
         return status
 
     monkeypatch.setattr(training, "launch", launched)
+    monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     monkeypatch.setattr(training, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
     monkeypatch.setattr(outcome, "draw", lambda folders, path: path.write_text(""))
@@ -250,7 +252,7 @@ def test_check_knows_the_section(rejuice, recipe):
 
 def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monkeypatch):
     """Whatever the recipe names by where the command was given."""
-    monkeypatch.setattr(checkpoints, "_merge", lambda actor, target: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target: target.mkdir())
     (tmp_path / "policy").mkdir()
     words = ["--dataset_path", "data.jsonl", "--train.validation_path", "data.jsonl"]
     assert rejuice("train", recipe, *words, "--policy_rollout_mapper.model", "policy", "-q")[0] == 0
@@ -286,13 +288,17 @@ def test_what_is_wrong_is_reported_in_a_line(rejuice, recipe, verl, words, messa
     [
         (["--train.loggers", "[mlflow]"], "logger mlflow needs mlflow; pip install mlflow"),
         (["--profile", "gpu"], "profile gpu needs vllm; pip install 'verl[vllm]==0.9.1'"),
+        (
+            ["--profile", "gpu", "--train.gpu.rollout", "sglang"],
+            "profile gpu needs sglang; pip install 'verl[sglang]==0.9.1'",
+        ),
     ],
 )
 def test_what_is_not_installed_is_reported_at_once(
     rejuice, recipe, verl, monkeypatch, words, message
 ):
     find = cli.importlib.util.find_spec
-    gone = ("mlflow", "vllm")
+    gone = ("mlflow", "vllm", "sglang")
     monkeypatch.setattr(
         cli.importlib.util, "find_spec", lambda name: None if name in gone else find(name)
     )
@@ -300,6 +306,16 @@ def test_what_is_not_installed_is_reported_at_once(
     assert verl.launched == []
     monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
     assert rejuice("train", recipe, *words, "--dry-run")[0] == 0
+
+
+def test_megatron_is_needed_where_it_trains(rejuice, recipe, verl, monkeypatch):
+    there = {"vllm": object(), "megatron": None}
+    find = cli.importlib.util.find_spec
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: there.get(name) if name in there else find(name))  # fmt: skip
+    line = "rejuice: strategy megatron needs megatron; pip install 'verl[mcore]==0.9.1' megatron-bridge\n"
+    words = ("--profile", "gpu", "--train.gpu.strategy", "megatron")
+    assert rejuice("train", recipe, *words) == (2, "", line)
+    assert verl.launched == []
 
 
 def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
@@ -403,7 +419,7 @@ def test_the_policy_is_written_at_the_end(rejuice, recipe, verl, monkeypatch, tm
         return does(run)
 
     verl.does = saves
-    monkeypatch.setattr(checkpoints, "_merge", lambda actor, target: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target: target.mkdir())
     code, out, _ = rejuice("train", recipe)
     assert code == 0
     assert [row.split() for row in out.splitlines()[-4:]] == [
@@ -484,7 +500,7 @@ def test_checkpoint(rejuice, monkeypatch, tmp_path):
     (run / "checkpoints" / "global_step_6").mkdir()  # It was being saved when the run ended.
     merged = []
 
-    def merge(actor, target):
+    def merge(run, actor, target):
         merged.append(str(actor))
         target.mkdir()
 

@@ -9,7 +9,8 @@ from fake_run import write_recipe
 from rejuice.operators import RecipeError
 from rejuice.operators.config import field_docs
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.train import Gpu, Train, Verification
+from rejuice.pipelines.recipe.train import Cpu, Gpu, Lora, Megatron, Train, Verification
+from rejuice.pipelines.recipe.validation import ValidationSet
 from rejuice.pipelines.show.opdocs import table
 from rejuice.trainer.run import TrainingRun
 
@@ -53,12 +54,40 @@ def test_it_takes_every_field_that_it_documents(read):
         ({"steps": 0}, ", line 16: 'train.steps' is 0; input should be greater than 0"),
         ({"steps": {"n": 1}}, ", line 16: 'train.steps' is {'n': 1}; input should be a valid integer"),
         ({"gpu": {"memory": 1.5}}, ", line 17: 'train.gpu.memory' is 1.5; input should be less than 1"),
+        ({"gpu": {"strategy": "fsdp3"}}, ", line 17: 'train.gpu.strategy' is 'fsdp3'; input should be 'fsdp2' or 'megatron'"),
+        ({"gpu": {"rollout": "trtllm"}}, ", line 17: 'train.gpu.rollout' is 'trtllm'; input should be 'vllm' or 'sglang'"),
+        ({"gpu": {"rollout": "sglang", "reproducible": True}}, ", line 16, train.gpu: requests to SGLang take no seed: leave reproducible out, or choose rollout vllm"),
+        ({"gpu": {"megatron": {"tensor_model_parallel_size": 2}}}, ", line 16, train.gpu: megatron is for strategy megatron: leave it out, or choose that"),
+        ({"gpu": {"strategy": "megatron", "gpus": 6, "megatron": {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}}}, ", line 16, train.gpu: megatron divides the policy among 4 GPUs, of which 6 are no multiple"),
+        (
+            {"lora": {"target_modules": ["q_proj", "lm_head"]}},
+            ", line 16, train.lora: lm_head and embed_tokens cannot have an adapter: leave them out",
+        ),
+        (
+            {"lora": {"target_modules": ".*(_proj|lm_head)"}},
+            ", line 16, train.lora: lm_head and embed_tokens cannot have an adapter: leave them out",
+        ),
+        (
+            {"lora": {"target_modules": ".*(_proj"}},
+            ", line 16, train.lora: target_modules '.*(_proj' is no regular expression: missing ), unterminated subpattern at position 2",
+        ),
+        ({"lora": {}, "profile": "gpu", "gpu": {"strategy": "megatron"}}, ", line 15, train: lora trains by PEFT, and strategy megatron has adapters of its own: leave lora out, or choose strategy fsdp2"),
+        (
+            {"lora": {"target_modules": ".*_proj"}, "profile": "gpu", "gpu": {"rollout": "sglang"}},
+            ", line 15, train: SGLang takes no regular expression for lora.target_modules: list the modules, or choose all-linear",
+        ),
         ({"gpu": 8}, ", line 16: 'train.gpu' is 8; input should be a valid dictionary or instance of gpu"),
         ({"loggers": ["excel"]}, ", line 16: 'train.loggers' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
         ({"prompts_per_step": 10, "updates_per_step": 4}, ", line 15, train: prompts_per_step must be a multiple of updates_per_step"),
         ({"replay": "a", "refill": 1}, ", line 15, train: refill samples, and replay does not: leave one of them out"),
         ({"replay": "a", "schedule": "mixed"}, ", line 15, train: schedule mixed samples judgements, and replay samples nothing: leave one of them out"),
-        ({"refill": 1, "schedule": "self_verify"}, ", line 15, train: refill replaces answers that cannot train, and with schedule self_verify none do: leave it out, or take more prompts_per_step"),
+        ({"validation": {"a": {"path": "x", "m": 1}}}, ", line 18: unknown key 'train.validation.a.m'"),
+        ({"validation": {"a": {"n": 2}}}, ", line 17: 'train.validation.a.path' is missing; add `train.validation.a.path: …`"),
+        ({"validation": {"a": {"path": "x", "n": 2, "temperature": 0}}}, ", line 17, train.validation.a: temperature: 0 always gives the same response: it needs n: 1"),
+        ({"validation": {"a/b": "x"}}, ", line 15, train: validation set 'a/b' has a name that is no file name: use letters, digits, - and _"),
+        ({"validation": {"a": "x"}, "validation_path": "y"}, ", line 15, train: validation and validation_path both say what is validated on: leave validation_path out, or name its set in validation"),
+        ({"validation": {"a": "x"}, "validation_n": 2}, ", line 15, train: validation_n is of validation_path: give each set of validation its own n"),
+        ({"on_failed_session": "keep"}, ", line 16: 'train.on_failed_session' is 'keep'; input should be 'drop_row' or 'drop_group'"),
         ({"verification": {"init_share": 1}}, ", line 17: 'train.verification.init_share' is 1; input should be less than 1"),
     ],
 )  # fmt: skip
@@ -73,6 +102,26 @@ def test_what_is_wrong_is_reported_in_a_line(tmp_path, train, error):
     assert str(caught.value) == f"{path}{error}"
 
 
+def test_keys_of_verl_are_the_same_however_they_are_written(read):
+    written = {"a": {"b": {"c": 1}}, "+d.e": 2, "++f": {"g.h": [3]}, "i.j": {}, "+k": {0: "l"}}
+    assert read(verl=written).verl_keys == {"a.b.c": 1, "d.e": 2, "f.g.h": [3], "k.0": "l"}
+
+
+def test_a_path_alone_is_a_validation_set(read):
+    sets = {"a": "a.jsonl", "b": {"path": "b.jsonl", "n": 4, "temperature": 0.6}}
+    found = read(validation_path=None, validation=sets).validation_sets
+    assert found["a"] == ValidationSet(path="a.jsonl")
+    assert (found["b"].n, found["b"].temperature, found["b"].top_p) == (4, 0.6, None)
+    changed = read({"train.validation.b.n": "8"}, validation_path=None, validation=sets)
+    assert changed.validation_sets["b"] == found["b"].model_copy(update={"n": 8})
+
+
+def test_validation_path_is_one_set(read):
+    found = read(validation_path="a.jsonl", validation_n=3).validation_sets
+    assert found == {"validation": ValidationSet(path="a.jsonl", n=3)}
+    assert read(validation_path=None).validation_sets == {}
+
+
 def test_a_recipe_without_the_section(tmp_path):
     path = write_recipe(tmp_path / "try.yaml")
     recipe = load(path)
@@ -81,7 +130,7 @@ def test_a_recipe_without_the_section(tmp_path):
         TrainingRun.of(tmp_path / "run", bare)
 
 
-@pytest.mark.parametrize("model", [Train, Gpu, Verification])
+@pytest.mark.parametrize("model", [Train, Cpu, Gpu, Lora, Megatron, ValidationSet, Verification])
 def test_every_field_is_documented(model):
     assert list(field_docs(model)) == list(model.model_fields)
 
@@ -94,5 +143,6 @@ def test_the_page_has_every_field_as_it_is():
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("grpo_*.yaml")), ids=lambda p: p.stem)  # fmt: skip
 def test_our_own_recipes_can_be_trained(tmp_path, path):
     run = TrainingRun.of(tmp_path / "run", load(path))
-    assert run.config.profile == ("gpu" if "gsm8k" in path.stem else "cpu")
+    on_gpus = "gsm8k" in path.stem and not path.stem.endswith("_cpu")
+    assert run.config.profile == ("gpu" if on_gpus else "cpu")
     assert run.split.after

@@ -372,6 +372,8 @@ def what_is_not_scored_is_counted(training: Training, step: int) -> None:
     assert filled_up + dropped > 0
     assert found["note/reward_sum_mapper/missing_quality"] == filled_up + dropped
     assert found.get("note/reward_sum_mapper/group_mean_quality", 0) == filled_up
-    assert found["rows_trained"] == PROMPTS * RESPONSES - dropped
+    # When the scorer dies is a matter of timing: what is left of a group may be one response.
+    alone = int(found.get("dropped/group_of_one", 0))
+    assert found["rows_trained"] == PROMPTS * RESPONSES - dropped - alone
     assert 0 < curated["reward_quality"].null_count + dropped < PROMPTS * RESPONSES
     assert np.isfinite(curated["reward"].to_numpy()).all()

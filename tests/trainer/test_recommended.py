@@ -8,6 +8,7 @@ from command import runner
 from fake_run import line, save, write_recipe
 
 from rejuice.operators import RejuiceError
+from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checkpoints, outcome, prompts, training
 
 LINES = [line(0, validation=0.25), *(line(step, step / 10) for step in (1, 2, 3, 4))]
@@ -44,9 +45,10 @@ def trains(monkeypatch):
         return Verl.status
 
     monkeypatch.setattr(training, "launch", launched)
+    monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     monkeypatch.setattr(training, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
-    monkeypatch.setattr(checkpoints, "_merge", lambda actor, target: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target: target.mkdir())
     return Verl
 
 

@@ -5,7 +5,8 @@ import yaml
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.split import grading_steps, split_recipe
+from rejuice.pipelines.recipe.train import TURN_MEAN, Train
+from rejuice.trainer.split import check_section, grading_steps, loss_agg_mode, split_recipe
 
 PLAIN = [
     {"prompt_template_mapper": None},
@@ -13,6 +14,9 @@ PLAIN = [
     {"math_verify_mapper": None},
     {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}},
 ]
+
+
+AGENTS = [PLAIN[0], {"agent_rollout_mapper": {"n": 4, "tools": ["calculator"]}}, *PLAIN[2:]]
 
 
 @pytest.fixture
@@ -34,6 +38,43 @@ def test_steps_before_and_after_sampling(parts):
     assert [step.number for step in found.after] == [3, 4]
 
 
+def test_agents_sample_as_a_policy_does(parts):
+    assert parts(PLAIN).agents is None
+    found = parts(AGENTS)
+    assert found.agents is found.rollout
+    assert [step.number for step in found.after] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("fields", "train", "message"),
+    [
+        (
+            {"engine": "recorded", "recorded": {"path": "x.parquet"}},
+            {},
+            "here: engine recorded returns stored trajectories, and training samples its own; "
+            "choose engine transformers, or train on stored ones by train.replay",
+        ),
+        (
+            {},
+            {"schedule": "mixed"},
+            "here: schedule mixed trains on judgements, and agents judge nothing; "
+            "choose schedule generate",
+        ),
+        (
+            {"on_policy": False, "temperature": 0.5},
+            {"replay": "x.parquet"},
+            "here: temperature is 0.5, and stored log-probabilities are those of the policy "
+            "itself; set the temperature of agent_rollout_mapper to 1",
+        ),
+    ],
+)
+def test_a_section_that_agents_cannot_train_by_is_refused(parts, fields, train, message):
+    found = parts([AGENTS[0], {"agent_rollout_mapper": fields}, *AGENTS[2:]])
+    with pytest.raises(RecipeError) as caught:
+        check_section(found, Train(**train), "here")
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize(
     ("process", "message"),
     [
@@ -47,6 +88,16 @@ def test_steps_before_and_after_sampling(parts):
             [*PLAIN, {"self_verification_mapper": None}],
             ", step 5: no step answers the prompts of self_verification_mapper; put policy_rollout_",
         ),
+        (
+            [*AGENTS, PLAIN[1]],
+            ", step 5: agent_rollout_mapper and policy_rollout_mapper in one recipe; training "
+            "samples the trajectories of agents or has the policy judge its answers: leave one",
+        ),
+        (
+            [*AGENTS, {"self_verification_mapper": None}],
+            ", step 5: agent_rollout_mapper and self_verification_mapper in one recipe; ",
+        ),
+        (AGENTS[:3], "no step after agent_rollout_mapper writes the column reward; add a reward_"),
         (
             [*PLAIN, {"grpo_advantage_mapper": None}, {"length_filter": {"max": 9}}],
             ", step 6: length_filter drops rows that were compared with their group already; "
@@ -71,7 +122,43 @@ def test_validation_runs_the_steps_that_grade(parts):
     assert [step.name for step in grading_steps(parts(steps).after)] == ["math_verify_mapper"]
 
 
+@pytest.mark.parametrize("verifier", [{"llm_verify_mapper": {"model": "m"}}, "unit_test_mapper"])
+def test_every_verifier_grades_a_validation(parts, verifier):
+    (name,) = verifier if isinstance(verifier, dict) else (verifier,)
+    steps = [*PLAIN[:2], verifier, PLAIN[3]]
+    assert [step.name for step in grading_steps(parts(steps).after)] == [name]
+
+
 def test_a_recipe_that_does_not_grade_is_refused(parts):
     ungraded = [*PLAIN[:2], {"format_reward_mapper": None}, PLAIN[3]]
     with pytest.raises(RecipeError, match="no step writes reward_accuracy, by which validation"):
         grading_steps(parts(ungraded).after)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"algorithm.use_kl_in_reward": True}, {"algorithm": {"use_kl_in_reward": True}}],
+)
+def test_a_penalty_within_rewards_is_not_for_turns(parts, written):
+    """The reward of a trajectory is that of each turn; each turn would have another penalty."""
+    penalty = Train(verl=written)
+    check_section(parts(PLAIN), penalty, "recipe.yaml")
+    with pytest.raises(RecipeError) as caught:
+        check_section(parts(AGENTS), penalty, "recipe.yaml")
+    assert str(caught.value) == (
+        "recipe.yaml: algorithm.use_kl_in_reward gives each turn a reward of its own, and a reward "
+        "is that of a trajectory; set kl_coef instead"
+    )
+    check_section(parts(AGENTS), Train(verl={"algorithm.use_kl_in_reward": False}), "recipe.yaml")
+
+
+def test_a_mean_over_turns_is_for_agents(parts):
+    found = parts(PLAIN)
+    assert loss_agg_mode(found, Train()) == "token-mean"
+    assert loss_agg_mode(found, Train(loss_agg_mode="seq-mean-token-mean")) == "seq-mean-token-mean"
+    with pytest.raises(RecipeError) as caught:
+        check_section(found, Train(loss_agg_mode=TURN_MEAN), "recipe.yaml")
+    assert str(caught.value) == (
+        "recipe.yaml: loss_agg_mode trajectory-turn-token-mean is a mean over turns, of which these "
+        "responses have none; leave it out, or sample with agent_rollout_mapper"
+    )

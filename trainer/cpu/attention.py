@@ -40,6 +40,11 @@ class Layout(NamedTuple):
     response_sizes_R: Tensor
     group_R: Tensor
 
+    @property
+    def tokens(self) -> int:
+        """T: of all prompts and responses."""
+        return int(self.prompt_sizes_G.sum() + self.response_sizes_R.sum())
+
 
 class Shared(NamedTuple):
     """A batch with each prompt once.
@@ -98,7 +103,11 @@ _current: Layout | None = None
 
 
 def use_layout(layout: Layout | None) -> None:
-    """Set the layout of the next forward pass; None: sequences without shared prompts."""
+    """Set the layout of the next forward pass; None: sequences without shared prompts.
+
+    It stays until the next call: gradient checkpointing computes the layers again in the backward
+    pass.
+    """
     global _current  # The model cannot pass it on to its attention.
     _current = layout
 
@@ -131,11 +140,13 @@ def shared_attention(
         float[1, T, H, D], and None for the weights.
 
     Raises:
-        ValueError: there is padding.
+        ValueError: there is padding, or the layout is that of other tokens.
     """
     if attention_mask is not None or len(position_ids) != 1:
         raise ValueError(f"{NAME} takes rows without padding: set use_remove_padding=True")
     layout = _current or _sequences(position_ids[0])
+    if layout.tokens != query.shape[2]:
+        raise ValueError(f"the layout has {layout.tokens} tokens, the pass {query.shape[2]}")
     inputs = [each[0].transpose(0, 1) for each in (query, key, value)]  # [T, H, D]
     how = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
     attend = partial(torch.nn.functional.scaled_dot_product_attention, **how)

@@ -5,17 +5,18 @@
 
 verl's own manager requests one response at a time, by calls that cost more than a small policy
 needs to answer. `GroupManager` passes all prompts of a step to the sampler of
-`policy_rollout_mapper`, which answers group by group.
+`policy_rollout_mapper`, which answers group by group. `AgentManager` does so for agents, whose
+flow, tools and frozen models run in the actor, too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import ray
 import torch
@@ -26,17 +27,21 @@ from verl.workers.rollout.replica import RolloutReplica
 
 from ...operators.cores import usable_cores
 from ...operators.first_failures import FirstFailures
+from ...operators.sampling.engines import process_count
 from ...operators.sampling.processes import EngineProcesses
-from ...operators.sampling.protocol import Failure, Group, Prompt, Settings
+from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings
 from ...operators.sampling.seeds import prompt_seed
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ..loop.failures import report_sampler_failure
-from ..loop.trajectories import fail, prompt_batch, put
-from ..loop.types import PromptBatch, Slot
-from ..run import RUN_VARIABLE, WEIGHTS
+from ..loop.trajectories import fail, prompt_batch, put, put_trajectories
+from ..loop.types import Slot
+from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun
+from .agents import Agents
+from .fork_server import PYTHON
 
 _NAME = "rejuice-sampler"
+_G = TypeVar("_G")
 _PUT = 16  # groups that are put into TransferQueue at once
 
 
@@ -48,42 +53,69 @@ class SampleRequest(NamedTuple):
     seed: int
 
 
+def _engine(policy: str, threads: int, chat_template_kwargs: Mapping[str, Any]) -> Engine:
+    """The engine of a process, which computes with so many threads."""
+    torch.set_num_threads(threads)
+    return TransformersEngine(policy, chat_template_kwargs=chat_template_kwargs)
+
+
 class Sampler:
     """The embedded engine, for an actor."""
 
     def __init__(self, policy: str, workers: int, chat_template_kwargs: Mapping[str, Any]) -> None:
-        build = partial(TransformersEngine, policy, chat_template_kwargs=chat_template_kwargs)
         threads = max(1, usable_cores() // workers)
-        self._engine = EngineProcesses(build, workers=workers, threads=threads)
-        # Ray kills this process before it can clean up; the command that launched the run does.
-        self._weights = Path(os.environ[RUN_VARIABLE]) / WEIGHTS
+        build = partial(_engine, policy, threads=threads, chat_template_kwargs=chat_template_kwargs)
+        # Not by OMP_NUM_THREADS, which the fork server's libraries have read already.
+        self._engine = EngineProcesses(build, workers=workers, threads=None, launcher=PYTHON)
+        self._agents: Agents | None = None
+        self._folder = Path(os.environ[RUN_VARIABLE])
         # In verl's log, at once: Ray ends this process without cleaning up.
         self._first_failures = FirstFailures(partial(print, flush=True))
         tq.init()
 
-    def load_weights(self, weights: dict[str, torch.Tensor], version: int) -> None:
-        """Sample from these weights from now on."""
-        save_file(weights, self._weights)
-        self._engine.load_weights(self._weights, version)
+    def load_weights(self, version: int) -> None:
+        """Sample from now on from the weights that lie in the folder of the run."""
+        self._engine.load_weights(self._folder / WEIGHTS, version)
 
     def sample(
         self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
     ) -> None:
         """Sample, and put groups into TransferQueue as they finish."""
         prompts = [Prompt(request.messages, request.seed) for request in requests]
-        finished: list[tuple[Slot, Group]] = []
-        for index, found in self._engine.sample(prompts, settings):
-            if isinstance(found, Failure):
-                message = f"a prompt failed with {found.reason}: {found.detail}"
-                self._first_failures.report(found.reason, message)
-                fail([requests[index].slot], partition)
+        slots = [request.slot for request in requests]
+        found = self._engine.sample(prompts, settings)
+        for groups in self._finished(found, slots, partition):
+            put(groups, partition, step)
+
+    def play(
+        self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
+    ) -> None:
+        """The same for agents: have the recipe's flow work on the prompts."""
+        if self._agents is None:
+            self._agents = Agents(TrainingRun.open(self._folder), self._engine)
+        slots = [request.slot for request in requests]
+        seeded = [(request.slot, request.seed) for request in requests]
+        found = self._agents.play(seeded, settings)
+        for groups in self._finished(found, slots, partition):
+            put_trajectories(groups, partition, step)
+
+    def _finished(
+        self, found: Iterable[tuple[int, _G | Failure]], slots: Sequence[Slot], partition: str
+    ) -> Iterator[list[tuple[Slot, _G]]]:
+        """Groups, some at a time, and their prompts; those that failed are marked as such."""
+        groups: list[tuple[Slot, _G]] = []
+        for index, group in found:
+            if isinstance(group, Failure):
+                message = f"a prompt failed with {group.reason}: {group.detail}"
+                self._first_failures.report(group.reason, message)
+                fail([slots[index]], partition)
                 continue
-            finished.append((requests[index].slot, found))
-            if len(finished) == _PUT:
-                put(finished, partition, step)
-                finished = []
-        if finished:
-            put(finished, partition, step)
+            groups.append((slots[index], group))
+            if len(groups) == _PUT:
+                yield groups
+                groups = []
+        if groups:
+            yield groups
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
@@ -92,7 +124,9 @@ class Replica(RolloutReplica):  # type: ignore[misc]
     async def launch_servers(self) -> None:
         chat_kwargs = dict(self.config.engine_kwargs.get("rejuice") or {})
         remote = ray.remote(Sampler).options(name=_NAME)
-        server = remote.remote(self.model_config.path, usable_cores(), chat_kwargs)
+        policy = self.model_config.path
+        workers = process_count(policy, "float32", usable_cores())
+        server = remote.remote(policy, workers, chat_kwargs)
         self.servers = [server]
         self._server_handle = server
         self._server_address = _NAME
@@ -104,7 +138,10 @@ class Replica(RolloutReplica):  # type: ignore[misc]
 
 
 class Adapter(BaseRollout):  # type: ignore[misc]
-    """Runs in the training worker, and sends its weights to the sampler."""
+    """Runs in the training worker, and writes its weights to a file that the sampler reads.
+
+    Passed to the sampler by Ray they would be in memory twice more.
+    """
 
     async def resume(self, tags: list[str]) -> None:
         """Do nothing: nothing was released."""
@@ -115,14 +152,25 @@ class Adapter(BaseRollout):  # type: ignore[misc]
     async def update_weights(
         self, weights: Any, wire_format: str = "named_tensors", **more: Any
     ) -> None:
+        # All workers take part in gathering them.
         found = {name: tensor.detach().cpu().contiguous() for name, tensor in weights}
         if os.environ["RANK"] == "0":
-            version = more.get("global_steps") or 0
-            await ray.get_actor(_NAME).load_weights.remote(found, version)
+            # Ray kills this process before it can clean up; the command that launched the run does.
+            save_file(_without_ties(found), Path(os.environ[RUN_VARIABLE]) / WEIGHTS)
+            await ray.get_actor(_NAME).load_weights.remote(more.get("global_steps") or 0)
+
+
+def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """One of tied weights, as a file may have them."""
+    first = {tensor.data_ptr(): name for name, tensor in reversed(weights.items())}
+    return {name: weights[name] for name in first.values()}
 
 
 class GroupManager:
     """verl's agent loop manager, for single-turn groups."""
+
+    method: ClassVar[str] = "sample"
+    """The method of the sampler that is called."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -134,35 +182,42 @@ class GroupManager:
         return cls(config)
 
     def generate_sequences(self, prompts: Any) -> None:
-        """Pass the prompts to the sampler, without waiting."""
+        """Pass the prompts to the sampler, without waiting: those of one kind at once."""
         rollout = self._config.actor_rollout_ref.rollout
         batch = prompt_batch(prompts)
         options = rollout.val_kwargs if batch.partition == "val" else rollout
-        settings = Settings(
-            batch.n or options.n,
-            options.temperature,
-            options.top_p,
-            batch.max_tokens or rollout.response_length,
-        )
-        requests = [
-            SampleRequest(slot, chat, prompt_seed(slot.prompt_id, rollout.seed, batch.step))
-            for slot, chat in zip(batch.slots, batch.chats, strict=True)
-        ]
-        work = self._sampler.sample.remote(requests, settings, batch.partition, batch.step)
-        Thread(target=_watch, args=(work, batch), daemon=True).start()
+        default = Settings(options.n, options.temperature, options.top_p, rollout.response_length)
+        alike: dict[tuple[Settings, str], list[SampleRequest]] = {}
+        for slot, chat, own in zip(batch.slots, batch.chats, batch.own, strict=True):
+            seed = prompt_seed(slot.prompt_id, rollout.seed, batch.step)
+            requests = alike.setdefault((default._replace(**own), slot.split), [])
+            requests.append(SampleRequest(slot, chat, seed))
+        method = getattr(self._sampler, self.method)
+        for (settings, _), requests in alike.items():
+            work = method.remote(requests, settings, batch.partition, batch.step)
+            slots = [request.slot for request in requests]
+            Thread(target=_watch, args=(work, slots, batch.partition), daemon=True).start()
 
 
-def _watch(work: Any, batch: PromptBatch) -> None:
+class AgentManager(GroupManager):
+    """verl's agent loop manager, for groups of trajectories."""
+
+    method = "play"
+
+
+def _watch(work: Any, slots: Sequence[Slot], partition: str) -> None:
     """Wait for the sampler; if it fails, mark its prompts as failed, so that they end."""
     try:
         ray.get(work)
     except Exception as error:  # Of any type: the step finds its prompts failed.
         report_sampler_failure(_reason(error))
-        fail(batch.slots, batch.partition)
+        fail(slots, partition)
 
 
 def _reason(error: Exception) -> str:
     """One line out of the many of Ray's errors."""
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return "its process was killed; the machine is out of memory"
     if isinstance(error, ray.exceptions.RayActorError):
         return "its process was killed; the machine is probably out of memory"
     cause = getattr(error, "cause", None) or error

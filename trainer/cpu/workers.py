@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from tensordict import NonTensorStack
+from torch import Tensor
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
@@ -18,7 +20,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-from . import attention
+from . import attention, frozen_head, lora
 from .attention import Shared
 
 ROLLOUT = "rejuice"
@@ -36,19 +38,40 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
     engine_config: Any
 
     def _build_fsdp_module(self, module: Any) -> Any:
-        config: Any = self.engine_config
+        config, policy = self.engine_config, module.config
+        tied = policy.tie_word_embeddings
         # A forward-only engine would offload to pinned memory, which needs CUDA.
         self.engine_config = dataclasses.replace(config, forward_only=False)
+        # An output layer of its own would be sharded by itself, and verl's function, which takes
+        # its weights and does not call it, would get a shard. Tied ones are the whole module's.
+        policy.tie_word_embeddings = True
         try:
             # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_forward_only_engine_is_built_like_any
             return super()._build_fsdp_module(module)
         finally:
-            self.engine_config = config
+            self.engine_config, policy.tie_word_embeddings = config, tied
+
+    def _build_lora_module(self, module: Any) -> Any:
+        # The adapter begins at random, like the samples by the seed of the run.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.engine_config.seed)
+            # private: verl==0.9.1, tests/trainer/cpu/test_lora.py::test_the_adapter_begins_by_the_seed
+            return super()._build_lora_module(module)
+
+    def get_per_tensor_param(self, **more: Any) -> tuple[Iterator[tuple[str, Tensor]], Any]:
+        """The weights for the sampler; verl would round merged ones to bfloat16."""
+        if not hasattr(self.module, "peft_config"):
+            found: tuple[Iterator[tuple[str, Tensor]], Any] = super().get_per_tensor_param(**more)
+            return found
+        return lora.merged_weights(self.module), None
 
     def forward_backward_batch(self, data: Any, *rest: Any, **more: Any) -> Any:
         """verl's, without fields that are no tensors, which it would copy with each micro-batch."""
         untensored = [name for name in data.keys() if isinstance(data.get(name), NonTensorStack)]  # noqa: SIM118
-        return super().forward_backward_batch(data.exclude(*untensored), *rest, **more)
+        try:
+            return super().forward_backward_batch(data.exclude(*untensored), *rest, **more)
+        finally:
+            attention.use_layout(None)
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """verl's inputs, with each prompt once."""
@@ -62,7 +85,6 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
 
     def prepare_model_outputs(self, output: Any, output_args: Any, *rest: Any, **more: Any) -> Any:
         """verl's outputs, for the tokens of all rows."""
-        attention.use_layout(None)
         shared = output_args["shared"]
         output.log_probs = shared.to_rows(output.log_probs)
         output.entropy = shared.to_rows(output.entropy)
@@ -78,10 +100,17 @@ def _replica() -> Any:
 def _open_group() -> None:
     """Open the process group over gloo, before verl would request two backends for one device."""
     worker = os.environ.get("WG_BACKEND") == "ray" and "RANK" in os.environ
-    if worker and not torch.distributed.is_initialized():
+    if not worker or torch.distributed.is_initialized():
+        return
+    if os.environ.get("WORLD_SIZE") == "1":
+        # Alone it needs no port: verl chose a free one seconds ago, which may be in use by now.
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    else:
         torch.distributed.init_process_group("gloo")
 
 
 RolloutReplicaRegistry.register(ROLLOUT, _replica)
 _ROLLOUT_REGISTRY[(ROLLOUT, "async")] = "rejuice.trainer.cpu.rollout.Adapter"
 _open_group()
+frozen_head.use()

@@ -234,6 +234,11 @@ def counted(counts: Mapping[str, int]) -> str:
 def _unusable(rows: pa.Table) -> dict[str, Array]:
     """Which rows have no prompt, and which no response, each bool[N]."""
     _check_columns(rows, "prompt", "response")
+    if "turns" in rows.column_names:
+        raise DataError(
+            "the rows are trajectories of agents, whose responses no policy gave to their prompts",
+            "export them as rows",
+        )
     prompt, response = rows["prompt"], rows["response"]
     absent = pc.is_null(prompt)
     if is_list(prompt.type):

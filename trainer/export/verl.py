@@ -1,7 +1,7 @@
 """A recipe for stock verl: its prompts as Parquet, and its reward as a function in a file.
 
-DIR/train.parquet, DIR/validation.parquet    prompts, as verl's dataset reads them
-DIR/train.arrow, DIR/validation.arrow        the same with all their columns, for the reward
+DIR/train.parquet, DIR/validation*.parquet   prompts, as verl's dataset reads them
+DIR/train.arrow, DIR/validation*.arrow       the same with all their columns, for the reward
 DIR/*-decisions.parquet                      rows of the dataset that were dropped, and why
 DIR/scoring.yaml                             the steps that score a response
 DIR/operators/                               the recipe's own files that define some of them
@@ -23,7 +23,8 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
-from ..launch.prompts import make_prompts
+from ..held_out import HeldOutSet, held_out_sets
+from ..launch.prompts import make_held_out, make_prompts
 from ..policies import policy_path
 from ..run import is_prepared
 from ..split import SplitRecipe
@@ -71,7 +72,7 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
 
     Args:
         recipe: with a `policy_rollout_mapper`. If it has a `train:` section, prompts longer than
-            its `max_prompt_tokens` are left out, and its `validation_path` is exported too.
+            its `max_prompt_tokens` are left out, and its validation sets are exported too.
         folder: where to write; files of an earlier export are replaced.
         leave_out: names of steps after sampling to leave out.
 
@@ -85,20 +86,21 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     for step in parts.before:
         columns.update(dict.fromkeys(step.operator.writes()))
     found = scoring(parts.after, list(columns), leave_out)
-    datasets, encode, longest = _inputs(recipe, parts)
-    recipe.head.write_missing(*datasets.values())
-    made = {
-        name: make_prompts(
-            path,
-            parts.before,
-            folder,
-            name,
-            source=parts.source,
-            encode=encode,
-            longest=longest,
-            suffixes=recipe.head.file_suffixes if name == "train" else (),
-        ).prompts
-        for name, path in datasets.items()
+    held_out, encode, longest = _inputs(recipe, parts)
+    recipe.head.write_missing(recipe.head.dataset_path, *(each.path for each in held_out))
+    train = make_prompts(
+        recipe.head.dataset_path,
+        parts.before,
+        folder,
+        "train",
+        source=parts.source,
+        encode=encode,
+        longest=longest,
+        suffixes=recipe.head.file_suffixes,
+    )
+    made = {"train": train.prompts} | {
+        each.split: make_held_out(each, folder, encode=encode, longest=longest).prompts
+        for each in held_out
     }
     head = {
         "project_name": recipe.head.project_name,
@@ -133,20 +135,16 @@ def _word(value: Any) -> str:
 
 _PLAIN = re.compile(r"/[A-Za-z0-9_./:+-]*")
 """Paths that Hydra reads without quotes."""
-_FILES = {"train": "data.train_files", "validation": "data.val_files"}
 
 
-def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[dict[str, Path], Encode, int]:
-    """The datasets, the encoding of a prompt, and how many tokens it may have."""
-    datasets = {"train": recipe.head.dataset_path}
-    if recipe.head.train is None:
-        return datasets, lambda _: (), 0  # Without a `train:` section there is no limit.
+def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[tuple[HeldOutSet, ...], Encode, int]:
+    """The validation sets, the encoding of a prompt, and how many tokens it may have."""
     config = recipe.head.train
-    if config.validation_path is not None:
-        datasets["validation"] = config.validation_path
+    if config is None:
+        return (), lambda _: (), 0  # Without a `train:` section there is no limit.
     policy = policy_path(config.policy or parts.rollout.model)
     return (
-        datasets,
+        held_out_sets(parts, config, str(recipe.path)),
         chat_encoder(policy, parts.rollout.chat_template_kwargs),
         config.max_prompt_tokens,
     )
@@ -157,8 +155,10 @@ def _overrides(
 ) -> dict[str, Any]:
     """The keys with which verl encodes prompts as `rejuice train` does."""
     config, chat_kwargs = recipe.head.train, parts.rollout.chat_template_kwargs
+    train, *held_out = (str(folder / f"{name}.parquet") for name in made)
     return {
-        **{_FILES[name]: str(folder / f"{name}.parquet") for name in made},
+        "data.train_files": train,
+        **({"data.val_files": held_out[0] if len(held_out) == 1 else held_out} if held_out else {}),
         **({} if config is None else {"data.max_prompt_length": config.max_prompt_tokens}),
         **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()},
         "reward.custom_reward_function.path": str(folder / "reward.py"),

@@ -1,7 +1,7 @@
 """The checkpoints of a run, and a policy of one as a Hugging Face folder.
 
-verl saves weights in the shards of its training processes; its own merger turns them into a folder,
-in bfloat16, that vLLM, transformers and `policy_rollout_mapper` load.
+verl saves weights in the shards of its training processes; `merge` turns them into a folder that
+vLLM, transformers and `policy_rollout_mapper` load.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import tempfile
 from pathlib import Path
 
 from ...operators.errors import RejuiceError
+from ..policies import policy_path
+from ..run import CHECKPOINT, TrainingRun
 from .failure import last_error
 
-_STEP = "global_step_"
 _LAST = "latest_checkpointed_iteration.txt"
-_MERGER = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+_MEGATRONS = Path("model", "huggingface")
+"""Where a checkpoint of Megatron has the policy as a Hugging Face folder already."""
+_MERGER = [sys.executable, "-m", "rejuice.trainer.launch.merge"]
 
 
 def folder_of(run: Path, step: int) -> Path:
     """The folder of the checkpoint of a step."""
-    return run / "checkpoints" / f"{_STEP}{step}"
+    return run / "checkpoints" / f"{CHECKPOINT}{step}"
 
 
 def last(run: Path) -> int | None:
@@ -60,8 +63,8 @@ def steps(run: Path) -> list[int]:
 
 
 def _whole(run: Path) -> list[int]:
-    folders = (run / "checkpoints").glob(f"{_STEP}*")
-    return sorted(int(f.name.removeprefix(_STEP)) for f in folders if _is_whole(f))
+    folders = (run / "checkpoints").glob(f"{CHECKPOINT}*")
+    return sorted(int(f.name.removeprefix(CHECKPOINT)) for f in folders if _is_whole(f))
 
 
 def _is_whole(folder: Path) -> bool:
@@ -72,6 +75,9 @@ def _is_whole(folder: Path) -> bool:
 def export(run: Path, path: Path, step: int | None = None) -> int:
     """Write the policy of a checkpoint as a Hugging Face folder.
 
+    In float32, if that is what it was trained and sampled in, else in bfloat16. What LoRA has
+    trained is added to the weights, or written as PEFT's adapter, as `train.lora.export` says.
+
     Args:
         run: the folder of the run.
         path: the folder to write, which must not exist.
@@ -81,7 +87,7 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
         The step.
 
     Raises:
-        RejuiceError: there is no such checkpoint, `path` exists, or verl's merger fails.
+        RejuiceError: there is no such checkpoint, `path` exists, or it cannot be merged.
     """
     there = steps(run)
     if not there:
@@ -96,19 +102,24 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
     beside = path.with_name(f"{path.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.parent.mkdir(parents=True, exist_ok=True)
-    _merge(folder_of(run, step) / "actor", beside)
+    actor = folder_of(run, step) / "actor"
+    whole = actor / _MEGATRONS
+    if any(whole.glob("*.safetensors")):
+        shutil.copytree(whole, beside)
+    else:
+        _merge(TrainingRun.open(run), actor, beside)
     beside.rename(path)
     return step
 
 
-def _merge(actor: Path, target: Path) -> None:
+def _merge(run: TrainingRun, actor: Path, target: Path) -> None:
     # The merger needs no accelerator, even if the policy was trained on one.
     modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
     here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
     with tempfile.TemporaryDirectory() as folder:
         source = _without_attention(actor, Path(folder))
         done = subprocess.run(
-            [*_MERGER, "--local_dir", str(source), "--target_dir", str(target)],
+            [*_MERGER, "--local_dir", str(source), "--target_dir", str(target), *_options(run)],
             env={**os.environ, **here},
             capture_output=True,
             text=True,
@@ -117,7 +128,13 @@ def _merge(actor: Path, target: Path) -> None:
     if done.returncode:
         shutil.rmtree(target, ignore_errors=True)
         found = last_error(done.stderr) or f"exit status {done.returncode}"
-        raise RejuiceError(f"verl's model merger failed: {found}", where=str(actor))
+        raise RejuiceError(f"the checkpoint could not be merged: {found}", where=str(actor))
+
+
+def _options(run: TrainingRun) -> list[str]:
+    dtype = "float32" if run.config.profile == "cpu" else "bfloat16"
+    export = run.config.lora.export if run.config.lora else "merged"
+    return ["--policy", policy_path(run.policy), "--dtype", dtype, "--export", export]
 
 
 def _without_attention(actor: Path, folder: Path) -> Path:

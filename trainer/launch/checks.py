@@ -13,6 +13,7 @@ from pathlib import Path
 from ...operators.errors import DataError, RecipeError
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.recipe.columns import checked_schema
+from ..held_out import HeldOutSet
 from ..run import TrainingRun
 from ..split import grading_steps
 
@@ -47,50 +48,57 @@ def check_training(
         f"{path} does not exist yet, so columns were not checked."
         for path in _other_datasets(run, may_lack=may_lack_data)
     ]
-    if run.config.verl:
-        if may_lack and find_spec("verl") is None:
-            return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
-        from .overrides import overrides
-        from .verl_config import are_known, check_keys
+    if not run.config.verl:
+        return left_out
+    from .verl_keys import check_user_keys
 
-        if not are_known(run.config.verl):
-            check_keys(overrides(run, resume))
+    check_user_keys(run, resume=resume)
+    if may_lack and find_spec("verl") is None:
+        return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
+    from .overrides import overrides
+    from .verl_config import are_known, check_keys
+
+    if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
+        check_keys(overrides(run, resume))
     return left_out
 
 
 def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[Path]:
     """Check the datasets of the `train:` section; gives those that are not there."""
-    replay, validation = run.config.replay, run.config.validation_path
+    replay = run.config.replay
     if replay is not None:
         if may_lack and not replay.exists():
             yield replay
         else:
-            _check_replay(replay)
-    if validation is not None:
-        generated = run.recipe.head.generated(validation)
-        if may_lack and not validation.exists() and generated is None:
-            yield validation
+            _check_replay(replay, of_agents=run.split.agents is not None)
+    for held_out in run.held_out:
+        generated = run.recipe.head.generated(held_out.path)
+        if may_lack and not held_out.path.exists() and generated is None:
+            yield held_out.path
         else:
-            _check_validation(run, validation)
+            _check_validation(run, held_out)
 
 
-def _check_replay(path: Path) -> None:
+def _check_replay(path: Path, *, of_agents: bool) -> None:
     from .prompts import check_replayed
 
     dataset = Dataset(path)
     try:  # A column may begin further down, but seldom does.
-        check_replayed(path, dataset.first_schema.names)
+        check_replayed(path, dataset.first_schema.names, of_agents=of_agents)
     except DataError:
-        check_replayed(path, dataset.schema.names)
+        check_replayed(path, dataset.schema.names, of_agents=of_agents)
 
 
-def _check_validation(run: TrainingRun, path: Path) -> None:
-    """Check that prompts can be made of the validation set, and responses to them graded."""
+def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
+    """Check that prompts can be made of a validation set, and responses to them graded."""
     recipe, parts = run.recipe, run.split
-    numbers = {step.number for step in (*parts.before, *grading_steps(parts.after))}
-    steps = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
-    head = recipe.head.model_copy(update={"dataset_path": path, "suffixes": ()})
+    numbers = {step.number for step in grading_steps(parts.after)}
+    rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
+    head = recipe.head.model_copy(update={"dataset_path": held_out.path, "suffixes": ()})
+    steps = (*held_out.steps, *rest)
     try:
-        checked_schema(recipe.replace(head=head, steps=tuple(steps), table=None))
+        checked_schema(recipe.replace(head=head, steps=steps, table=None))
     except RecipeError as error:
-        raise error.at("train.validation_path") from None
+        named = held_out.name in run.config.validation
+        where = f"train.validation.{held_out.name}" if named else "train.validation_path"
+        raise error.at(where) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,12 @@ def problem(folder: Path) -> str | None:
         config = composed(folder)
     except HydraException as error:
         return " ".join(str(error).split())
+    reference, critic = need_reference_policy(config), need_critic(config)
+    if find_spec("vllm") is None:
+        # Else verl imports vLLM, to compare the rank of LoRA with vLLM's largest.
+        config.actor_rollout_ref.model.lora.merge = True
     try:
-        validate_config(config, need_reference_policy(config), need_critic(config))
+        validate_config(config, reference, critic)
     except Exception as error:  # verl asserts and raises errors of many types.
         return f"verl refuses its configuration{_inner_error(str(error))}"
     return None

@@ -11,7 +11,9 @@ from ..loop.failures import NO_PROMPT_LEFT, SAMPLER_FAILED, recorded_error
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS_PREFIX = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
-_ERROR = re.compile(r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: (.*))?$")
+_ERROR = re.compile(
+    r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit)|Exception)(?:: (.*))?$"
+)
 _OURS = re.compile(r"^rejuice\.(?:\w+\.)+\w+Error: (.*)$")
 _RAY_ERRORS = ("RayTaskError", "RayActorError", "ActorDiedError", "ActorUnavailableError")
 _DIED = re.compile(r"The actor died unexpectedly[^\n]*\n\s*class_name: (?:.*\.)?(\w+)")
@@ -90,4 +92,7 @@ def _while_saving(lines: list[str]) -> bool:
 def _out_of_memory(lines: list[str]) -> str:
     if any("CUDA out of memory" in line for line in lines):
         return "a GPU is out of memory; lower train.gpu.tokens_per_gpu or train.gpu.memory"
-    return "out of memory; lower train.prompts_per_step or the n of policy_rollout_mapper"
+    return (
+        "out of memory; lower train.cpu.tokens, train.prompts_per_step or the n of"
+        " policy_rollout_mapper"
+    )

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..report import metrics
 from ..report.curves import draw
-from ..report.watch import VALIDATION, figures, spell
+from ..report.watch import figures, spell, validation_figures
 from ..run import TrainingRun
 from . import checkpoints
 
@@ -20,7 +20,7 @@ def finish(run: TrainingRun, *, quiet: bool = False) -> None:
     """Write the policy and the curves of a finished run.
 
     Raises:
-        RejuiceError: verl's model merger fails.
+        RejuiceError: the checkpoint cannot be merged.
         OSError: there is no space left.
     """
     step, policy = checkpoints.last(run.folder), run.folder / "policy"
@@ -48,10 +48,10 @@ def show(folder: Path, name: str, console: Console) -> None:
     table.add_column("")
     for head in ("first", "last"):
         table.add_column(head, justify="right")
-    for figure in (VALIDATION, *figures(points)):
+    for figure in (*validation_figures(points), *figures(points)):
         known = [point for point in points if figure.of(point) is not None]
         if known:
-            table.add_row(Text(figure.name), figure.text(known[0]), figure.text(known[-1]))
+            table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
     console.print(table)
     for what, path in _places(folder):
         _print(console, f"{what:<12}{path}")

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...operators.cores import usable_cores
+from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
+from ...pipelines.recipe.train import TURN_MEAN, Gpu
+from ..cpu.fork_server import PYTHON
 from ..policies import policy_path
 from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun
-from ..split import advantage_operator
+from ..split import advantage_operator, loss_agg_mode
+from . import checkpoints
+from .pass_size import tokens_per_pass
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SAMPLER = "trainer.v1.sampler.sampler_kwargs"
-_AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
-_TOKENS = 1 << 16  # in one pass on a CPU; a prompt counts for each response, but is computed once
+AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
+"""Our agent loops, as verl finds them."""
+SERVERS_MANAGER = "verl.trainer.ppo.v1.agent_loop_tq.AgentLoopManagerTQ"
+"""verl's agent loop manager, which samples from verl's own servers."""
 _PLUGIN = "rejuice.trainer.loop.plugin"
 _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
@@ -23,26 +31,33 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
     """Keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
-    The user's keys in `train.verl` come last and win.
+    The user's keys in `train.verl` come last and win; `verl_keys` refuses those that must not.
     """
+    return {**own_overrides(run, resume), **run.config.verl}
+
+
+def own_overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
+    """`overrides` without the user's keys."""
     hardware = _cpu(run) if run.config.profile == "cpu" else _gpu(run)
     return {
         **_data(run),
         **_grpo(run),
         **_rollout(run),
+        **_lora(run),
         **_trainer(run, resume),
         **hardware,
         **(_replay(hardware[_MANAGER]) if run.config.replay else {}),
-        **run.config.verl,
     }
 
 
 def _data(run: TrainingRun) -> dict[str, Any]:
     config, prompts = run.config, run.folder / "prompts"
-    validation = "validation" if config.validation_path else "train"
+    # verl needs a file also where nothing is validated.
+    held_out = [str(prompts / f"{each.split}.parquet") for each in run.held_out]
+    held_out = held_out or [str(prompts / "train.parquet")]
     return {
         "data.train_files": str(prompts / "train.parquet"),
-        "data.val_files": str(prompts / f"{validation}.parquet"),
+        "data.val_files": held_out[0] if len(held_out) == 1 else held_out,
         "data.train_batch_size": config.prompts_per_step,
         "data.max_prompt_length": config.max_prompt_tokens,
         "data.max_response_length": run.split.rollout.max_tokens,
@@ -61,6 +76,7 @@ def _data(run: TrainingRun) -> dict[str, Any]:
 
 def _grpo(run: TrainingRun) -> dict[str, Any]:
     config, advantage = run.config, advantage_operator(run.split.post_rollout_steps)
+    losses = loss_agg_mode(run.split, config)
     return {
         "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.norm_adv_by_std_in_grpo": advantage.normalise == "std",
@@ -68,13 +84,15 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         f"{_ACTOR}.optim.lr": config.learning_rate,
         f"{_ACTOR}.optim.lr_warmup_steps": config.warmup_steps or -1,
         f"{_ACTOR}.optim.weight_decay": config.weight_decay,
-        f"{_ACTOR}.grad_clip": config.max_grad_norm,
+        f"{_ACTOR}.optim.clip_grad": config.max_grad_norm,
         f"{_ACTOR}.ppo_mini_batch_size": config.prompts_per_step // config.updates_per_step,
         f"{_ACTOR}.ppo_epochs": 1,
         f"{_ACTOR}.clip_ratio": config.clip_ratio_low,
         f"{_ACTOR}.clip_ratio_low": config.clip_ratio_low,
         f"{_ACTOR}.clip_ratio_high": config.clip_ratio_high,
-        f"{_ACTOR}.loss_agg_mode": config.loss_agg_mode,
+        # verl does not know ours, whose loss takes the place of its own (`loop.turn_loss`). It
+        # still aggregates the entropy of the old policy, for the loggers.
+        f"{_ACTOR}.loss_agg_mode": "token-mean" if losses == TURN_MEAN else losses,
         # seq-mean-token-sum-norm divides by it; by default it divides by the longest response of
         # a forward pass.
         f"{_ACTOR}.loss_scale_factor": run.split.rollout.max_tokens,
@@ -91,6 +109,8 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
 
 def _rollout(run: TrainingRun) -> dict[str, Any]:
     rollout = run.split.rollout
+    # Each prompt of a validation set has its own settings, which are obeyed instead of these.
+    validation = run.held_out[0].settings if run.held_out else rollout
     return {
         "actor_rollout_ref.model.path": policy_path(run.policy),
         f"{_ROLLOUT}.n": rollout.n,
@@ -100,22 +120,45 @@ def _rollout(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.response_length": rollout.max_tokens,
         f"{_ROLLOUT}.seed": run.config.seed,
         f"{_ROLLOUT}.calculate_log_probs": True,
-        f"{_ROLLOUT}.val_kwargs.n": run.config.validation_n,
+        f"{_ROLLOUT}.val_kwargs.n": run.held_out[0].settings.n if run.held_out else 1,
         f"{_ROLLOUT}.val_kwargs.do_sample": True,
-        f"{_ROLLOUT}.val_kwargs.temperature": rollout.temperature,
-        f"{_ROLLOUT}.val_kwargs.top_p": rollout.top_p,
+        f"{_ROLLOUT}.val_kwargs.temperature": validation.temperature,
+        f"{_ROLLOUT}.val_kwargs.top_p": validation.top_p,
+    }
+
+
+def _lora(run: TrainingRun) -> dict[str, Any]:
+    """An adapter, if one is trained; verl then takes the policy without it as the reference."""
+    lora = run.config.lora
+    if lora is None:
+        return {}
+    chosen = lora.target_modules
+    return {
+        "actor_rollout_ref.model.lora_rank": lora.rank,
+        "actor_rollout_ref.model.lora_alpha": lora.alpha,
+        "actor_rollout_ref.model.target_modules": chosen
+        if isinstance(chosen, str)
+        else list(chosen),
+        # vLLM loads the policy itself, and after each step the adapter alone.
+        f"{_ROLLOUT}.load_format": "safetensors",
+        f"{_ACTOR}.fsdp_config.seed": run.config.seed,
+        # The rest of the policy is where it came from.
+        f"+{_ACTOR}.checkpoint.save_lora_only": True,
     }
 
 
 def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
-    config, validates = run.config, run.config.validation_path is not None
+    config, validates = run.config, bool(run.held_out)
+    begun = (checkpoints.last(run.folder) if resume else None) or 0
+    every = config.validate_every or config.steps
     return {
         "trainer.project_name": "rejuice",
         "trainer.experiment_name": run.folder.name,
         "trainer.total_training_steps": config.steps,
         "trainer.total_epochs": 1_000_000,  # The number of steps ends the run.
-        "trainer.test_freq": (config.validate_every or config.steps) if validates else -1,
-        "trainer.val_before_train": validates,
+        "trainer.test_freq": every if validates else -1,
+        # After a resume only where it is due: verl saves a step before it validates it.
+        "trainer.val_before_train": validates and begun % every == 0,
         "trainer.save_freq": config.save_every or -1,
         "trainer.max_actor_ckpt_to_keep": config.keep_checkpoints,
         "trainer.default_local_dir": str(run.folder / "checkpoints"),
@@ -125,6 +168,7 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.loop.buffer",
         "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
         f"+{_SAMPLER}.run": str(run.folder),
+        f"+{_SAMPLER}.seeds_requests": config.seeds_requests,
         # By default Hydra writes to a folder `outputs` in the current directory.
         "hydra.run.dir": str(run.folder),
         "hydra.output_subdir": "verl",
@@ -148,7 +192,9 @@ def _replay(live: str) -> dict[str, Any]:
 def _cpu(run: TrainingRun) -> dict[str, Any]:
     """One training process and the embedded sampler, on the cores of this machine."""
     config, rollout = run.config, run.split.rollout
-    tokens = max(_TOKENS, config.max_prompt_tokens + rollout.max_tokens)
+    longest = config.max_prompt_tokens + rollout.max_tokens
+    tokens = max(longest, config.cpu.tokens or tokens_per_pass(run.policy, config.cpu))
+    manager = "GroupManager" if run.split.agents is None else "AgentManager"
     return {
         "trainer.device": "cpu",
         "trainer.nnodes": 1,
@@ -157,11 +203,13 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         "ray_kwargs.ray_init.num_cpus": max(32, usable_cores()),
         "+ray_kwargs.ray_init.num_gpus": 1,
         "+ray_kwargs.ray_init.include_dashboard": False,
+        # Workers are forked by the server that `rejuice train` has started, if it has.
+        "+ray_kwargs.ray_init.runtime_env.py_executable": shlex.join(PYTHON),
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         "reward.num_workers": 1,
         f"{_ROLLOUT}.agent.num_workers": 1,
         f"{_ROLLOUT}.name": "rejuice",
-        _MANAGER: "rejuice.trainer.cpu.rollout.GroupManager",
+        _MANAGER: f"rejuice.trainer.cpu.rollout.{manager}",
         **{
             f"+{_ROLLOUT}.engine_kwargs.rejuice.{key}": value
             for key, value in rollout.chat_template_kwargs.items()
@@ -176,7 +224,7 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         # Without it verl computes the log-probability of each token by a separate call.
         "actor_rollout_ref.model.use_fused_kernels": True,
         "actor_rollout_ref.model.fused_kernel_options.impl_backend": "torch",
-        "actor_rollout_ref.model.enable_gradient_checkpointing": False,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": config.cpu.gradient_checkpointing,
         # The sampler computes in float32, as the trainer does: its log-probabilities equal the old
         # ones to 1e-5, and need not be computed again. The update still reports the entropy.
         # This holds at temperature 1 only: verl divides logits by the temperature, the sampler's
@@ -200,35 +248,62 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
 
 
 def _gpu(run: TrainingRun) -> dict[str, Any]:
-    """verl's own vLLM rollouts and FSDP2, in bfloat16."""
+    """verl's own rollouts and engines, in bfloat16."""
     config, gpu, max_tokens = run.config, run.config.gpu, run.split.rollout.max_tokens
     # On a Ray cluster that is running already, processes do not inherit our variables.
     variables = {**environment(run), RUN_VARIABLE: str(run.folder)}
+    loop = "rejuice" if run.split.agents is None else "rejuice_agent"
+    # verl always leaves SGLang one token less than fits.
+    spare = 1 if gpu.rollout == "sglang" else 0
     return {
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{k}": v for k, v in variables.items()},
         "trainer.nnodes": gpu.nodes,
         "trainer.n_gpus_per_node": gpu.gpus,
-        f"{_ROLLOUT}.name": "vllm",
-        _MANAGER: "verl.trainer.ppo.v1.agent_loop_tq.AgentLoopManagerTQ",
-        f"{_ROLLOUT}.agent.default_agent_loop": "rejuice",
-        f"{_ROLLOUT}.agent.agent_loop_config_path": str(_AGENT_LOOPS),
+        f"{_ROLLOUT}.name": gpu.rollout,
+        _MANAGER: SERVERS_MANAGER,
+        f"{_ROLLOUT}.agent.default_agent_loop": loop,
+        f"{_ROLLOUT}.agent.agent_loop_config_path": str(AGENT_LOOPS),
         f"{_ROLLOUT}.tensor_model_parallel_size": gpu.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": gpu.memory,
-        # By default vLLM makes room for the longest context of the policy.
-        f"{_ROLLOUT}.max_model_len": config.max_prompt_tokens + max_tokens,
+        # By default the engine makes room for the longest context of the policy.
+        f"{_ROLLOUT}.max_model_len": config.max_prompt_tokens + max_tokens + spare,
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
         "actor_rollout_ref.model.use_remove_padding": True,
-        "actor_rollout_ref.model.enable_gradient_checkpointing": gpu.gradient_checkpointing,
-        f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": gpu.tokens_per_gpu,
+        "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,
+        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
+        **(_megatron(gpu) if gpu.strategy == "megatron" else _fsdp2(gpu)),
+    }
+
+
+def _fsdp2(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "actor_rollout_ref.model.enable_gradient_checkpointing": gpu.gradient_checkpointing,
+        f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.fsdp_config.param_offload": gpu.offload,
         f"{_ACTOR}.fsdp_config.optimizer_offload": gpu.offload,
         "actor_rollout_ref.ref.strategy": "fsdp2",
-        "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,
-        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
         "actor_rollout_ref.ref.fsdp_config.param_offload": gpu.offload,
+    }
+
+
+def _megatron(gpu: Gpu) -> dict[str, Any]:
+    """Megatron's settings; verl's defaults give the reference those of the actor."""
+    sizes = gpu.megatron.model_dump()
+    # What verl's own `enable_gradient_checkpointing` is to FSDP.
+    recompute = {"granularity": "full", "method": "uniform", "num_layers": 1}
+    return {
+        "model_engine": "megatron",  # Which has the strategy of actor and reference.
+        **{f"{_ACTOR}.megatron.{name}": size for name, size in sizes.items()},
+        f"{_ACTOR}.megatron.param_offload": gpu.offload,
+        f"{_ACTOR}.megatron.optimizer_offload": gpu.offload,
+        **{
+            f"{_ACTOR}.megatron.override_transformer_config.recompute_{name}": value
+            for name, value in recompute.items()
+            if gpu.gradient_checkpointing
+        },
     }
 
 
@@ -247,9 +322,10 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         **common,
         "VERL_USE_EXTERNAL_MODULES": f"{_PLUGIN},rejuice.trainer.cpu.platform",
         "VERL_PLATFORM": "cpu",
-        "OMP_WAIT_POLICY": "PASSIVE",
+        # Ray would start workers that nobody uses: a run's have a runtime environment.
+        "RAY_prestart_worker_first_driver": "0",
+        # The sampler's processes can be forked only where they differ in nothing that a library
+        # reads when it is loaded.
+        **DEFAULT_ENVIRONMENT,
         "OMP_NUM_THREADS": str(usable_cores()),
-        # Keep freed memory: each step needs the same large blocks again.
-        "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-        "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
     }

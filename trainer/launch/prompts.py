@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
+from ...operators.agents.trajectory import FAILURES, POLICY, Turn, turns_of
 from ...operators.columns import numbers
 from ...operators.errors import DataError
-from ...operators.groups import Array, Groups
+from ...operators.groups import Array, Groups, hash_each
+from ...operators.sampling.protocol import Settings
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
 from ...pipelines.recipe.steps import Step, of_files
+from ..held_out import RESPONSES, HeldOutSet
 from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 from ..policies import policy_path
 from ..run import TrainingRun, is_prepared
@@ -45,21 +49,11 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
     source, longest = run.split.source, config.max_prompt_tokens
     encode = chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
 
-    def make(path: Path, name: str, least: int = 1, suffixes: Sequence[str] = ()) -> None:
-        make_prompts(
-            path,
-            run.split.before,
-            folder,
-            name,
-            source=source,
-            encode=encode,
-            longest=longest,
-            least=least,
-            suffixes=suffixes,
-        )
-
-    if config.validation_path and (overwrite or not (folder / "validation.parquet").exists()):
-        make(config.validation_path, "validation")
+    for held_out in run.held_out:
+        if overwrite or not (folder / f"{held_out.split}.arrow").exists():
+            make_held_out(held_out, folder, encode=encode, longest=longest)
+        else:  # How they are sampled may have changed.
+            write_held_out(held_out, folder)
     if not overwrite and is_prepared(run.folder):
         path = folder / "train.parquet"
         _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
@@ -73,10 +67,50 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             longest=(longest, rollout.max_tokens),
             most=rollout.n,
             least=config.prompts_per_step,
+            of_agents=run.split.agents is not None,
         )
     else:
         head = run.recipe.head
-        make(head.dataset_path, "train", config.prompts_per_step, head.file_suffixes)
+        make_prompts(
+            head.dataset_path,
+            run.split.before,
+            folder,
+            "train",
+            source=source,
+            encode=encode,
+            longest=longest,
+            least=config.prompts_per_step,
+            suffixes=head.file_suffixes,
+        )
+
+
+def make_held_out(
+    held_out: HeldOutSet, folder: Path, *, encode: Encode, longest: int
+) -> PromptCounts:
+    """Write the prompts of a validation set, as `make_prompts` writes those of training.
+
+    Raises:
+        RejuiceError: a step fails, or no prompt is left.
+    """
+    name, source = held_out.split, held_out.source
+    counts = make_prompts(
+        held_out.path, held_out.steps, folder, name, source=source, encode=encode, longest=longest
+    )
+    return counts._replace(prompts=write_held_out(held_out, folder))
+
+
+def write_held_out(held_out: HeldOutSet, folder: Path) -> int:
+    """Write the Parquet file of a validation set again: its prompts and how they are sampled.
+
+    Returns:
+        The number of prompts.
+    """
+    table = feather.read_table(folder / f"{held_out.split}.arrow")
+    found = _for_verl(table, held_out.source, held_out.split, held_out.settings)
+    most = found.num_rows if held_out.max_samples is None else held_out.max_samples
+    drawn = np.argsort(hash_each(table["prompt_id"]), kind="stable")[:most]
+    pq.write_table(found.take(np.sort(drawn)), folder / f"{held_out.split}.parquet")
+    return len(drawn)
 
 
 def make_prompts(
@@ -97,7 +131,7 @@ def make_prompts(
         dataset: rows to make prompts of.
         steps: the recipe's steps before sampling.
         folder: where to write.
-        name: `train` or `validation`.
+        name: `train`, or that of a validation set's files.
         source: verl's `data_source`, under which it reports.
         encode: token ids of a chat.
         longest: the most tokens that a prompt may have.
@@ -136,6 +170,7 @@ def make_replay(
     longest: tuple[int, int],
     most: int,
     least: int = 1,
+    of_agents: bool = False,
 ) -> PromptCounts:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
@@ -143,17 +178,19 @@ def make_replay(
         dataset: sampled responses, as a recipe has curated them.
         folder: where to write.
         source: verl's `data_source`.
-        longest: the most tokens that a prompt and a response may have.
+        longest: the most tokens that a prompt and a response may have; each turn of an agent is a
+            response.
         most: the most responses to a prompt: verl sizes its batches for so many.
         least: the fewest prompts that there may be.
+        of_agents: the rows are trajectories of agents.
 
     Raises:
         DataError: a column is missing, a group is too large, or too few are left.
     """
     table = read_all(dataset)
-    check_replayed(dataset, table.column_names)
+    check_replayed(dataset, table.column_names, of_agents=of_agents)
     curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
-    for reason, drops in _REPLAY_DROPS.items():
+    for reason, drops in (_TRAJECTORY_DROPS if of_agents else _REPLAY_DROPS).items():
         curated = drop_rows(curated, drops(curated.table, longest), reason)
     table, groups = curated.table, Groups.of(curated.table)
     if not table.num_rows:
@@ -161,13 +198,16 @@ def make_replay(
     largest = int(groups.sizes_G.max())
     if largest > most:
         raise DataError(
-            f"{dataset} has {largest} responses to one prompt, policy_rollout_mapper has n: {most}",
+            f"{dataset} has {largest} responses to one prompt, {_sampler(of_agents)} has n: {most}",
             f"set n to {largest}",
         )
     _check_enough(dataset, len(groups.starts_G), least)
-    first_rows = table.take(groups.starts_G).drop_columns(
-        [name for name in table.column_names if name.startswith(("response", "reward"))]
-    )
+    sampled = [
+        name
+        for name in table.column_names
+        if name.startswith(("response", "reward")) or name in _OF_TRAJECTORIES
+    ]
+    first_rows = table.take(groups.starts_G).drop_columns(sampled)
     folder.mkdir(parents=True, exist_ok=True)
     feather.write_feather(table, folder / "replay.arrow", compression="uncompressed")
     feather.write_feather(first_rows, folder / "train.arrow", compression="uncompressed")
@@ -176,17 +216,24 @@ def make_replay(
     return PromptCounts(first_rows.num_rows, curated.decisions.num_rows)
 
 
-def check_replayed(dataset: Path, columns: Sequence[str]) -> None:
+def check_replayed(dataset: Path, columns: Sequence[str], *, of_agents: bool = False) -> None:
     """Check that a dataset has the columns that a replay needs.
 
     Raises:
         DataError: it does not.
     """
-    lacking = [name for name in _REPLAYED if name not in columns]
+    lacking = [
+        name for name in (_REPLAYED_TURNS if of_agents else _REPLAYED) if name not in columns
+    ]
     if lacking:
         raise DataError(
             f"{dataset} has no column '{lacking[0]}'",
-            "replay needs what policy_rollout_mapper and reward_sum_mapper write",
+            f"replay needs what {_sampler(of_agents)} and reward_sum_mapper write",
+        )
+    if not of_agents and "turns" in columns:
+        raise DataError(
+            f"{dataset} has trajectories of agents",
+            f"replay them with a recipe that has {_sampler(True)}",
         )
 
 
@@ -194,6 +241,12 @@ _REPLAYED = (
     "prompt_id", "prompt", "prompt_token_ids", "response", "response_token_ids",
     "response_logprobs", "reward",
 )  # fmt: skip
+_OF_TRAJECTORIES = ("turns", "turn_count", "tool_calls", "tool_errors")
+_REPLAYED_TURNS = ("prompt_id", "prompt", "response", "finish_reason", "turns", "reward")
+
+
+def _sampler(of_agents: bool) -> str:
+    return "agent_rollout_mapper" if of_agents else "policy_rollout_mapper"
 
 
 def _not_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
@@ -231,6 +284,45 @@ _REPLAY_DROPS = {
 }
 
 
+def _actions(table: pa.Table) -> list[list[Turn]]:
+    """The turns of the policy in each row."""
+    cells = table["turns"].to_pylist()
+    return [[turn for turn in turns_of(cell or ()) if turn.role == POLICY] for cell in cells]
+
+
+def _failed(table: pa.Table, _: tuple[int, int]) -> Array:
+    return np.asarray(pc.is_in(table["finish_reason"], pa.array(FAILURES)))
+
+
+def _not_all_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
+    """Trajectories without a turn, or of which one has no tokens or lacks a log-probability."""
+
+    def sampled(turn: Turn) -> bool:
+        ids, logprobs = turn.token_ids or (), turn.logprobs or ()
+        known = all(each is not None and isfinite(each) for each in logprobs)
+        return bool(turn.prompt_token_ids and ids) and len(ids) == len(logprobs) and known
+
+    return np.array([not turns or not all(map(sampled, turns)) for turns in _actions(table)], bool)
+
+
+def _with_longer_turns(table: pa.Table, longest: tuple[int, int]) -> Array:
+    prompt, response = longest
+
+    def too_long(turn: Turn) -> bool:
+        return len(turn.prompt_token_ids or ()) > prompt or len(turn.token_ids or ()) > response
+
+    return np.array([any(map(too_long, turns)) for turns in _actions(table)], bool)
+
+
+_TRAJECTORY_DROPS = {
+    "failed_trajectory": _failed,
+    "not_sampled": _not_all_sampled,
+    "no_reward": _without_reward,
+    "too_long": _with_longer_turns,
+    "group_of_one": _groups_of_one,
+}
+
+
 def _size(table: pa.Table, name: str) -> Array:
     return np.asarray(pc.fill_null(pc.list_value_length(table[name]), 0))
 
@@ -245,8 +337,13 @@ def _drop_repeated_prompts(curated: Curated) -> Curated:
     return drop_rows(curated, repeated_N, "repeated_prompt")
 
 
-def _for_verl(table: pa.Table, source: str, split: str) -> pa.Table:
+def _for_verl(
+    table: pa.Table, source: str, split: str, settings: Settings | None = None
+) -> pa.Table:
+    """Prompts as verl's dataset reads them; with settings where they have some of their own."""
     rows = table.num_rows
+    own = {} if settings is None else settings._asdict()
+    n = {RESPONSES: pa.array([own.pop("n")] * rows, pa.int64())} if own else {}
     references = (
         table["reference"].to_pylist() if "reference" in table.column_names else [None] * rows
     )
@@ -261,9 +358,10 @@ def _for_verl(table: pa.Table, source: str, split: str) -> pa.Table:
             ),
             "extra_info": pa.array(
                 [
-                    {"index": row, "prompt_id": name, "split": split}
+                    {"index": row, "prompt_id": name, "split": split, **own}
                     for row, name in enumerate(names)
                 ]
             ),
+            **n,
         }
     )

@@ -13,10 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ...operators.agents.registry import build_flow, build_tools
 from ...operators.errors import RejuiceError
-from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
+from ...operators.sampling.engines import EMBEDDED_POLICIES
+from ...operators.sampling.rollout import RolloutMapper
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
+from ..cpu.fork_server import PYTHON, PreloadServer
 from ..loop.failures import ERROR_FILE
 from ..report import metrics
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
@@ -60,9 +64,8 @@ def prepare(
     _check_folder(run, resume)
     preflight(run)
     replayed = run.config.replay is not None
-    recipe.head.write_missing(
-        None if replayed else recipe.head.dataset_path, run.config.validation_path
-    )
+    held_out = [each.path for each in run.held_out]
+    recipe.head.write_missing(None if replayed else recipe.head.dataset_path, *held_out)
     run.folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         _clear(run.folder)
@@ -92,7 +95,16 @@ def restore_on_error(path: Path) -> Iterator[None]:
 
 def command(run: TrainingRun) -> list[str]:
     """The command line that trains, once `verl.yaml` is in the folder of the run."""
-    return [sys.executable, *_MAIN, *verl_config.arguments(run.folder)]
+    return [sys.executable, *_arguments(run)]
+
+
+def _arguments(run: TrainingRun) -> list[str]:
+    return [*_MAIN, *verl_config.arguments(run.folder)]
+
+
+def process_environment(run: TrainingRun) -> Mapping[str, str]:
+    """The environment variables by which the processes of a run differ from this one."""
+    return {**environment(run), RUN_VARIABLE: str(run.folder)}
 
 
 def shell_command(run: TrainingRun) -> str:
@@ -116,7 +128,11 @@ def shell_script(run: TrainingRun, *, resume: bool = False) -> str:
 
 
 def launch(
-    run: TrainingRun, *, resume: bool = False, follow: Callable[[], None] = lambda: None
+    run: TrainingRun,
+    *,
+    resume: bool = False,
+    follow: Callable[[], None] = lambda: None,
+    fork_server: PreloadServer | None = None,
 ) -> int:
     """Train; verl's output goes to RUN/verl.log.
 
@@ -126,6 +142,7 @@ def launch(
         run: as prepared.
         resume: from the newest checkpoint, if there is one.
         follow: called several times a second while verl runs.
+        fork_server: forks the processes of the run; None: each loads all libraries itself.
 
     Returns:
         The exit status of verl; below 0 the signal that killed it.
@@ -133,10 +150,12 @@ def launch(
     verl_config.write_config(run.folder, overrides(run, resume))
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
     (run.folder / ERROR_FILE).unlink(missing_ok=True)
+    python = [sys.executable] if fork_server is None else PYTHON
+    variables = {} if fork_server is None else fork_server.variables
     with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
         child = subprocess.Popen(
-            command(run),
-            env={**os.environ, **environment(run), RUN_VARIABLE: str(run.folder)},
+            [*python, *_arguments(run)],
+            env={**os.environ, **process_environment(run), **variables},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -151,6 +170,8 @@ def launch(
         finally:
             if child.poll() is None:
                 child.terminate()  # Ray ends its processes then.
+            if fork_server is not None:
+                fork_server.finish()
             end_all(run.folder)
             child.wait()
             (run.folder / WEIGHTS).unlink(missing_ok=True)
@@ -209,18 +230,32 @@ def _clear(folder: Path) -> None:
 
 
 def _absolute(recipe: Recipe) -> Mapping[str, Any]:
-    """The resolved recipe, with absolute paths, those of policies included."""
+    """The resolved recipe, with absolute paths, those of policies and of tools included."""
     document = recipe.absolute()
     train = document["train"]
     train["policy"] = train["policy"] and _found(train["policy"])
-    for step in document["process"]:
-        for name, fields in step.items():
-            if name == PolicyRolloutMapper.name():
-                fields["model"] = _found(fields["model"])
+    for step, entry in zip(recipe.steps, document["process"], strict=True):
+        ((_, fields),) = entry.items()
+        if isinstance(step.operator, RolloutMapper):
+            fields["model"] = _found(fields["model"])
+        if isinstance(step.operator, AgentRolloutMapper):
+            _with_absolute_parts(step.operator, fields)
     return document
+
+
+def _with_absolute_parts(agents: AgentRolloutMapper, fields: dict[str, Any]) -> None:
+    """Make the paths of tools and of the flow absolute in the fields of their step."""
+    files = agents.custom_operator_paths
+    parts = (build_flow(agents.flow, files), *build_tools(agents.tools, files))
+    for part, entry in zip(parts, (fields["flow"], *fields["tools"]), strict=True):
+        values = {name: getattr(part, name) for name in type(part).model_fields}
+        paths = {n: str(value.resolve()) for n, value in values.items() if isinstance(value, Path)}
+        entry[part.name()] = {**entry[part.name()], **paths}
+    if fields["tool_cache_path"] is not None:
+        fields["tool_cache_path"] = str(Path(fields["tool_cache_path"]).resolve())
 
 
 def _found(policy: str) -> str:
     """A policy by an absolute path; what is not a folder is a name on the hub."""
-    is_folder = policy != "embedded" and Path(policy).is_dir()
+    is_folder = policy not in EMBEDDED_POLICIES and Path(policy).is_dir()
     return str(Path(policy).resolve()) if is_folder else policy

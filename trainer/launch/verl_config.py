@@ -94,6 +94,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    groups = [f"{key}={value}" for key, value in values.items() if _selects_group(key, value)]
     with initialize_config_dir(str(_verls_folder()), version_base=None):
         try:
             # Added keys first: an override would make a key null, and null keys can be added.
@@ -102,9 +103,12 @@ def check_keys(values: Mapping[str, Any]) -> None:
             compose(_DEFAULTS, overrides=[search, *names])
             config_yaml(values)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
-            known = set(_keys(compose(_DEFAULTS)))
-            wrong = _wrong_key(str(error), known)
-            raise RecipeError(*wrong or (" ".join(str(error).split()), "")) from None
+            found = " ".join(str(error).split())
+            if _UNKNOWN.search(found) or _EXISTS.search(found):
+                # The names of groups are right: none of their keys would be known otherwise.
+                known = set(_keys(compose(_DEFAULTS, overrides=[search, *groups])))
+                raise RecipeError(*_wrong_key(found, known, values.get("model_engine"))) from None
+            raise RecipeError(found) from None
 
 
 def _search_path(values: Mapping[str, Any]) -> list[str]:
@@ -112,19 +116,20 @@ def _search_path(values: Mapping[str, Any]) -> list[str]:
     return [_VERLS, *values.get(_SEARCH, [])]
 
 
-def _wrong_key(message: str, known: Collection[str]) -> tuple[str, str] | None:
+def _wrong_key(message: str, known: Collection[str], engine: str | None) -> tuple[str, str]:
     """The key to which Hydra objects, and what would be right."""
     if match := _UNKNOWN.search(message):
-        near = suggest(match[1], known)
-        return f"verl has no key '{match[1]}'", near or f"to add it all the same write +{match[1]}"
-    if match := _EXISTS.search(message):
-        return f"verl has the key '{match[1]}' already", "write it without +"
-    return None
+        of_engine = f" with model_engine {engine}" if engine else ""
+        right = suggest(match[1], known) or f"to add it all the same write +{match[1]}"
+        return f"verl has no key '{match[1]}'{of_engine}", right
+    match = _EXISTS.search(message)
+    assert match is not None
+    return f"verl has the key '{match[1]}' already", "write it without +"
 
 
 def _names(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
     """Each key as an override of Hydra that has no value."""
-    for name, value in values.items():
+    for name, value in ((str(name), value) for name, value in values.items()):
         key = f"{above}{name}"
         if key.startswith("hydra."):
             continue  # Hydra's own settings, which it checks itself, values included.

@@ -13,10 +13,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import transfer_queue as tq
@@ -25,12 +26,15 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from ...operators.errors import DataError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.recipe.train import TURN_MEAN
+from ..held_out import HeldOutSet
 from ..policies import Policy, Sampling, policy_path
 from ..run import TrainingRun
-from ..split import ACCURACY, advantage_operator, grading_steps
+from ..split import ACCURACY, advantage_operator, grading_steps, loss_agg_mode
 from . import judging
 from .advantage import register
-from .curation import Curation, at_progress, threads
+from .agent_figures import agent_figures
+from .curation import Curated, Curation, at_progress, threads
 from .failures import errors_recorded
 from .pending_groups import (
     PendingGroups,
@@ -40,11 +44,12 @@ from .pending_groups import (
     number_of_groups,
 )
 from .queued_answers import AnswerQueue
-from .rollouts import read
+from .rollouts import read, read_trajectories, write_turns
 from .schedule import plan_step
 from .step_files import Clock, StepFiles, response_figures
 from .step_part import StepPart, nothing_to_train_on, release, tokens_sampled
-from .types import StepPlan, TrajectoryKey
+from .types import StepPlan, TrajectoryKey, VerificationPrompts
+from .validation import ValidationGroups, set_figures
 from .verl_trainer import VerlTrainer
 
 _POLL_S = 0.02
@@ -65,13 +70,18 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         with errors_recorded(folder):
             self._run = TrainingRun.open(folder)
             self._sampler = self._run.sampler()
-            register(advantage_operator(self._run.split.post_rollout_steps))
+            split = self._run.split
+            register(
+                advantage_operator(split.post_rollout_steps), of_turns=split.agents is not None
+            )
+        self._read = read if split.agents is None else read_trajectories
         self._trainer = VerlTrainer(self.refill_fn)
         self._pool = threads()
         self._files = StepFiles(self._run)
         self._queue = AnswerQueue(self._run)
         self._clock = Clock()
         self._waited = 0.0
+        self._has_loss = False
 
     def sample(
         self, global_steps: int, partition_id: str, batch_size: int
@@ -79,13 +89,21 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         """The trajectories to train on, or to validate on, once their groups are complete."""
         found: tuple[KVBatchMeta, dict[str, Any]]
         with errors_recorded(self._run.folder):
+            self._set_loss()
             if partition_id == "val":
                 found = self._validate(global_steps, batch_size)
             elif self._run.config.replay:
                 found = super().sample(global_steps, partition_id, batch_size)
+                self._weigh(found[0])
             else:
                 found = self._train(global_steps, batch_size)
         return found
+
+    def _set_loss(self) -> None:
+        # Not earlier: verl builds its workers after this buffer.
+        if not self._has_loss and loss_agg_mode(self._run.split, self._run.config) == TURN_MEAN:
+            self._trainer.use_turn_loss()
+        self._has_loss = True
 
     # ------------------------------------------------------------------ a training step
 
@@ -98,14 +116,18 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if plan.judgements:
             parts["verify"], judged = self._judgements(step, plan.since)
             figures.update({f"rejuice/verify/{name}": value for name, value in judged.items()})
-        with self._clock("write"):
-            keys = [key for part in parts.values() for key in part.release_to_verl()]
+        keys = [key for part in parts.values() for key in part.trained_keys]
         if not keys:
-            raise nothing_to_train_on(step, parts)
-        self._trainer.set_mini_batch_size(len(keys), self._run.config.updates_per_step)
+            raise nothing_to_train_on(step, parts, self._run.split.rollout.name())
+        updates = self._set_updates(len(keys))
+        with self._clock("write"):
+            for part in parts.values():
+                part.release_to_verl(updates)
         self._keep(step, parts)
         figures["rejuice/progress"] = self._run.progress(step)
-        figures["rejuice/rows_trained"] = len(keys)
+        figures["rejuice/rows_trained"] = sum(part.rows_trained for part in parts.values())
+        if self._run.split.agents is not None:
+            figures["rejuice/agent/turn_rows"] = len(keys)
         figures["rejuice/tokens_sampled"] = tokens_sampled(parts)
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(p.curated.seconds.values()) for p in parts.values())
@@ -113,6 +135,20 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         figures.update({f"rejuice/seconds/{name}": value for name, value in seconds.items()})
         tags = {key: tag for part in parts.values() for key, tag in part.groups.tags.items()}
         return _batch("train", keys, tags), figures
+
+    def _set_updates(self, rows: int) -> int | None:
+        """Divide the rows of a step among its updates; how many they are if the rows are turns."""
+        updates = self._trainer.set_mini_batch_size(rows, self._run.config.updates_per_step)
+        return None if self._run.split.agents is None else updates
+
+    def _weigh(self, batch: KVBatchMeta) -> None:
+        """Give stored turns their weights; stored responses need none."""
+        if self._run.split.agents is None:
+            return
+        keys = list(map(TrajectoryKey.parse, batch.keys))
+        lengths_N = np.array([tag["response_len"] for tag in batch.tags])
+        updates = self._trainer.set_mini_batch_size(len(keys), self._run.config.updates_per_step)
+        write_turns(keys, "train", lengths_N, updates)
 
     def _begin(self, step: int) -> None:
         # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
@@ -131,15 +167,18 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         """The responses to prompts of the dataset, and their figures."""
         run = self._run
         steps = at_progress(run.split.after, run.progress(step))
-        groups = PendingGroups(Curation(steps, self._pool))
-        prompts, requested, refills = run.prompts("train"), wanted, 0
+        read = self._reads("train", run.prompts("train"), self._sampler)
+        groups = PendingGroups(Curation(steps, self._pool), read, run.split.rollout.n)
+        requested, refills = wanted, 0
         while True:
-            self._wait_for(groups, requested, "train", prompts, self._sampler)
+            self._wait_for(groups, requested, "train")
             with self._clock("close"):
                 rollouts, graded = groups.close()
                 curated = drop_untrainable(graded) if plan.answers else graded
-            left = number_of_groups(curated.table)
-            missing = wanted - left if plan.answers else 0
+                if plan.queues and rollouts.num_rows:
+                    self._queue.keep(step, graded.table)
+            left, aim = self._left(curated, wanted, step, plan)
+            missing = aim - left
             if missing <= 0 or refills == run.config.refill:
                 break
             # As many as will fill the batch at the rate at which groups were left so far.
@@ -152,40 +191,63 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 "verl's log says why prompts failed",
             )
         if refills and missing > 0:
-            print(f"step {step}: {left} of {wanted} groups after {refills} refills")
+            what = "groups" if plan.answers else "verification prompts"
+            print(f"step {step}: {left} of {aim} {what} after {refills} refills")
         with self._clock("close"):
             if plan.answers:
                 curated = drop_excess_groups(curated, wanted, step)
             figures = response_figures(curated, rollouts, steps)
-            if plan.queues:
-                self._queue.keep(step, graded.table)
+            if run.split.agents is not None:
+                figures.update(agent_figures(rollouts))
         figures["groups"] = min(left, wanted) if plan.answers else 0
         figures["refills"] = refills
+        if groups.failed_responses:
+            print(f"step {step}: {_counted(groups.failed_responses, 'response')} failed")
         figures["failed_prompts"] = groups.failed
+        figures["failed_responses"] = groups.failed_responses
         figures["repeated_prompts"] = groups.repeated
         part = StepPart(groups, rollouts, curated, steps, plan.answers)
         return part, {f"rejuice/{name}": value for name, value in figures.items()}
+
+    def _left(self, curated: Curated, wanted: int, step: int, plan: StepPlan) -> tuple[int, int]:
+        """How many groups there are to train on, and how many there should be.
+
+        Where only judgements train, each verification prompt will be a group.
+        """
+        if plan.answers:
+            return number_of_groups(curated.table), wanted
+        assert self._run.split.judging is not None
+        target = self._run.split.judging.target
+        if target is None or not self._run.config.refill:
+            return 0, 0
+        if not curated.table.num_rows:
+            return 0, target
+        return self._verification_prompts(step, plan.since).prompts.num_rows, target
+
+    def _verification_prompts(self, step: int, since: int) -> VerificationPrompts:
+        """Prompts to judge the queued answers."""
+        assert self._run.split.judging is not None
+        prompting, longest = self._run.split.judging.prompting, self._run.config.max_prompt_tokens
+        with self._clock("ask"):
+            queued = self._queue.take(since, step)
+            return judging.verification_prompts(prompting, queued, step, self._encode, longest)
 
     def _judgements(self, step: int, since: int) -> tuple[StepPart, dict[str, float]]:
         """The policy's judgements of the queued answers, and their figures."""
         run, (policy, sampling) = self._run, self._sampler
         assert run.split.judging is not None
-        prompting, rollout, after = run.split.judging
-        longest = run.config.max_prompt_tokens
-        with self._clock("ask"):
-            queued = self._queue.take(since, step)
-            prompts, not_asked, figures = judging.verification_prompts(
-                prompting, queued, step, self._encode, longest
-            )
-        if since == step:
-            self._queue.forget(step)
+        _, rollout, after = run.split.judging
+        prompts, not_asked, figures = self._verification_prompts(step, since)
+        self._queue.forget(step)
         steps = at_progress(after, run.progress(step))
-        groups = PendingGroups(Curation(steps, self._pool))
+        read = self._reads(
+            "train", prompts, (policy, sampling._replace(max_tokens=rollout.max_tokens))
+        )
+        groups = PendingGroups(Curation(steps, self._pool), read, rollout.n)
         if prompts.num_rows:
             uids, batch = judging.verl_batch(prompts, rollout, run.split.source, step)
             self._trainer.submit(batch)
-            sampler = (policy, sampling._replace(max_tokens=rollout.max_tokens))
-            self._wait_for(groups, len(uids), "train", prompts, sampler, among=set(uids))
+            self._wait_for(groups, len(uids), "train", among=set(uids))
         with self._clock("close"):
             rollouts, graded = groups.close()
             curated = drop_untrainable(graded)
@@ -193,7 +255,15 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             found = judging.judgement_figures(curated, rollouts, steps)
             figures |= {name: figures.get(name, 0.0) + value for name, value in found.items()}
         figures["failed_prompts"] = groups.failed
+        figures["failed_responses"] = groups.failed_responses
         return StepPart(groups, rollouts, curated, steps, True, not_asked), figures
+
+    def _reads(self, partition: str, prompts: pa.Table, sampler: tuple[Policy, Sampling]) -> Any:
+        """What fetches the trajectories of prompts, by a policy and its sampling parameters."""
+        policy, sampling = sampler
+        return partial(
+            self._read, partition=partition, prompts=prompts, policy=policy, sampling=sampling
+        )
 
     @cached_property
     def _encode(self) -> Encode:
@@ -203,11 +273,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _wait_for(
         self,
-        groups: PendingGroups,
+        groups: PendingGroups | ValidationGroups,
         wanted: int,
         partition: str,
-        prompts: pa.Table,
-        sampler: tuple[Policy, Sampling],
         among: set[str] | None = None,
     ) -> None:
         """Wait until so many groups have ended; the recipe starts on those that are finished.
@@ -216,8 +284,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             groups: receives them.
             wanted: how many are to end in all.
             partition: `train` or `val`.
-            prompts: the table of their prompts.
-            sampler: the policy and its sampling parameters.
             among: uids of the groups to wait for; None: all that are in the partition.
         """
         start = time.perf_counter()
@@ -230,42 +296,81 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             if among is not None:
                 failed, finished = failed & among, finished & among
             if not failed and not finished:
-                groups.curation.check()
+                groups.check()
                 time.sleep(self.poll_interval)
                 continue
             # Without prompts: one that failed and was cleared comes back, as what is no prompt to
             # verl, if the sampler dies later on.
             parsed = TrajectoryKey.of_trajectories(self.partitions[partition])
+            if self._run.config.on_failed_session == "drop_row":
+                # verl marks a prompt as failed once all its sessions have ended. Rows whose process
+                # died before they were stored have no tags.
+                stored = {key.uid for key, tag in parsed.items() if tag.get("status") == "success"}
+                failed, finished = failed - stored, finished | (failed & stored)
             groups.fail(len(failed))
-            if failed:
-                lost = [str(key) for key in parsed if key.uid in failed]
+            tags = {key: tag for key, tag in parsed.items() if key.uid in finished and tag}
+            ended = failed | finished
+            lost = [str(key) for key in parsed if key.uid in ended and key not in tags]
+            if failed or lost:
                 tq.kv_clear(partition_id=partition, keys=[*failed, *lost])
             if finished:
-                tags = {key: tag for key, tag in parsed.items() if key.uid in finished}
                 with self._clock("read"):
-                    rollouts = read(tags, partition, prompts, *sampler)
-                groups.add(finished, tags, rollouts)
+                    groups.add(finished, tags)
         self._waited += time.perf_counter() - start
 
     # ------------------------------------------------------------------ a validation
 
     def _validate(self, step: int, prompts: int) -> tuple[KVBatchMeta, dict[str, Any]]:
-        groups = PendingGroups(Curation(grading_steps(self._run.split.after), self._pool))
-        self._wait_for(groups, prompts, "val", self._run.prompts("val"), self._sampler)
-        rollouts, graded = groups.close()
-        table = graded.table
+        sets = self._run.held_out
+        groups = ValidationGroups({each.split: self._held_out(each) for each in sets})
+        self._wait_for(groups, prompts, "val")
         if groups.failed:
             print(f"step {step}: {groups.failed} of {prompts} prompts of the validation failed")
+        graded, figures = list[TrajectoryKey](), {"failed_prompts": float(groups.failed)}
+        tags = dict[TrajectoryKey, dict[str, Any]]()
+        for held_out in sets:
+            of_set = groups.of_splits[held_out.split]
+            keys, found = self._graded(step, held_out, of_set)
+            graded += keys
+            tags |= of_set.tags
+            figures |= {f"{held_out.name}/{name}": value for name, value in found.items()}
+        if not graded:
+            reason = "no response has an accuracy" if tags else "every prompt failed"
+            raise DataError(f"step {step}: the validation came to nothing: {reason}")
+        logged = {f"rejuice/validation/{name}": value for name, value in figures.items()}
+        self._trainer.log(logged, step)
+        return _batch("val", graded, tags), {}
+
+    def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
+        """The groups of a validation set, of which there are none yet."""
+        policy, sampling = self._sampler
+        n, temperature, top_p, _ = held_out.settings
+        sampling = sampling._replace(temperature=temperature, top_p=top_p)
+        read = self._reads("val", self._run.prompts(held_out.split), (policy, sampling))
+        return PendingGroups(Curation(grading_steps(self._run.split.after), self._pool), read, n)
+
+    def _graded(
+        self, step: int, held_out: HeldOutSet, groups: PendingGroups
+    ) -> tuple[list[TrajectoryKey], dict[str, float]]:
+        """The responses of a validation set that have an accuracy, as rows of TransferQueue."""
+        rollouts, curated = groups.close()
+        table = curated.table
         if table.num_rows:
-            self._files.validate(step, table)
+            self._files.validate(step, held_out.name, table)
             # verl takes the mean of all rows, which one nan would make nan.
             table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
-        if not table.num_rows:
-            reason = "no response has an accuracy" if rollouts.num_rows else "every prompt failed"
-            raise DataError(f"step {step}: the validation came to nothing: {reason}")
-        if table.num_rows < len(groups.tags):
-            print(f"step {step}: {len(groups.tags) - table.num_rows} responses have no accuracy")
-        return _batch("val", release(groups, table, "val", ACCURACY), groups.tags), {}
+        ungraded = rollouts.num_rows - table.num_rows
+        if ungraded:
+            responses = _counted(ungraded, "response")
+            print(f"step {step}: {responses} of {held_out.name} without an accuracy")
+        figures = {"ungraded": float(ungraded), "failed_responses": float(groups.failed_responses)}
+        if table.num_rows:
+            figures |= set_figures(table, held_out.settings.n)
+        return release(groups, table, "val", ACCURACY), figures
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _batch(

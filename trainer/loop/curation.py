@@ -5,6 +5,9 @@
 Row and group steps begin on groups that are finished while others are still sampled; from the
 first step of dataset scope on, all wait for all. The rows that come out are the same, to the bit,
 as those of `rejuice run` over the same rollouts, in whatever pieces they were added.
+
+Few pieces compute at a time. A resumable operator waits for a server, which has its own limit
+(`concurrency`): it is given the rows of every piece that has come to it.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from threading import BoundedSemaphore
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ...operators import Change, Operator, Scope
+from ...operators import Change, Operator, ResumableOperator, Scope
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
@@ -28,7 +33,8 @@ from ...pipelines.apply.frame import Frame
 from ...pipelines.apply.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.steps import Step
 
-_AT_ONCE = 4  # pieces in work; a step that waits for a server leaves the others to go on
+_COMPUTING = BoundedSemaphore(4)
+_THREADS = 512  # pieces at once, which mostly wait: a group each reaches any server's limit
 
 
 class Curated(NamedTuple):
@@ -121,14 +127,20 @@ class _Part(NamedTuple):
         log, verdicts = AuditLog(), Counter[str]()
 
         def run(step: Step, frame: Frame) -> StepResult:
-            # Processor time: a thread that waits for a judge costs the training step nothing.
-            result = run_step(step, frame, clock=time.thread_time, summary=False)
+            with _turn(step.operator):
+                # Processor time: a thread that waits for a judge costs the training step nothing.
+                result = run_step(step, frame, clock=time.thread_time, summary=False)
             if "verdict" in result.change.columns:
                 verdicts.update(result.change.columns["verdict"].to_pylist())
             return result
 
         frame = apply_steps(steps, Frame.of(rollouts), run=run, log=log)
         return cls(frame.table(), log, verdicts)
+
+
+def _turn(operator: Operator) -> AbstractContextManager[object]:
+    """What an operator holds while it runs: nothing where it waits for a server."""
+    return nullcontext() if isinstance(operator, ResumableOperator) else _COMPUTING
 
 
 def _curated(parts: Sequence[_Part]) -> Curated:
@@ -146,7 +158,7 @@ def _curated(parts: Sequence[_Part]) -> Curated:
 
 def threads() -> ThreadPoolExecutor:
     """A pool for curations."""
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rejuice-curation")
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="rejuice-curation")
 
 
 def _ordered(table: pa.Table, order: pa.Array) -> pa.Table:

@@ -18,10 +18,10 @@ from ...operators.groups import Array
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe.steps import Step
+from ..held_out import RESPONSES
 from .curation import Curated, curate, drop_overlong_prompts
 from .queued_answers import SAMPLED_AT
 from .step_files import response_figures
-from .trajectories import RESPONSES
 from .types import QueuedAnswers, VerificationPrompts
 
 _OF_ANSWER = (SAMPLED_AT, "policy_version")

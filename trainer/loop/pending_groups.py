@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...operators.agents.trajectory import FAILURES
 from ...operators.errors import DataError
-from ...operators.groups import Groups, hash_each
+from ...operators.groups import Array, Groups, hash_each
 from .curation import Curated, Curation, curate, drop_rows
 from .failures import NO_PROMPT_LEFT
 from .types import Rollouts, TrajectoryKey
@@ -24,21 +25,32 @@ _NO_ROLLOUTS = pa.schema(
 class PendingGroups:
     """The groups of a step that are finished so far, while others are still sampled.
 
-    Attributes:
+    Args:
         curation: runs the recipe's steps on the groups.
+        read: fetches the trajectories of some rows of TransferQueue.
+        n: how many trajectories of a prompt were requested.
+
+    Attributes:
         uids: keys of the prompts whose groups were added.
-        tags: TransferQueue's tags of their trajectories.
+        tags: TransferQueue's tags of their rows there.
         ended: how many prompts have ended, failed ones included.
         failed: how many prompts have no responses.
+        failed_responses: how many responses failed whose group has others.
         repeated: how many groups were left out because their prompt was there already.
     """
 
-    def __init__(self, curation: Curation) -> None:
-        self.curation = curation
+    def __init__(
+        self,
+        curation: Curation,
+        read: Callable[[Mapping[TrajectoryKey, dict[str, Any]]], Rollouts],
+        n: int,
+    ) -> None:
+        self._curation, self._read, self._n = curation, read, n
         self.uids: set[str] = set()
         self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
-        self.ended = self.failed = self.repeated = 0
+        self.ended = self.failed = self.failed_responses = self.repeated = 0
         self._key_of: dict[str, TrajectoryKey] = {}
+        self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
         self._uid_of: dict[int, str] = {}
         self._parts: list[Rollouts] = []
 
@@ -47,17 +59,27 @@ class PendingGroups:
         self.failed += prompts
         self.ended += prompts
 
-    def add(
-        self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]], rollouts: Rollouts
-    ) -> None:
+    def check(self) -> None:
+        """Raise now what a step has raised so far, instead of when the last group is finished.
+
+        Raises:
+            RejuiceError: what a step raised, with its name.
+        """
+        self._curation.check()
+
+    def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
         """Start the curation of groups; a prompt that is here already is left out.
 
-        A refill may reach the end of the dataset and start over. The samples of a prompt at a step
-        are determined by its seed: a second group would be the first one again.
+        A refill may reach the end of the dataset and start over. Rows of one prompt are one group;
+        and where requests have seeds, a second group would be the first one again.
         """
         self.uids.update(uids)
         self.ended += len(uids)
         self.tags.update(tags)
+        for key in sorted(tags):
+            self._rows_of.setdefault(key.first, []).append(key)
+        rollouts = self._read(tags)
+        self.failed_responses += self._n * len(uids) - len(rollouts.keys)
         uid_N = [key.uid for key in rollouts.keys]
         first_N = [
             self._uid_of.setdefault(index, uid) == uid
@@ -69,7 +91,7 @@ class PendingGroups:
         ids = rollouts.table["response_id"].to_pylist()
         self._key_of.update(zip(ids, rollouts.keys, strict=True))
         self._parts.append(rollouts)
-        self.curation.add(rollouts.table)
+        self._curation.add(rollouts.table)
 
     def close(self) -> tuple[pa.Table, Curated]:
         """All rollouts so far, in the order of the prompts, and what the recipe made of them."""
@@ -79,10 +101,10 @@ class PendingGroups:
         index_N = np.concatenate([part.index_N for part in self._parts])
         # The order in which groups finished must not matter.
         rollouts = table.take(np.argsort(index_N, kind="stable"))
-        return rollouts, self.curation.close(rollouts["prompt_id"].unique())
+        return rollouts, self._curation.close(rollouts["prompt_id"].unique())
 
-    def keys(self, table: pa.Table) -> list[TrajectoryKey]:
-        """The trajectory of each row.
+    def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
+        """The rows of TransferQueue that each row of the table has there, by turn.
 
         Raises:
             DataError: a row has none, or two rows have the same one.
@@ -93,7 +115,11 @@ class PendingGroups:
                 "a row is not one response of the policy, or not the only one that is",
                 "leave out steps that copy or make rows after a policy_rollout_mapper",
             )
-        return [self._key_of[each] for each in ids]
+        return [self._rows_of[self._key_of[each]] for each in ids]
+
+    def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
+        """Tokens that were sampled in each of these rows of TransferQueue, int64[R]."""
+        return np.array([self.tags[key]["response_len"] for key in keys], np.int64)
 
 
 def number_of_groups(table: pa.Table) -> int:
@@ -102,9 +128,15 @@ def number_of_groups(table: pa.Table) -> int:
 
 
 def drop_untrainable(curated: Curated) -> Curated:
-    """Drop rows that have no reward or no token to give it to, then groups of one."""
+    """Drop rows that have no reward or no token to give it to, then groups of one.
+
+    Trajectories that failed go too, whatever the recipe made of their missing reward.
+    """
     if not curated.table.num_rows:
         return curated
+    if "finish_reason" in curated.table.column_names:
+        failed_N = np.asarray(pc.is_in(curated.table["finish_reason"], pa.array(FAILURES)))
+        curated = drop_rows(curated, failed_N, "failed_trajectory")
     no_tokens_N = np.asarray(pc.equal(pc.list_value_length(curated.table[TOKENS]), 0))
     curated = drop_rows(curated, no_tokens_N, "no_tokens")
     reward_N = curated.table["reward"].to_numpy(zero_copy_only=False).astype(float)

@@ -1,7 +1,7 @@
 """The queue of answers that are still to be judged.
 
 It lies in the folders of the steps that sampled the answers: what is queued, and how old it is, is
-the same for a run that was killed and resumed.
+the same for a run that was killed and resumed. What was judged is removed, once no resume needs it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from ...operators.groups import hash_each
 from ..run import TrainingRun
 from ..split import SAMPLES
 from .curation import group_rows_by_prompt
+from .schedule import plan_step
 from .types import QueuedAnswers
 
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
+_FILE = "answers.arrow"
 
 
 class AnswerQueue:
@@ -61,14 +63,24 @@ class AnswerQueue:
         )
 
     def forget(self, step: int) -> None:
-        """Remove the answers of a step that judges its own: a resume repeats the whole step."""
-        self._path(step).unlink(missing_ok=True)
+        """Remove the answers of all steps up to one that judges, but those that a resume needs.
+
+        A resume repeats the steps after a checkpoint; if that is in the middle of a window, the
+        answers of the steps of the window before it are judged again.
+        """
+        needed = set[int]()
+        for saved in self._run.saved_steps():
+            needed.update(range(plan_step(self._run.config, saved + 1).since, saved + 1))
+        for path in self._path(step).parents[1].glob(f"*/{_FILE}"):
+            at = int(path.parent.name)
+            if at <= step and at not in needed:
+                path.unlink()
 
     def _read(self, step: int) -> pa.Table:
         return feather.read_table(self._path(step))
 
     def _path(self, step: int) -> Path:
-        return self._run.step_folder(step) / "answers.arrow"
+        return self._run.step_folder(step) / _FILE
 
 
 def _drop_repeated_ids(table: pa.Table) -> pa.Table:

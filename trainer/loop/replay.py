@@ -6,7 +6,6 @@ with stored log-probabilities and rewards. Held-out prompts are sampled from the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,12 @@ import pyarrow.feather as feather
 from verl.utils.import_utils import load_class_from_fqn
 from verl.utils.ray_utils import auto_await
 
+from ...operators.agents.trajectory import Trajectory, TrajectoryGroup, turns_of
 from ...operators.groups import Groups
 from ...operators.sampling.protocol import Group, Sample
-from .trajectories import prompt_batch, put
+from ..run import TrainingRun
+from .trajectories import prompt_batch, put, put_trajectories
+from .types import Slot
 
 
 class ReplayManager:
@@ -26,6 +28,7 @@ class ReplayManager:
         self._live = live
         table = feather.read_table(run / "prompts" / "replay.arrow")
         self._table, groups = table, Groups.of(table)
+        self._of_agents = TrainingRun.open(run).split.agents is not None
         names = table["prompt_id"].take(groups.starts_G).to_pylist()
         ends_G = groups.starts_G + groups.sizes_G
         self._rows = dict(zip(names, zip(groups.starts_G, ends_G, strict=True), strict=True))
@@ -46,13 +49,28 @@ class ReplayManager:
         if batch.partition == "val":
             self._live.generate_sequences(prompts)
             return
-        groups, rewards = [], list[Sequence[float]]()
-        for slot in batch.slots:
-            first, end = self._rows[slot.prompt_id]
-            rows = self._table.slice(first, end - first).to_pylist()
-            groups.append((slot, _group(rows)))
-            rewards.append([row["reward"] for row in rows])
-        put(groups, batch.partition, batch.step, rewards)
+        stored = [(slot, self._stored(slot)) for slot in batch.slots]
+        rewards = [[row["reward"] for row in rows] for _, rows in stored]
+        if self._of_agents:
+            trajectories = [(slot, _trajectories(rows)) for slot, rows in stored]
+            put_trajectories(trajectories, batch.partition, batch.step, rewards)
+        else:
+            groups = [(slot, _group(rows)) for slot, rows in stored]
+            put(groups, batch.partition, batch.step, rewards)
+
+    def _stored(self, slot: Slot) -> list[dict[str, Any]]:
+        """The rows of a prompt."""
+        first, end = self._rows[slot.prompt_id]
+        rows: list[dict[str, Any]] = self._table.slice(first, end - first).to_pylist()
+        return rows
+
+
+def _trajectories(rows: list[dict[str, Any]]) -> TrajectoryGroup:
+    found = tuple(
+        Trajectory(turns_of(row["turns"]), row["response"], row["finish_reason"]) for row in rows
+    )
+    first = rows[0]
+    return TrajectoryGroup(first.get("policy") or "", first.get("policy_version") or 0, None, found)
 
 
 def _group(rows: list[dict[str, Any]]) -> Group:

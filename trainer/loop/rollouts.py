@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 import torch
 import transfer_queue as tq
-from tensordict import TensorDict
+from tensordict import NonTensorStack, TensorDict
 
+from ...operators.agents.trajectory import Trajectory, columns_of
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.groups import Array
 from ...operators.sampling.seeds import prompt_seed
 from ..policies import Policy, Sampling
-from .trajectories import plain
+from .trajectories import TRAJECTORY, plain
+from .turn_loss import WEIGHT, turn_weights
 from .types import Rollouts, TrajectoryKey
 
 _TOKENS = {
@@ -24,7 +26,6 @@ _TOKENS = {
     "response_logprobs": "rollout_log_probs",
 }
 """Columns of tokens, and what verl calls them."""
-_FIELDS = [*_TOKENS.values(), "extra_info"]
 
 
 def read(
@@ -34,84 +35,133 @@ def read(
     policy: Policy,
     sampling: Sampling,
 ) -> Rollouts:
-    """Fetch trajectories of whole groups.
+    """Fetch the responses of whole groups.
 
     Args:
-        tags: tag of each trajectory.
+        tags: tag of each row.
         partition: `train` or `val`.
-        prompts: the prompts of the run; `extra_info.index` of a trajectory is its row.
+        prompts: the prompts of the run; `extra_info.index` of a row is its row there.
         policy: the policy that samples.
         sampling: its sampling parameters.
 
     Returns:
         Rows in the order of their prompts and sessions.
     """
-    keys = list(tags)
+    data, order_N, rollouts = _fetch(list(tags), partition, [*_TOKENS.values()], prompts)
+    tokens = {name: _lists(data[field]).take(pa.array(order_N)) for name, field in _TOKENS.items()}
+    ended, texts = _texts(policy, tokens["response_token_ids"].to_pylist())
+    columns = {
+        "response": texts,
+        "finish_reason": ["stop" if end else "length" for end in ended],
+        **tokens,
+    }
+    return _with_columns(rollouts, columns, tags, policy, sampling)
+
+
+def read_trajectories(
+    tags: Mapping[TrajectoryKey, dict[str, Any]],
+    partition: str,
+    prompts: pa.Table,
+    policy: Policy,
+    sampling: Sampling,
+) -> Rollouts:
+    """Fetch the trajectories of agents, one row each, as `read` fetches responses."""
+    firsts = [key for key in tags if key == key.first]
+    data, order_N, rollouts = _fetch(firsts, partition, ["extra_fields"], prompts)
+    stored = [plain(each)[TRAJECTORY] for each in data["extra_fields"]]
+    columns = columns_of([Trajectory.from_json(stored[row]) for row in order_N])
+    return _with_columns(rollouts, columns, tags, policy, sampling)
+
+
+def _fetch(
+    keys: Sequence[TrajectoryKey], partition: str, fields: Sequence[str], prompts: pa.Table
+) -> tuple[TensorDict, Array, Rollouts]:
+    """Fields of rows; their order by prompt and session; and their prompts, in that order."""
     names = list(map(str, keys))
-    data = tq.kv_batch_get(keys=names, partition_id=partition, select_fields=_FIELDS)
+    wanted = [*fields, "extra_info"]
+    data = tq.kv_batch_get(keys=names, partition_id=partition, select_fields=wanted)
     index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
     session_N = np.array([key.session for key in keys])
     uid_N = np.array([key.uid for key in keys])
     order_N = np.lexsort((session_N, uid_N, index_N))
-    keys, index_N = [keys[row] for row in order_N], index_N[order_N]
-    rows = prompts.take(pa.array(index_N))
-    columns = _sampled(
-        {name: _lists(data[field]).take(pa.array(order_N)) for name, field in _TOKENS.items()},
-        rows["prompt_id"].to_pylist(),
-        session_N[order_N].tolist(),
-        [tags[key] for key in keys],
-        policy,
-        sampling,
-    )
+    rows = prompts.take(pa.array(index_N[order_N]))
+    return data, order_N, Rollouts([keys[row] for row in order_N], index_N[order_N], rows)
+
+
+def _with_columns(
+    rollouts: Rollouts,
+    sampled: Mapping[str, Any],
+    tags: Mapping[TrajectoryKey, Mapping[str, Any]],
+    policy: Policy,
+    sampling: Sampling,
+) -> Rollouts:
+    """Prompts with what was sampled to them, and the other columns that sampling writes."""
+    keys, rows = rollouts.keys, rollouts.table
+    names, responses = rows["prompt_id"].to_pylist(), sampled["response"]
+    texts = responses if isinstance(responses, list) else responses.to_pylist()
+    parts = zip(names, (str(key.session) for key in keys), texts, strict=True)
+    seeds = [
+        None if sampling.seed is None else prompt_seed(name, sampling.seed, int(step))
+        for name, step in zip(names, (tags[key]["global_steps"] for key in keys), strict=True)
+    ]
+    columns = {
+        "response_id": content_ids(parts),
+        **sampled,
+        "policy": [policy.name] * len(keys),
+        "policy_version": [tags[key].get("min_global_steps") for key in keys],
+        "sampling": [{**sampling._asdict(), "seed": seed} for seed in seeds],
+    }
     # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples.
     rows = rows.drop_columns([name for name in columns if name in rows.column_names])
     for name, column in columns.items():
         rows = rows.append_column(name, pa.array(column, ROW_CONTRACT[name]))
-    return Rollouts(keys, index_N, rows)
+    return rollouts._replace(table=rows)
 
 
 def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, lengths_N: Array) -> None:
-    """Give trajectories their rewards, each on the last token of its response.
+    """Give rows their rewards, each on the last token of its response.
 
     Args:
-        keys: keys of the trajectories.
+        keys: of the rows; each turn of a trajectory has the reward of the trajectory.
         partition: `train` or `val`.
         reward_N: float64[N]; verl keeps float32.
         lengths_N: tokens of each response.
     """
-    scores = torch.zeros(int(lengths_N.sum()), dtype=torch.float32)
-    ends = torch.from_numpy(np.cumsum(lengths_N))
-    scores[ends - 1] = torch.from_numpy(reward_N.astype(np.float32))
-    offsets = torch.cat((torch.zeros(1, dtype=torch.int64), ends))
-    nested = torch.nested.nested_tensor_from_jagged(scores, offsets)
-    fields = TensorDict({"rm_scores": nested}, batch_size=len(keys))
-    tq.kv_batch_put(keys=list(map(str, keys)), partition_id=partition, fields=fields)
+    scores_M = np.zeros(int(lengths_N.sum()))
+    scores_M[np.cumsum(lengths_N) - 1] = reward_N
+    _put(keys, partition, {"rm_scores": _nested(scores_M, lengths_N)})
 
 
-def _sampled(
-    tokens: Mapping[str, pa.Array],
-    names: Sequence[str],
-    sessions: Sequence[int],
-    tags: Sequence[Mapping[str, Any]],
-    policy: Policy,
-    sampling: Sampling,
-) -> dict[str, Any]:
-    """The columns of the row contract that sampling writes, made from the columns of tokens."""
-    ended, texts = _texts(policy, tokens["response_token_ids"].to_pylist())
-    parts = zip(names, map(str, sessions), texts, strict=True)
-    seeds = [
-        prompt_seed(name, sampling.seed, int(tag["global_steps"]))
-        for name, tag in zip(names, tags, strict=True)
-    ]
-    return {
-        "response_id": content_ids(parts),
-        "response": texts,
-        "finish_reason": ["stop" if end else "length" for end in ended],
-        **tokens,
-        "policy": [policy.name] * len(texts),
-        "policy_version": [tag.get("min_global_steps") for tag in tags],
-        "sampling": [{**sampling._asdict(), "seed": seed} for seed in seeds],
-    }
+def write_turns(
+    keys: Sequence[TrajectoryKey], partition: str, lengths_N: Array, updates: int
+) -> None:
+    """Give turns what their loss and their advantage need: their weights, and whose turns they are.
+
+    The trajectories themselves are removed: verl passes every field to the update.
+
+    Args:
+        keys: of the rows that train in a step, all turns of each trajectory.
+        partition: `train`.
+        lengths_N: tokens of each turn.
+        updates: optimizer updates that the rows are divided among.
+    """
+    weights_M = np.repeat(turn_weights(keys, lengths_N, updates), lengths_N)
+    owners = NonTensorStack(*(str(key.first) for key in keys))
+    bare = NonTensorStack(*({"reward_extra_info": {}} for _ in keys))
+    fields = {WEIGHT: _nested(weights_M, lengths_N), "uid": owners, "extra_fields": bare}
+    _put(keys, partition, fields)
+
+
+def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any]) -> None:
+    columns = TensorDict(dict(fields), batch_size=len(keys))
+    tq.kv_batch_put(keys=list(map(str, keys)), partition_id=partition, fields=columns)
+
+
+def _nested(values_M: Array, lengths_N: Array) -> torch.Tensor:
+    """Values of all tokens, as rows of these lengths, float32."""
+    offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
+    values = torch.from_numpy(values_M.astype(np.float32))
+    return torch.nested.nested_tensor_from_jagged(values, offsets)
 
 
 def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]:

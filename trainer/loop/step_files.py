@@ -17,6 +17,7 @@ from ...operators.groups import Groups
 from ...pipelines.data_juicer.running.helper_columns import filled
 from ...pipelines.dataset.written import mark_written
 from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
 from .curation import Curated
 
@@ -84,10 +85,11 @@ class StepFiles:
         if self._written:
             self._written.result()
 
-    def validate(self, step: int, table: pa.Table) -> None:
-        """Write the responses of a validation."""
+    def validate(self, step: int, name: str, table: pa.Table) -> None:
+        """Write the responses to the prompts of a validation set."""
         folder = self._run.folder / "validations"
-        folder.mkdir(exist_ok=True)
+        folder = folder if name == ONE_SET else folder / name
+        folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
 
     def _kept(self, name: str, table: pa.Table) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ...operators.errors import DataError
 from ...pipelines.recipe.steps import Step
 from .curation import Curated
 from .pending_groups import TOKENS, PendingGroups, format_drop_counts
-from .rollouts import write
+from .rollouts import write, write_turns
 from .types import TrajectoryKey
 
 
@@ -44,30 +45,52 @@ class StepPart(NamedTuple):
         found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
-    def release_to_verl(self) -> list[TrajectoryKey]:
-        """Write the rewards of the rows that train, and clear all others; keys in row order."""
+    @property
+    def rows_trained(self) -> int:
+        """How many of its rows train."""
+        return self.curated.table.num_rows if self.trains else 0
+
+    @property
+    def trained_keys(self) -> list[TrajectoryKey]:
+        """The rows of TransferQueue that train, in row order."""
         table = self.curated.table
-        return release(self.groups, table if self.trains else table.slice(0, 0), "train", "reward")
+        trains = self.trains and table.num_rows
+        return list(chain.from_iterable(self.groups.keys(table))) if trains else []
+
+    def release_to_verl(self, updates: int | None) -> list[TrajectoryKey]:
+        """Write the rewards of the rows that train, and clear all others; see `release`."""
+        table = self.curated.table if self.trains else self.curated.table.slice(0, 0)
+        return release(self.groups, table, "train", "reward", updates)
 
 
 def release(
-    groups: PendingGroups, table: pa.Table, partition: str, reward: str
+    groups: PendingGroups,
+    table: pa.Table,
+    partition: str,
+    reward: str,
+    updates: int | None = None,
 ) -> list[TrajectoryKey]:
     """Write rewards to TransferQueue, and clear what is not in the table.
 
     Args:
         groups: all groups that were collected.
         table: the rows that verl is to read.
-        partition: `train` or `val`.
+        partition: `train` or `val`; of a trajectory that validates, verl reads the last turn.
         reward: the column that is their reward.
+        updates: where turns of trajectories train: how many optimizer updates they do.
 
     Returns:
-        The keys of the rows.
+        The keys of the rows: those of a trajectory are next to each other, by turn.
     """
-    keys = groups.keys(table) if table.num_rows else []
+    turns = groups.keys(table) if table.num_rows else []
+    if partition == "val":
+        turns = [keys[-1:] for keys in turns]
+    keys = list(chain.from_iterable(turns))
     if keys:
-        lengths_N = np.asarray(pc.list_value_length(table[TOKENS]))
-        write(keys, partition, table[reward].to_numpy(), lengths_N)
+        reward_N = np.repeat(table[reward].to_numpy(), [len(each) for each in turns])
+        write(keys, partition, reward_N, groups.lengths(keys))
+    if keys and updates is not None:
+        write_turns(keys, partition, groups.lengths(keys), updates)
     dropped = map(str, groups.tags.keys() - set(keys))
     cleared = [*groups.uids, *dropped]
     if cleared:
@@ -81,14 +104,14 @@ def tokens_sampled(parts: Mapping[str, StepPart]) -> int:
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
 
 
-def nothing_to_train_on(step: int, parts: Mapping[str, StepPart]) -> DataError:
-    """The error of a step in which no row can train."""
+def nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
+    """The error of a step in which no row can train; `sampler` names the step that samples."""
     found = f"step {step}: no group is left to train on"
     judged = parts.get("verify")
     if judged is None:
         return DataError(
             f"{found} ({format_drop_counts(parts[''].curated)})",
-            "look at the steps after policy_rollout_mapper, or allow a refill",
+            f"look at the steps after {sampler}, or allow a refill",
         )
     if judged.rollouts.num_rows or judged.groups.failed:
         return DataError(
@@ -96,5 +119,5 @@ def nothing_to_train_on(step: int, parts: Mapping[str, StepPart]) -> DataError:
         )
     return DataError(
         f"{found}: no answer gives a verification prompt",
-        "a prompt needs right and wrong answers: take more prompts_per_step, or a larger n",
+        "a prompt needs right and wrong answers: take more prompts_per_step or n, or refill",
     )

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from ...operators.agents.trajectory import POLICY, TrajectoryGroup, Turn
 from ...operators.sampling.protocol import Group
-from .types import PromptBatch, Slot, TrajectoryKey
+from ..held_out import RESPONSES
+from .types import OwnSettings, PromptBatch, Slot, TrajectoryKey
 
 _READ = {"train": ("extra_info",), "val": ("extra_info", "data_source", "reward_model")}
 """Fields of a prompt that are read again with its responses. verl passes every field that it finds
 to the update, where each costs more than the arithmetic of a small policy."""
 
-RESPONSES = "__rollout_n__"
-"""Field of a prompt by which verl's agent loops know that it has an n of its own."""
+TRAJECTORY = "trajectory"
+"""Key of the JSON of a trajectory, in the field `extra_fields` of its first row."""
 
 
 def prompt_batch(prompts: Any) -> PromptBatch:
@@ -32,10 +34,22 @@ def prompt_batch(prompts: Any) -> PromptBatch:
         tuple((message["role"], message["content"]) for message in chat)
         for chat in _column(prompts, "raw_prompt")
     ]
-    # Prompts that are submitted together are of one kind.
-    n = _column(prompts, RESPONSES)[0] if RESPONSES in prompts.keys() else None  # noqa: SIM118
-    max_tokens = slots[0].fields["extra_info"].get("max_tokens")
-    return PromptBatch(slots, chats, partition, int(plain(prompts["global_steps"])), n, max_tokens)
+    has_n = RESPONSES in prompts.keys()  # noqa: SIM118
+    own_n = _column(prompts, RESPONSES) if has_n else [None] * len(slots)
+    own = [
+        {**own_settings(slot.fields["extra_info"]), **({} if n is None else {"n": n})}
+        for slot, n in zip(slots, own_n, strict=True)
+    ]
+    return PromptBatch(slots, chats, own, partition, int(plain(prompts["global_steps"])))
+
+
+def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
+    """The sampling parameters that a prompt has of its own, by their names in `Settings`.
+
+    Prompts of the dataset have none; those of validation sets and verification prompts do.
+    """
+    found = {name: extra_info.get(name) for name in ("temperature", "top_p", "max_tokens")}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def put(
@@ -52,24 +66,91 @@ def put(
         step: that requested them.
         rewards: of each group's responses, if they are known.
     """
-    keys, fields, tags, uids = [], [], [], []
+    rows, uids = _QueueRows(partition, step), list[str]()
     for at, (slot, group) in enumerate(groups):
-        prompt = torch.tensor(group.prompt_token_ids)
         for k, sample in enumerate(group.samples):
-            response = torch.tensor(sample.token_ids)
-            field = _fields(slot, prompt, response, torch.tensor(sample.logprobs))
+            turn = Turn(
+                POLICY,
+                prompt_token_ids=group.prompt_token_ids,
+                token_ids=sample.token_ids,
+                logprobs=sample.logprobs,
+            )
+            fields: dict[str, Any] = {"num_turns": 2, "extra_fields": {"reward_extra_info": {}}}
             if rewards is not None:
-                field["rm_scores"] = torch.zeros(len(response))
-                field["rm_scores"][-1] = rewards[at][k]
-            keys.append(str(TrajectoryKey(slot.uid, k)))
-            fields.append(field)
-            tags.append(_tag(step, group.version, len(prompt), len(response)))
+                fields["rm_scores"] = _on_last_token(turn, rewards[at][k])
+            rows.add(TrajectoryKey(slot.uid, k), slot, turn, group.version, fields)
         uids.append(slot.uid)
-    tq.kv_batch_put(
-        keys=keys, partition_id=partition, fields=list_of_dict_to_tensordict(fields), tags=tags
-    )
-    # Last, so that a group that is marked as finished is complete.
-    tq.kv_batch_put(keys=uids, partition_id=partition, tags=[{"status": "finished"}] * len(uids))
+    rows.put(uids)
+
+
+def put_trajectories(
+    groups: Iterable[tuple[Slot, TrajectoryGroup]],
+    partition: str,
+    step: int,
+    rewards: Sequence[Sequence[float]] | None = None,
+) -> None:
+    """Put finished groups of agents: a row for each turn of the policy.
+
+    The first row has the trajectory itself, as JSON. A trajectory in which the policy did nothing
+    has one row, of a token that never trains.
+
+    Args:
+        groups: with token ids and log-probabilities.
+        partition: `train` or `val`.
+        step: that requested them.
+        rewards: of each group's trajectories, if they are known; each turn gets that of its own.
+    """
+    rows, uids = _QueueRows(partition, step), list[str]()
+    for nth, (slot, group) in enumerate(groups):
+        for k, trajectory in enumerate(group.trajectories):
+            for at, turn in enumerate(trajectory.actions or (NO_ACTION,)):
+                stored = "" if at else trajectory.to_json().decode()
+                fields: dict[str, Any] = {
+                    "num_turns": 1 + len(trajectory.turns),
+                    "extra_fields": {"reward_extra_info": {}, TRAJECTORY: stored},
+                }
+                if rewards is not None:
+                    fields["rm_scores"] = _on_last_token(turn, rewards[nth][k])
+                rows.add(TrajectoryKey(slot.uid, k, at), slot, turn, group.version, fields)
+        uids.append(slot.uid)
+    rows.put(uids)
+
+
+NO_ACTION = Turn(POLICY, "", (0,), (0,), (0.0,))
+
+
+class _QueueRows:
+    """Rows for TransferQueue."""
+
+    def __init__(self, partition: str, step: int) -> None:
+        self._partition, self._step = partition, step
+        self._keys, self._fields, self._tags = list[str](), list[dict[str, Any]](), list[Any]()
+
+    def add(
+        self, key: TrajectoryKey, slot: Slot, turn: Turn, version: int, fields: Mapping[str, Any]
+    ) -> None:
+        """Add what was sampled in a turn."""
+        prompt = torch.tensor(turn.prompt_token_ids)
+        response = torch.tensor(turn.token_ids)
+        mask = torch.zeros_like(response) if turn is NO_ACTION else torch.ones_like(response)
+        sampled = _fields(slot, prompt, response, mask, torch.tensor(turn.logprobs))
+        self._keys.append(str(key))
+        self._fields.append({**sampled, **fields})
+        self._tags.append(_tag(self._step, version, len(prompt), len(response)))
+
+    def put(self, uids: Sequence[str]) -> None:
+        """Put them, and mark their prompts as finished."""
+        fields, partition = list_of_dict_to_tensordict(self._fields), self._partition
+        tq.kv_batch_put(keys=self._keys, partition_id=partition, fields=fields, tags=self._tags)
+        # Last, so that a group that is marked as finished is complete.
+        done = [{"status": "finished"}] * len(uids)
+        tq.kv_batch_put(keys=list(uids), partition_id=partition, tags=done)
+
+
+def _on_last_token(turn: Turn, reward: float) -> torch.Tensor:
+    scores = torch.zeros(len(turn.token_ids or ()))
+    scores[-1] = reward
+    return scores
 
 
 def fail(slots: Sequence[Slot], partition: str) -> None:
@@ -79,10 +160,13 @@ def fail(slots: Sequence[Slot], partition: str) -> None:
 
 
 def _fields(
-    slot: Slot, prompt: torch.Tensor, response: torch.Tensor, logprobs: torch.Tensor
+    slot: Slot,
+    prompt: torch.Tensor,
+    response: torch.Tensor,
+    mask: torch.Tensor,
+    logprobs: torch.Tensor,
 ) -> dict[str, Any]:
     both = torch.cat((prompt, response))
-    mask = torch.ones_like(response)
     return {
         **slot.fields,
         "uid": slot.uid,
@@ -93,8 +177,6 @@ def _fields(
         "rollout_log_probs": logprobs,
         "input_ids": both,
         "position_ids": torch.arange(len(both)),
-        "num_turns": 2,
-        "extra_fields": {"reward_extra_info": {}},
     }
 
 

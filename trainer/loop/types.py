@@ -1,6 +1,6 @@
 """The vocabulary of this package: what its files hand to one another.
 
-TrajectoryKey         a row of TransferQueue
+TrajectoryKey         a row of TransferQueue: a trajectory, or one of its turns
 Slot, PromptBatch     prompts on their way to the rollouts
 Rollouts              finished trajectories as a table
 StepPlan              what a training step trains on
@@ -23,12 +23,15 @@ _TRAJECTORY = re.compile(r".*_\d+_\d+", re.DOTALL)
 
 
 class TrajectoryKey(NamedTuple):
-    """The key of one trajectory in TransferQueue: `{uid}_{session}_{output}`.
+    """The key of a row of TransferQueue: `{uid}_{session}_{output}`.
+
+    A response has one row. The trajectory of an agent has one for each turn of the policy, and is
+    named by the key of the first.
 
     Attributes:
         uid: key of the prompt; it may contain underscores.
-        session: which of the prompt's responses, from 0.
-        output: which output of an agent's session; 0 for single-turn responses.
+        session: which of the prompt's trajectories, from 0.
+        output: which turn of the policy, from 0; 0 for single-turn responses.
     """
 
     uid: str
@@ -50,6 +53,11 @@ class TrajectoryKey(NamedTuple):
         """Tags by parsed keys; keys of prompts, which are no trajectories, are left out."""
         return {cls.parse(key): tag for key, tag in tags.items() if _TRAJECTORY.fullmatch(key)}
 
+    @property
+    def first(self) -> TrajectoryKey:
+        """The key of the trajectory: that of its first row."""
+        return self._replace(output=0)
+
     def __str__(self) -> str:
         return f"{self.uid}_{self.session}_{self.output}"
 
@@ -70,6 +78,15 @@ class Slot(NamedTuple):
         """The id of the prompt."""
         return str(self.fields["extra_info"]["prompt_id"])
 
+    @property
+    def split(self) -> str:
+        """The files of the run that have the prompt; empty for verification prompts."""
+        return str(self.fields["extra_info"].get("split", ""))
+
+
+OwnSettings = dict[str, Any]
+"""Sampling parameters by name, as far as they differ from the trainer's."""
+
 
 class PromptBatch(NamedTuple):
     """Prompts as verl hands them to an agent loop manager.
@@ -77,25 +94,23 @@ class PromptBatch(NamedTuple):
     Attributes:
         slots: one for each prompt.
         chats: their messages.
+        own: the sampling parameters that each has of its own.
         partition: `train` or `val`.
         step: of training.
-        n: responses to each, where these prompts have a number of their own.
-        max_tokens: of a response, where they have a limit of their own.
     """
 
     slots: list[Slot]
     chats: list[Messages]
+    own: list[OwnSettings]
     partition: str
     step: int
-    n: int | None
-    max_tokens: int | None
 
 
 class Rollouts(NamedTuple):
     """Trajectories, row by row.
 
     Attributes:
-        keys: keys in TransferQueue.
+        keys: of their first rows in TransferQueue.
         index_N: int64, the row of each trajectory's prompt.
         table: the row contract up to sampling.
     """

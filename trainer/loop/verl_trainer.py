@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .turn_loss import LossSettings
+
 
 class VerlTrainer:
     """The trainer to which a replay buffer belongs.
@@ -35,7 +37,18 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
         self._trainer._submit_batch_to_rollout(prompts)
 
-    def set_mini_batch_size(self, rows: int, updates: int) -> None:
+    def log(self, figures: dict[str, float], step: int) -> None:
+        """Log figures of a step to the loggers of the run, beside what verl logs of it."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_has_its_loggers_before_it_validates
+        self._trainer.logger.log(data=figures, step=step)
+
+    def use_turn_loss(self) -> None:
+        """Train with the loss over turns of trajectories; the workers keep it for the whole run."""
+        trainer = self._trainer
+        settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
+        trainer.actor_rollout_wg.set_loss_fn(settings.loss())
+
+    def set_mini_batch_size(self, rows: int, updates: int) -> int:
         """Split the rows of a step into as many optimizer updates as the recipe has.
 
         verl's mini-batches have as many rows as a step without dropped rows would give them. It
@@ -44,6 +57,9 @@ class VerlTrainer:
         Args:
             rows: that train in this step.
             updates: `updates_per_step`.
+
+        Returns:
+            How many updates there will be: fewer where few rows remain.
         """
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_reads_the_mini_batch_size_at_each_step
         config = self._trainer.config
@@ -51,4 +67,6 @@ class VerlTrainer:
         ranks *= config.trainer.nnodes
         wanted = -(-rows // (updates * n))
         multiple = ranks // math.gcd(ranks, n)  # The ranks must have equal shares.
-        config.actor_rollout_ref.actor.ppo_mini_batch_size = -(-wanted // multiple) * multiple
+        size: int = -(-wanted // multiple) * multiple
+        config.actor_rollout_ref.actor.ppo_mini_batch_size = size
+        return -(-rows // (size * int(n)))

@@ -13,9 +13,8 @@ import yaml
 
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array
-from ...pipelines.recipe.train import Train
 from . import metrics
-from .metrics import Point, component
+from .metrics import Point, component, validation
 
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
@@ -24,6 +23,7 @@ _PER_TOKEN = "nats per token"
 _NATS_PER = {
     "token-mean": _PER_TOKEN,
     "seq-mean-token-mean": _PER_TOKEN,
+    "trajectory-turn-token-mean": _PER_TOKEN,
     "seq-mean-token-sum": "nats per response",
 }
 _LINES = ("-", "--", "-.", ":")
@@ -120,7 +120,7 @@ def grouped(folders: Sequence[Path]) -> list[RunGroup]:
         train = document.get("train", {})
         train.pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
-        losses = str(train.get("loss_agg_mode", Train().loss_agg_mode))
+        losses = str(train.get("loss_agg_mode") or "token-mean")  # Or a mean that is one of tokens.
         found.setdefault(key, []).append(_NamedRun(folder, name, losses))
     return [
         RunGroup(name, [_points(run.folder) for run in runs], runs[0].losses)
@@ -170,6 +170,12 @@ class _Panel(NamedTuple):
     lines: dict[str, Callable[[Point], float | None]]
 
 
+_TURNS: dict[str, Callable[[Point], float | None]] = {
+    "turns": lambda p: p.turns,
+    "tool calls": lambda p: p.tool_calls,
+}
+
+
 def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
     components = {
         name: None for runs in groups for run in runs.points for p in run for name in p.components
@@ -180,7 +186,7 @@ def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
     if any(point.judged is not None for runs in groups for run in runs.points for point in run):
         last = _Panel("Judgements", "share right, balanced", {"": lambda p: p.judged})
     return [
-        _Panel("Validation accuracy", "share correct", {"": lambda p: p.validation}),
+        _Panel("Validation accuracy", "share correct", _validations(groups)),
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
         _Panel("Reward and its components", "mean; components before weights", rewards),
         _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
@@ -192,7 +198,18 @@ def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
         _Panel("KL divergence", _nats(groups, "actor/kl_loss"), {"": lambda p: p.kl}),
         last,
+        _Panel("Turns and tool calls", "per trajectory, mean", _TURNS),
+        _Panel("Tool errors", "share of tool calls", {"": lambda p: p.tool_errors}),
     ]
+
+
+def _validations(groups: Sequence[RunGroup]) -> dict[str, Callable[[Point], float | None]]:
+    """A line for each validation set; one without a name where the runs have one set each."""
+    points = [point for runs in groups for run in runs.points for point in run]
+    names = {name: None for point in points for name in point.validations}
+    if max((len(point.validations) for point in points), default=0) <= 1:
+        return {"": lambda p: p.validation}
+    return {name: validation(name) for name in names}
 
 
 def _with_figures(panels: Iterable[_Panel], groups: Sequence[RunGroup]) -> Iterator[_Panel]:

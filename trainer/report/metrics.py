@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...pipelines.recipe.train import ONE_SET
+
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
+_SETS = "rejuice/validation/"
+_OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
 _REWARD = "rejuice/reward"
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
@@ -38,8 +42,30 @@ class Point(NamedTuple):
 
     @property
     def validation(self) -> float | None:
-        """Accuracy on held-out prompts."""
-        return self.get(*(name for name in self.figures if _VALIDATION.fullmatch(name)))
+        """Accuracy on held-out prompts: of the first set, where there are several."""
+        return next(iter(self.validations.values()), None)
+
+    @property
+    def validations(self) -> dict[str, float]:
+        """Accuracy on each validation set; that of verl where ours was not logged."""
+        found = {name: value for name, kind, value in self._of_sets() if kind.startswith("mean@")}
+        verls = self.get(*(name for name in self.figures if _VALIDATION.fullmatch(name)))
+        return found or ({} if verls is None else {ONE_SET: verls})
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """Where the accuracy on a validation set is with 95% confidence, by its prompts."""
+        low, high = (self.get(f"{_SETS}{name}/mean_{end}") for end in ("low", "high"))
+        return None if low is None or high is None else (low, high)
+
+    def votes(self, name: str) -> dict[str, float]:
+        """pass@k and maj@k on a validation set, by these names."""
+        return {k: value for each, k, value in self._of_sets() if each == name and k[:5] != "mean@"}
+
+    def _of_sets(self) -> Iterator[tuple[str, str, float]]:
+        """Sets, figures of them such as `pass@8`, and their values."""
+        for name, value in self.figures.items():
+            if match := _OF_SET.fullmatch(name):
+                yield match[1], match[2], value
 
     @property
     def reward(self) -> float | None:
@@ -66,6 +92,27 @@ class Point(NamedTuple):
     def tokens(self) -> float | None:
         """Tokens of a response, on average."""
         return self.get("rejuice/response_tokens", "response_length/mean")
+
+    @property
+    def turns(self) -> float | None:
+        """Turns of an agent's trajectory, on average."""
+        return self.get("rejuice/agent/turns")
+
+    @property
+    def tool_calls(self) -> float | None:
+        """Tool calls of an agent's trajectory, on average."""
+        return self.get("rejuice/agent/tool_calls")
+
+    @property
+    def tool_errors(self) -> float | None:
+        """Share of tool calls that did not work, malformed actions included."""
+        return self.get("rejuice/agent/tool_errors")
+
+    @property
+    def failed_trajectories(self) -> int:
+        """Trajectories that a tool, a model or a time limit ended."""
+        start = "rejuice/agent/failed/"
+        return int(sum(value for name, value in self.figures.items() if name.startswith(start)))
 
     @property
     def entropy(self) -> float | None:
@@ -104,6 +151,12 @@ class Point(NamedTuple):
         return int(self.get("rejuice/failed_prompts") or 0)
 
     @property
+    def failed_responses(self) -> int:
+        """Responses whose sampling failed, and whose group has others."""
+        parts = ("", "verify/")
+        return sum(int(self.get(f"rejuice/{part}failed_responses") or 0) for part in parts)
+
+    @property
     def generated(self) -> float:
         """Tokens that were generated to train on, dropped rows included."""
         counted = self.get("rejuice/tokens_sampled")
@@ -113,6 +166,11 @@ class Point(NamedTuple):
     def seconds(self) -> float:
         """Seconds that the step took, with its validation and checkpoint."""
         return sum(self.figures.get(f"timing_s/{part}", 0.0) for part in ("step", "testing"))
+
+
+def validation(name: str, kind: str = "") -> Callable[[Point], float | None]:
+    """The accuracy on a validation set, or its pass@k or maj@k, as a function of a step."""
+    return lambda point: (point.votes(name) if kind else point.validations).get(kind or name)
 
 
 def component(name: str) -> Callable[[Point], float | None]:

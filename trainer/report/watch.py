@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from types import TracebackType
@@ -19,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import Self
 
-from .metrics import Point, Reader, component, read
+from ...pipelines.recipe.train import ONE_SET
+from .metrics import Point, Reader, component, read, validation
 
 _STAGES = {
     "Started a local Ray instance": "starting the trainer",
@@ -41,15 +43,31 @@ class Figure(NamedTuple):
     name: str
     of: Callable[[Point], float | None]
     form: str = ".3f"
+    interval: Callable[[Point], tuple[float, float] | None] = lambda _: None
 
     def text(self, point: Point | None) -> str:
-        """Its value at a point; a dash where there is none."""
+        """Its value at a point, with its interval if it has one; a dash where there is none."""
         value = None if point is None else self.of(point)
-        return "-" if value is None else format(value, self.form)
+        if point is None or value is None:
+            return "-"
+        ends = self.interval(point)
+        shown = format(value, self.form)
+        return shown if ends is None else f"{shown} [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
-VALIDATION = Figure("validation accuracy", lambda p: p.validation)
-"""Shown first, if it is known."""
+def validation_figures(points: Sequence[Point]) -> list[Figure]:
+    """The figures of each validation set, which are shown first."""
+    found = list[Figure]()
+    for name in {name: None for point in points for name in point.validations}:
+        title = "validation accuracy" if name == ONE_SET else f"validation {name}"
+        found.append(Figure(title, validation(name), interval=partial(_interval, name)))
+        kinds = {kind: None for point in points for kind in point.votes(name)}
+        found += [Figure(f"  {kind}", validation(name, kind)) for kind in kinds]
+    return found
+
+
+def _interval(name: str, point: Point) -> tuple[float, float] | None:
+    return point.interval(name)
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
@@ -61,12 +79,18 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("pass rate", lambda p: p.pass_rate),
         Figure("judgement accuracy", lambda p: p.judged),
         Figure("response tokens", lambda p: p.tokens, ".1f"),
+        Figure("turns", lambda p: p.turns, ".2f"),
+        Figure("tool calls", lambda p: p.tool_calls, ".2f"),
+        Figure("tool errors", lambda p: p.tool_errors),
         Figure("entropy", lambda p: p.entropy),
         Figure("KL", lambda p: p.kl, ".2g"),
         Figure("rows dropped", lambda p: p.dropped, ",d"),
         Figure("prompts failed", lambda p: p.failed or None, ",d"),
+        Figure("responses failed", lambda p: p.failed_responses or None, ",d"),
+        Figure("trajectories failed", lambda p: p.failed_trajectories or None, ",d"),
     ]
-    rare = ("judgement accuracy", "prompts failed")
+    agents = ("turns", "tool calls", "tool errors", "trajectories failed")
+    rare = ("judgement accuracy", "prompts failed", "responses failed", *agents)
     known = {f.name for f in found if any(f.of(point) is not None for point in points)}
     return [f for f in found if f.name in known or f.name not in rare]
 
@@ -93,6 +117,8 @@ class Watch:
         earlier = read(folder)  # From before a resume.
         self._points = [point for point in earlier if point.trained]
         self._validations = [point for point in earlier if point.validation is not None]
+        # verl logs a validation again, after us: this is the step of the last that was shown.
+        self._validated: int | None = None
         self._before = len(self._points)
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._stage = "starting verl (about a minute)"
@@ -126,14 +152,16 @@ class Watch:
         """Read and show what was logged since the last call."""
         self._look_at_log()
         for point in self._reader.fresh():
-            if point.validation is not None:
+            validated = point.validation is not None and point.step != self._validated
+            if validated:
                 self._validations.append(point)
+                self._validated = point.step
             if point.trained:
                 if self.step is not None:  # The first step is slower than the others.
                     self._seconds.append(point.seconds)
                 self._points.append(point)
-            if self._live is None:
-                self._print(self._line(point))
+            if self._live is None and (validated or point.trained):
+                self._print(self._line(point, validated))
 
     @property
     def step(self) -> int | None:
@@ -163,13 +191,14 @@ class Watch:
         times = self._seconds or [point.seconds]
         return f"{spell((self._steps - point.step) * fmean(times))} left"
 
-    def _line(self, point: Point) -> str:
+    def _line(self, point: Point, validated: bool) -> str:
         parts = []
         if point.trained:
             parts = [f"{f.name.strip()} {f.text(point)}" for f in figures([point])]
             parts += [f"{point.seconds:.1f} s", self._left(point)]
-        if point.validation is not None:
-            parts.insert(0, f"{VALIDATION.name} {VALIDATION.text(point)}")
+        if validated:
+            shown = validation_figures([point])
+            parts = [*(f"{f.name.strip()} {f.text(point)}" for f in shown), *parts]
         return f"step {point.step}/{self._steps}: {', '.join(parts)}"
 
     def _panel(self) -> Group | Table:
@@ -194,11 +223,11 @@ class Watch:
         for _ in range(3):
             table.add_column(justify="right")
         table.add_column(justify="left")
-        if self._validations:
-            first, last = self._validations[0], self._validations[-1]
-            at_step = f"at step {last.step}"
-            shown = VALIDATION.text(last), f"({VALIDATION.text(first)})", at_step
-            table.add_row(VALIDATION.name, *shown)
+        for figure in validation_figures(self._validations):
+            known = [point for point in self._validations if figure.of(point) is not None]
+            first, last = known[0], known[-1]
+            shown = figure.text(last), f"({figure.text(first)})", f"at step {last.step}"
+            table.add_row(Text(figure.name), *map(Text, shown))
         for figure in figures(self._points):
             values = [v for p in self._points if (v := figure.of(p)) is not None]
             if values:

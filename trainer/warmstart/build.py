@@ -1,23 +1,26 @@
-"""Building the embedded policy into a folder: whole or not at all, and only where it is needed."""
+"""Building an embedded policy into a folder: whole or not at all, and only where it is needed."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ...operators import RejuiceError
-from .demonstrations import Curriculum
+from .batches import Course
+from .lookups import LookupCurriculum
 from .model import SIZE, Size
 from .sft import CURRICULUM, SCHEDULE, Schedule, warm_start
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
+CURRICULA: Mapping[str, Course] = {"embedded": CURRICULUM, "embedded_flow": LookupCurriculum()}
+"""What the policies that come with rejuice are trained on, by name."""
 RECORD = "build.json"
 """Describes a built folder: `seed`, `made_of` (a digest of code and settings), and `weights`
 (a digest: it distinguishes weights that were trained further from those that were built)."""
@@ -32,7 +35,7 @@ def build(
     *,
     overwrite: bool = False,
     size: Size = SIZE,
-    curriculum: Curriculum = CURRICULUM,
+    curriculum: Course = CURRICULUM,
     schedule: Schedule = SCHEDULE,
     advance: Callable[[int], None] = lambda shown: None,
 ) -> bool:
@@ -43,7 +46,7 @@ def build(
         seed: another seed, another policy of the same kind.
         overwrite: replace another policy that was built there.
         size: of the model.
-        curriculum: the demonstrations that it is trained on.
+        curriculum: what it is trained on, which also decides its tokenizer.
         schedule: how fast it learns.
         advance: called with the number of further demonstrations that were trained on.
 
@@ -138,7 +141,7 @@ def _save(folder: Path, model: Qwen2ForCausalLM, tokenizer: Qwen2Tokenizer) -> N
     (folder / _WEIGHTS).chmod((folder / "config.json").stat().st_mode)
 
 
-def _digest(size: Size, curriculum: Curriculum, schedule: Schedule) -> str:
+def _digest(size: Size, curriculum: Course, schedule: Schedule) -> str:
     """The digest of all that decides what is built, but for the seed and the libraries."""
     code = [_program(file.read_text("utf-8")) for at in _CODE for file in sorted(at.glob("*.py"))]
     return _sha256("\0".join([*code, repr((size, curriculum, schedule))]).encode())

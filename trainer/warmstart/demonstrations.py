@@ -1,26 +1,23 @@
-"""Which demonstrations the policy is trained on, in which order and batches."""
+"""Which demonstrations the policy `embedded` is trained on, and in which order."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...pipelines.demo.numbers import seeded
 from ...pipelines.demo.problems import Problem, problem
 from ...pipelines.demo.templates import NAMES
-from .demonstrator import Demonstration, demonstrate, drill, judge
+from .batches import Demonstration
+from .demonstrator import demonstrate, drill, judge
+from .tokenizer import build_tokenizer
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import Qwen2Tokenizer
 
 LEVELS = (1, 2)
 """Levels of the problems that the policy learns to solve."""
-
-RANKS = 2
-"""Processes that share every batch; fixed, because another number gives another policy."""
 
 
 class Curriculum(NamedTuple):
@@ -48,40 +45,13 @@ class Curriculum(NamedTuple):
     care: float = 0.5
     window: int = 20
 
+    def tokenizer(self) -> Qwen2Tokenizer:
+        """Its words are those of the problems and of the demonstrator."""
+        return build_tokenizer()
 
-class Batch(NamedTuple):
-    """Prompts, each followed by all of its responses, as token ids.
-
-    Attributes:
-        ids: [rows, length].
-        positions: of each token; every response continues from the end of the prompt.
-        mask: which token attends to which: the prompt, and earlier tokens of its own response,
-            [rows, 1, length, length].
-        inputs: flat indices from which a token of a response is predicted, [tokens].
-        targets: these tokens, [tokens].
-    """
-
-    ids: Tensor
-    positions: Tensor
-    mask: Tensor
-    inputs: Tensor
-    targets: Tensor
-
-
-def batches(
-    tokenizer: Qwen2Tokenizer, seed: int, curriculum: Curriculum, rank: int
-) -> Iterator[Batch]:
-    """One rank's share of every batch: rows whose length is similar on all ranks."""
-    shown = islice(demonstrations(seed, curriculum), rank, None, RANKS)
-    share = curriculum.batch // RANKS
-    rng = seeded("order", seed)
-    for _ in range(0, curriculum.steps, curriculum.window):
-        rows = encode(tokenizer, list(islice(shown, share * curriculum.window)))
-        rows.sort(key=lambda row: sum(map(len, row)))
-        starts = list(range(0, len(rows), share))
-        while starts:
-            start = starts.pop(int(rng.random() * len(starts)))
-            yield pack(rows[start : start + share])
+    def demonstrations(self, seed: int) -> Iterator[Demonstration]:
+        """As `demonstrations`."""
+        return demonstrations(seed, self)
 
 
 def demonstrations(seed: int, curriculum: Curriculum) -> Iterator[Demonstration]:
@@ -128,47 +98,3 @@ def _renamed(text: str, others: dict[str, str]) -> str:
         next((word.replace(name, new) for name, new in others.items() if name in word), word)
         for word in text.split(" ")
     )
-
-
-def encode(tokenizer: Qwen2Tokenizer, shown: list[Demonstration]) -> list[list[list[int]]]:
-    """For each demonstration, the token ids of the prompt and of every response."""
-    prompts = tokenizer.apply_chat_template(
-        [[{"role": "user", "content": each.prompt}] for each in shown],
-        add_generation_prompt=True,
-        return_dict=False,
-    )
-    texts = [text + tokenizer.eos_token for each in shown for text in each.responses]
-    responses = iter(tokenizer(texts)["input_ids"])
-    return [
-        [prompt, *islice(responses, len(each.responses))]
-        for prompt, each in zip(prompts, shown, strict=True)
-    ]
-
-
-def pack(rows: list[list[list[int]]]) -> Batch:
-    """Put every prompt and its responses into one row."""
-    import torch
-
-    length = max(sum(map(len, row)) for row in rows)
-    ids, positions, parts = [], [], []
-    inputs, targets = list[int](), list[int]()
-    for r, (prompt, *responses) in enumerate(rows):
-        row, place, part = list(prompt), list(range(len(prompt))), [0] * len(prompt)
-        for number, response in enumerate(responses, 1):
-            at = r * length + len(row)
-            inputs += [r * length + len(prompt) - 1, *range(at, at + len(response) - 1)]
-            targets += response
-            row += response
-            place += range(len(prompt), len(prompt) + len(response))
-            part += [number] * len(response)
-        rest = length - len(row)
-        ids.append(row + [0] * rest)
-        positions.append(place + [0] * rest)
-        parts.append(part + [-1] * rest)
-    of = torch.tensor(parts)
-    mask = (of[:, None, :] == 0) | (of[:, None, :] == of[:, :, None])
-    mask &= torch.ones(length, length, dtype=torch.bool).tril()
-    return Batch(
-        torch.tensor(ids), torch.tensor(positions), mask[:, None],
-        torch.tensor(inputs), torch.tensor(targets),
-    )  # fmt: skip

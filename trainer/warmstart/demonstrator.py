@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...pipelines.demo.numbers import pick
 from ...pipelines.demo.problems import Problem, SolutionStep
 from ...pipelines.demo.solvers import worked
+from .batches import Demonstration
 
 JUDGE_TEMPLATE = "{question} A student answers {answer}. Is that right?"
 r"""The verification prompt that the policy knows: `template` of `self_verification_mapper`.
@@ -39,13 +40,6 @@ _FORMS = (
 )
 _GLANCE = "At a glance."
 _GUESSES = ("I guess it is {}.", "Maybe {}.")
-
-
-class Demonstration(NamedTuple):
-    """A prompt and some responses of the demonstrator."""
-
-    prompt: str
-    responses: list[str]
 
 
 class Style(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from .batches import Batch, Course, batches
 from .data_parallel import Link, partner
-from .demonstrations import Batch, Curriculum, batches
+from .demonstrations import Curriculum
 from .model import SIZE, Size, build_model
-from .tokenizer import build_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,7 @@ class Schedule(NamedTuple):
 
 
 CURRICULUM, SCHEDULE = Curriculum(), Schedule()
-"""The defaults, by which the shipped weights were made."""
+"""The defaults, by which the weights of `embedded` were made."""
 
 
 def _ignore(demonstrations: int) -> None: ...
@@ -45,11 +45,11 @@ def warm_start(
     seed: int,
     *,
     size: Size = SIZE,
-    curriculum: Curriculum = CURRICULUM,
+    curriculum: Course = CURRICULUM,
     schedule: Schedule = SCHEDULE,
     advance: Callable[[int], None] = _ignore,
 ) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
-    """The embedded policy in float32, and its tokenizer.
+    """A policy in float32, and its tokenizer.
 
     Two processes train it, this one and another, with half of every batch and one thread each. The
     same arguments give the same bytes on the same machine with the same libraries. On another
@@ -58,7 +58,7 @@ def warm_start(
     Args:
         seed: of the first weights and of the demonstrations.
         size: of the model.
-        curriculum: the demonstrations.
+        curriculum: its words and the demonstrations.
         schedule: how fast the model learns.
         advance: called with the number of further demonstrations that were trained on.
 
@@ -74,13 +74,13 @@ def _learn(
     rank: int,
     seed: int,
     size: Size,
-    curriculum: Curriculum,
+    curriculum: Course,
     schedule: Schedule,
     advance: Callable[[int], None],
 ) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
     import torch
 
-    tokenizer = build_tokenizer()
+    tokenizer = curriculum.tokenizer()
     model = build_model(tokenizer, seed, size)
     shown = batches(tokenizer, seed, curriculum, rank)
     threads = torch.get_num_threads()

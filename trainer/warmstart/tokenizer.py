@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...pipelines.demo.templates import HELD_OUT, NAMES, TEMPLATES, WORDS, Template
@@ -36,7 +36,17 @@ _SLOT = re.compile(r"\{[A-Za-z]+\}")
 
 
 def build_tokenizer() -> Qwen2Tokenizer:
-    """The tokenizer; the same in every process."""
+    """The tokenizer of `embedded`: it knows the words of the problems and of the demonstrator."""
+    return tokenizer_of(_texts(), TAGS)
+
+
+def tokenizer_of(texts: Iterable[str], tags: Sequence[str]) -> Qwen2Tokenizer:
+    """A tokenizer that makes one token of every word of some texts; the same in every process.
+
+    Args:
+        texts: in which every word stands as it will stand.
+        tags: which are one token each.
+    """
     from tokenizers import AddedToken, models
     from tokenizers.pre_tokenizers import ByteLevel
     from tokenizers.trainers import BpeTrainer
@@ -51,7 +61,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
         initial_alphabet=sorted(ByteLevel.alphabet()),
         show_progress=False,
     )
-    pieces.train_from_iterator(_texts(), trainer)
+    pieces.train_from_iterator(texts, trainer)
     learned = json.loads(pieces.to_str())["model"]
     tokenizer = Qwen2Tokenizer(
         vocab=learned["vocab"],
@@ -66,7 +76,8 @@ def build_tokenizer() -> Qwen2Tokenizer:
     )
     tokenizer.add_tokens([AddedToken(START, special=True)])
     # Not special: who decodes without special tokens must still see the tags.
-    tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in TAGS])
+    if tags:
+        tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
     return tokenizer
 
 

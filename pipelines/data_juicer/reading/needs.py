@@ -71,7 +71,7 @@ class Package(NamedTuple):
 
 def needs(defined: Defined, fields: Mapping[str, Any]) -> Needs:
     """What the operator of a class needs with some fields."""
-    search = _Search()
+    search = _DependencySearch()
     search.follow_class(defined, deepcopy(dict(fields)))
     missing = {package.pip: None for package in search.packages if not package.is_installed()}
     return Needs(tuple(missing), frozenset(search.models))
@@ -129,7 +129,7 @@ def _does_without(handler: ast.ExceptHandler) -> bool:
     return silent or "ImportError" in caught or "ModuleNotFoundError" in caught
 
 
-class _Search:
+class _DependencySearch:
     """Follows the code of an operator, each function once.
 
     Attributes:
@@ -233,7 +233,9 @@ class _Body:
         within: the class of a method.
     """
 
-    def __init__(self, search: _Search, file: Path, values: Values, within: _Class | None) -> None:
+    def __init__(
+        self, search: _DependencySearch, file: Path, values: Values, within: _Class | None
+    ) -> None:
         self._search, self._file, self._values, self._within = search, file, values, within
         self._local: dict[str, ast.FunctionDef] = {}
 

@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
+from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
 from rejuice.operators.fields import build
 from rejuice.operators.mapper import diversity_reward_mapper as module
 from rejuice.operators.mapper.diversity_reward_mapper import DiversityRewardMapper
+from rejuice.operators.text import embedding
 from rejuice.operators.text.embedding import hashed_ngram
+from rejuice.operators.text.sentence_model import ModelOptions
 
 LETTERS = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout", "?": None}
 MEASURES = ["centroid", "pairwise", "vendi", "dra"]
@@ -117,7 +120,7 @@ def test_embeddings_that_cancel_have_no_angle_to_their_mean(monkeypatch):
     def opposed(texts):
         return np.array([[1.0 if t == "yes" else -1.0, 0.0] for t in texts], np.float32)
 
-    monkeypatch.setattr(module, "embedder", lambda *_: opposed)
+    monkeypatch.setattr(embedding, "embedder", lambda *_: opposed)
     rows = table(["yes", "no"], ["yes", "yes"])
     assert rewards(DiversityRewardMapper(), rows) == ["zero_mean", "zero_mean", 0.0, 0.0]
     assert rewards(DiversityRewardMapper(measure="pairwise"), rows) == [2.0, 2.0, 0.0, 0.0]
@@ -178,12 +181,45 @@ def test_the_order_within_a_group_does_not_matter(order, measure):
             "backend sentence_transformers needs model, a name or a folder",
         ),
         ({"model": "x"}, "model is only for backend sentence_transformers"),
+        (
+            {"prompt": "Query: "},
+            "the fields attention, pooling, append_eos, prompt, trust_remote_code are only for "
+            "backend sentence_transformers",
+        ),
     ],
 )
 def test_fields_that_do_not_fit_are_an_error(fields, message):
     with pytest.raises(RecipeError) as error:
         build(DiversityRewardMapper, fields)
     assert str(error.value) == message
+
+
+def test_results_of_versions_without_the_models_options_are_found():
+    assert cache_key_json(DiversityRewardMapper()) == (
+        '{"diversity_reward_mapper": {"backend": "hashed_ngram", "column": "response", "device": '
+        'null, "dtype": "float32", "gate": "none", "measure": "centroid", "model": null}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"attention": "bidirectional"},
+        {"pooling": "lasttoken"},
+        {"append_eos": True},
+        {"prompt": ""},
+        {"trust_remote_code": True},
+    ],
+)
+def test_an_option_of_the_model_decides_results_and_reaches_it(option, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(embedding, "_loaded", lambda *arguments: loaded.append(arguments))
+    fields = {"backend": "sentence_transformers", "model": "x"}
+    operator = DiversityRewardMapper(**fields, **option)
+    assert operator.cache_key_fields().items() >= option.items()
+    assert cache_key_json(operator) != cache_key_json(DiversityRewardMapper(**fields))
+    operator.embedder()
+    assert loaded == [("x", "float32", None, ModelOptions(**option))]
 
 
 @pytest.mark.slow

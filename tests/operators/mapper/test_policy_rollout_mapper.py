@@ -19,7 +19,7 @@ from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from rejuice.operators.sampling import Failure, Group, Sample
+from rejuice.operators.sampling import Failure, Group, Sample, rollout
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
@@ -68,7 +68,7 @@ class Parrot:
 def parrot(monkeypatch):
     parrot = Parrot()
     monkeypatch.setattr(policy_rollout_mapper, "open_engine", lambda spec: parrot)
-    monkeypatch.setattr(policy_rollout_mapper, "release", lambda spec: parrot.close())
+    monkeypatch.setattr(rollout, "release", lambda spec: parrot.close())
     PolicyRolloutMapper().close()  # Forget the failures that earlier tests logged.
     parrot.closed = 0
     return parrot

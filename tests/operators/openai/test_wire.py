@@ -105,7 +105,7 @@ def test_statuses_that_may_pass(status):
     )
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("status", [400, 413, 414, 422])
 def test_statuses_of_a_prompt(status):
     with pytest.raises(AttemptError) as caught:
         check_status(HttpResponse(status, b""), "http://h/v1")

@@ -158,6 +158,26 @@ def test_prompt_is_kept_once_for_eight_responses(qwen):
             assert {len(x) for layer in store._layers for x in layer.tensors} == {sequences}
 
 
+def test_attention_reads_keys_and_values_where_they_lie(qwen, monkeypatch):
+    """Repeated for each query head, they would be copied in every layer at every step."""
+    assert store_for(qwen) is SharedPrompts
+    read, attend = [], key_values.scaled_dot_product_attention
+
+    def watched(query, key, value, **kwargs):
+        read.extend((key, value))
+        return attend(query, key, value, **kwargs)
+
+    with torch.inference_mode():
+        store = SharedPrompts(qwen, 4, 2)
+        store.admit([[7] * 10, [8] * 10])
+        monkeypatch.setattr(key_values, "scaled_dot_product_attention", watched)
+        rows = np.arange(8), *np.divmod(np.arange(8), 4)
+        store.forward(*rows, np.zeros(8, int))
+        stored = [x.data_ptr() for layer in store._layers for x in layer.tensors]
+    assert [x.data_ptr() for x in read] == stored
+    assert {x.shape[1] for x in read} == {TINY["num_key_value_heads"]}
+
+
 def test_tokens_of_a_sequence_take_no_more_columns_than_there_are(qwen):
     assert store_for(qwen) is SharedPrompts  # It gives the model the attention that this needs.
     with torch.inference_mode():

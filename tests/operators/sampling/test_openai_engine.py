@@ -662,3 +662,26 @@ def test_key_that_is_named_must_be_there(make, monkeypatch, value):
     )
     with pytest.raises(EngineError, match=message):
         make("http://127.0.0.1:9/v1", api_key_env="NO_KEY")
+
+
+@pytest.mark.parametrize("api", ["completions", "generate"])
+def test_token_ids_are_sent_as_they_are(make, api):
+    asked = [Prompt((("user", "x"),), 0, (5, 6, 7), 2), Prompt((("user", "x"),), 1, None, 99)]
+    with FakeServer() as server:
+        found = dict(make(server, api=api).sample(asked, Settings(n=1, max_tokens=30)))
+    (first,), (second,) = server.bodies[0], server.bodies[1]
+    assert found[0].prompt_token_ids == (5, 6, 7)
+    if api == "completions":
+        assert (first["prompt"], first["max_tokens"], second["max_tokens"]) == ([5, 6, 7], 2, 30)
+    else:
+        assert first["token_ids"] == [5, 6, 7]
+        limits = [body["sampling_params"]["max_tokens"] for body in (first, second)]
+        assert limits == [2, 30]
+
+
+def test_chat_refuses_token_ids(make):
+    with FakeServer() as server, pytest.raises(EngineError) as raised:
+        list(make(server, api="chat").sample([Prompt((), 0, (5, 6))], FOUR))
+    assert str(raised.value) == (
+        "api 'chat' cannot sample from token ids; choose api: completions or generate"
+    )

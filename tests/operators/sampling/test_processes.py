@@ -17,7 +17,7 @@ from rejuice.operators import __version__
 from rejuice.operators.cores import usable_cores
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import processes
-from rejuice.operators.sampling.processes import EngineProcesses
+from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
 from rejuice.operators.sampling.token_count import listening
 
@@ -89,7 +89,10 @@ def test_work_is_distributed_by_length(two):
     assert sorted(map(sorted, workers.values())) == [[1, 3, 8], [2, 7, 9]]
 
 
-def test_threads_and_environment():
+def test_threads_and_environment(monkeypatch):
+    for name in DEFAULT_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+
     def seen(variable, **arguments):
         engine = EngineProcesses(partial(StubEngine, variable), **arguments)
         try:
@@ -100,7 +103,12 @@ def test_threads_and_environment():
     assert seen("OMP_NUM_THREADS", threads=3) == "3"
     assert seen("OMP_NUM_THREADS", threads=None) == os.environ.get("OMP_NUM_THREADS", "")
     assert seen("OMP_WAIT_POLICY") == "PASSIVE"
+    # Tensors of hundreds of megabytes are not asked from the kernel anew at each step.
+    assert int(seen("MALLOC_MMAP_THRESHOLD_")) >= 1 << 30
+    assert int(seen("MALLOC_TRIM_THRESHOLD_")) >= 1 << 30
     assert seen("ODD", environment={"ODD": "even"}) == "even"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")  # What a user has set stays.
+    assert seen("OMP_WAIT_POLICY") == "ACTIVE"
 
 
 def test_another_interpreter_has_its_own_path(tmp_path):
@@ -261,3 +269,10 @@ def test_interrupt_is_the_parents():
         assert parent.stdout.read() == "interrupted\n"
         assert parent.stderr.read() == ""
     wait_until_gone(pids)
+
+
+def test_token_ids_decide_which_process_samples_a_prompt(two):
+    """Prompts in order of length, by turns: the chats are all of one length."""
+    prompts = [Prompt((("user", "_"),), 0, (7,) * length) for length in (4, 1, 3, 2)]
+    pids = {index: group.samples[2].text for index, group in two.sample(prompts, ONE)}
+    assert pids[1] == pids[2] != pids[3] == pids[0]

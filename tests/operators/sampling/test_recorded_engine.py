@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import EngineError
 from rejuice.operators.columns import ROW_CONTRACT
-from rejuice.operators.sampling import Failure, Group, Prompt, Sample, Settings, recorded_engine
+from rejuice.operators.sampling import Failure, Group, Prompt, Sample, Settings, recording
 from rejuice.operators.sampling.recorded_engine import RecordedEngine
 
 TWO = Settings(n=2, max_tokens=9)
@@ -138,7 +138,7 @@ def test_files_that_are_no_recording(record, tmp_path):
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])
 def test_rows_of_a_prompt_may_be_anywhere(record, monkeypatch, batch_rows, n):
-    monkeypatch.setattr(recorded_engine, "_BATCH_ROWS", batch_rows)
+    monkeypatch.setattr(recording, "_BATCH_ROWS", batch_rows)
     path = record([row(text, k) for k in range(3) for text in "abc"])
     prompts = [prompt(text) for text in "cab"]
     found = dict(RecordedEngine(path, exact=True).sample(prompts, TWO._replace(n=n)))

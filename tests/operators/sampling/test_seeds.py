@@ -1,9 +1,13 @@
 """Seeds of samples are the same as in earlier versions: another value would sample them again."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from rejuice.operators.sampling.seeds import prompt_seed, prompt_seeds
+from rejuice.operators.groups import mix
+from rejuice.operators.sampling.seeds import prompt_seed, prompt_seeds, turn_seed
 
 # Computed by version 0.4.0, by policy_rollout_mapper (step 0) and by the trainer's loop.
 PINNED = {
@@ -29,3 +33,12 @@ def test_seeds_are_in_range():
 def test_the_step_is_0_by_default():
     ids = pa.chunked_array([["a"], ["b"]])
     assert prompt_seeds(ids, 7).tolist() == prompt_seeds(ids, 7, 0).tolist()
+
+
+@example(2**62 - 1, 0, 0)
+@given(st.integers(0, 2**62 - 1), st.integers(0, 1000), st.integers(0, 1000))
+def test_the_seed_of_a_turn_mixes_what_decides_it(seed, index, turn):
+    key = np.array([seed], np.uint64)
+    for part in (index, turn):
+        key = mix(mix(key) + np.uint64(part + 1))
+    assert turn_seed(seed, index, turn) == int(key[0]) % 2**62

@@ -168,6 +168,32 @@ def test_no_such_policy(tmp_path, folder):
         TransformersEngine(folder).load_weights("/no/where", 1)
 
 
+def test_weights_that_are_a_pointer_of_git_lfs(tmp_path):
+    save_policy(tmp_path)
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(EngineError, match=rf"^cannot load the policy '{tmp_path}'; .*header"):
+        TransformersEngine(tmp_path)
+
+
+def test_token_ids_are_sampled_from_as_they_are(engine, groups):
+    """The chat is not looked at, and the template not applied."""
+    as_ids = [
+        Prompt((), prompt.seed, groups[index].prompt_token_ids)
+        for index, prompt in enumerate(PROMPTS)
+    ]
+    assert dict(engine.sample(as_ids, FOUR)) == groups
+
+
+def test_a_prompt_may_have_a_shorter_longest_response(engine, groups):
+    short = [prompt._replace(max_tokens=3 + index) for index, prompt in enumerate(PROMPTS[:4])]
+    for index, group in engine.sample([*short, PROMPTS[4]._replace(max_tokens=99)], FOUR):
+        most = 3 + index if index < 4 else 24
+        for sample, whole in zip(group.samples, groups[index].samples, strict=True):
+            assert sample.token_ids == whole.token_ids[:most]
+            cut = len(whole.token_ids) > most
+            assert sample.finish_reason == ("length" if cut else whole.finish_reason)
+
+
 # --- what decides a sample --------------------------------------------------------------
 
 
@@ -359,15 +385,42 @@ def test_learned_positions(tmp_path, folder):
     check_logprobs(engine, tmp_path, PROMPTS[:5], FOUR)
 
 
-def test_weights_reload(folder, groups, tmp_path):
+def test_few_prompts_take_little_memory(engine, monkeypatch):
+    made = []
+
+    def store(model, n, groups):
+        made.append(groups)
+        return SharedPrompts(model, n, groups)
+
+    monkeypatch.setattr(engine, "_store", store)
+    for prompts in (PROMPTS[:3], PROMPTS[:1]):
+        assert len(dict(engine.sample(prompts, FOUR))) == len(prompts)
+    assert made == [3, 1]
+
+
+@pytest.mark.parametrize("file", ["", "model.safetensors"])
+def test_weights_reload(folder, groups, tmp_path, file):
     save_policy(tmp_path, seed=1)
     engine = TransformersEngine(folder)
-    engine.load_weights(tmp_path, 7)
+    engine.load_weights(tmp_path / file, 7)
     other = dict(engine.sample(PROMPTS, FOUR))
     assert {group.version for group in other.values()} == {7}
     fresh = TransformersEngine(tmp_path, name=str(folder), version=7)
     assert other == dict(fresh.sample(PROMPTS, FOUR))
     assert all_tokens(other.items()) != all_tokens(groups.items())
+
+
+@pytest.mark.parametrize("sizes", [{"num_hidden_layers": 1}, {"hidden_size": 48}])
+def test_weights_of_another_policy_change_nothing(folder, groups, tmp_path, sizes):
+    engine = TransformersEngine(folder)
+    save_policy(tmp_path, seed=1, **sizes)
+    for file, reason in (
+        ("model.safetensors", "they are those of another policy"),
+        ("no.safetensors", "No such file"),
+    ):
+        with pytest.raises(EngineError, match=f"cannot load the weights .*{reason}"):
+            engine.load_weights(tmp_path / file, 7)
+    assert dict(engine.sample(PROMPTS, FOUR)) == groups
 
 
 @pytest.mark.slow

@@ -450,3 +450,18 @@ class TestReal:
         assert str(error.value).startswith(f"vLLM cannot be started with '{EMBEDDED}'; ")
         assert "max_model_length" in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_token_ids_are_sampled_from_as_they_are(make, monkeypatch):
+    engine = make(FakeLLM())
+    limits = []
+
+    def params(settings, seed):
+        limits.append(settings.max_tokens)
+        return SimpleNamespace(n=settings.n, seed=seed)
+
+    monkeypatch.setattr(vllm_engine, "_params", params)
+    asked = [Prompt((("tool", ""),), 0, (5, 6, 7), 2), Prompt((("user", "x"),), 1, None, 9)]
+    found = dict(engine.sample(asked, TWO))
+    assert [found[index].prompt_token_ids for index in (0, 1)] == [(5, 6, 7), (1,)]
+    assert limits == [2, 3]

@@ -10,6 +10,7 @@ from rejuice.operators.scoring.answer import AnswerToken, ScorerAnswer
 from rejuice.operators.scoring.verdict import MalformedError, read_verdict, schema
 
 TWO = ("accuracy", "grammar")
+VERDICT = '{"accuracy": 4, "grammar": 2}'
 
 
 def read(text, *, answer_format="json_schema", expected=False, tokens=None, finish="stop"):
@@ -45,8 +46,9 @@ def test_the_schema_is_exact():
             jsonschema.validate(wrong, schema(TWO))
 
 
+no_digits = st.text(st.characters(exclude_categories=["N", "Cs"]))
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | no_digits,
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*TWO, "x"]), inner)
     ),
@@ -56,11 +58,11 @@ json_values = st.recursive(
 
 @given(json_values | st.fixed_dictionaries({name: st.integers(0, 6) for name in TWO}))
 def test_what_is_read_is_what_the_schema_allows(value):
-    """Numbers with a point are left out: the schema takes 4.0 for an integer."""
+    """But for what is no JSON value of the schema and still says a number; see below."""
     text = json.dumps(value)
     try:
         jsonschema.validate(value, schema(TWO))
-        valid = "." not in text
+        valid = True
     except jsonschema.ValidationError:
         valid = False
     try:
@@ -76,6 +78,47 @@ def test_text_around_a_verdict_does_not_matter(before, after):
     assert read(text, answer_format="text") == (4.0, 2.0)
 
 
+@pytest.mark.parametrize("score", ["4", "4.0", '"4"', '"4.0"', '" 4 "', "4/5", '"4/5"', '"4 / 5"'])
+def test_what_says_a_score_beyond_doubt_is_one(score):
+    assert read(f'{{"accuracy": {score}, "grammar": 2}}') == (4.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "score",
+    ["4.5", "7", "0", "-4", '"four"', '""', '"4/10"', "4/10", "14/5", '"4.5/5"', '"4 or 5"',
+     "null", "true", "[4]", "1e999", '"nan"'],
+)  # fmt: skip
+def test_what_does_not_is_malformed(score):
+    assert message_about(f'{{"accuracy": {score}, "grammar": 2}}')
+
+
+AROUND = [
+    ("```json\n", "\n```"),
+    ("```\n", "```"),
+    ("Here is my assessment:\n", ""),
+    ("", "\nThe response is mostly right [sic]."),
+    ("[Assessment] ", "\n\nLet me know!"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), AROUND)
+@pytest.mark.parametrize("answer_format", ["json_schema", "json_object", "text"])
+def test_one_verdict_with_text_around_it(before, after, answer_format):
+    assert read(f"{before}{VERDICT}{after}", answer_format=answer_format) == (4.0, 2.0)
+
+
+@pytest.mark.parametrize("text", ["{v} or {v}", "[{v}]", '{"scores": {v}}', "{v}}", "{{v}"])
+def test_a_verdict_that_is_not_alone_is_malformed_unless_the_last_one_counts(text):
+    assert message_about(text.replace("{v}", VERDICT))
+
+
+def test_a_quoted_score_has_its_token():
+    tokens = tokens_of('{"accuracy": "', "4", '/5", "grammar": ', "2", "}",
+                       t1={"4": 0.0, "5": 0.0}, t3={"2": 0.0})  # fmt: skip
+    text = '{"accuracy": "4/5", "grammar": 2}'
+    assert read(text, expected=True, tokens=tokens) == pytest.approx((4.5, 2.0))
+
+
 def test_the_order_of_the_scores_does_not_matter():
     assert read(' {"grammar":2,"accuracy":4}\n') == (4.0, 2.0)
 
@@ -89,17 +132,18 @@ def test_messages_about_malformed_verdicts():
         message_about('{"accuracy": 1}') == 'not the scores of accuracy, grammar: {"accuracy": 1}'
     )
     assert (
-        message_about('{"accuracy": 1, "grammar": 7}') == "grammar is 7, not an integer from 1 to 5"
+        message_about('{"accuracy": 1, "grammar": 7}')
+        == 'grammar is 7, not an integer from 1 to 5: {"accuracy": 1, "grammar": 7}'
     )
-    assert message_about('{"accuracy": 1, "grammar": "4/5"}').startswith('grammar is "4/5", not')
+    assert message_about('{"accuracy": 1, "grammar": "4/9"}').startswith('grammar is "4/9", not')
     assert message_about('{"accuracy": 1, "grammar": NaN}').startswith("grammar is NaN, not")
     assert (
         message_about('{"accuracy": 1, "grammar": 2}', finish="length")
-        == "it is truncated at max_tokens"
+        == 'it is truncated at max_tokens: {"accuracy": 1, "grammar": 2}'
     )
-
-
-VERDICT = '{"accuracy": 4, "grammar": 2}'
+    long = message_about("Let me think. " * 100)
+    assert long.startswith("no JSON: Let me think. Let me")
+    assert len(long) < 220
 
 
 def test_the_expected_score_is_the_mean_by_probability():
@@ -141,9 +185,12 @@ def test_a_thought_before_the_verdict_is_not_the_verdict():
 @pytest.mark.parametrize(
     ("tokens", "why"),
     [
-        (None, "the server gives no log-probabilities"),
-        ((), "the tokens are not those of the text"),
-        (tokens_of('{"accuracy": 5, "grammar": 2}'), "the tokens are not those of the text"),
+        (None, "the server gives no log-probabilities: " + VERDICT),
+        ((), "the tokens are not those of the text: " + VERDICT),
+        (
+            tokens_of('{"accuracy": 5, "grammar": 2}'),
+            "the tokens are not those of the text: " + VERDICT,
+        ),
         (tokens_of(VERDICT), "a score shares its token: " + VERDICT),
     ],
 )
@@ -156,5 +203,5 @@ def test_a_name_that_is_escaped_has_no_place():
     assert read(text) == (4.0, 2.0)
     assert (
         message_about(text, expected=True, tokens=tokens_of(text))
-        == "the tokens are not those of the text"
+        == f"the tokens are not those of the text: {text}"
     )

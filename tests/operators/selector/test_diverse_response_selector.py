@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.fields import build
-from rejuice.operators.selector import diverse_response_selector as module
 from rejuice.operators.selector.diverse_response_selector import (
     DiverseResponseSelector,
     farthest_points,
 )
+from rejuice.operators.text import embedding
 
 
 def table(*groups):
@@ -39,7 +39,7 @@ def degrees(monkeypatch):
         turned = [math.radians(float(t)) for t in texts]
         return np.array([[math.cos(a), math.sin(a)] for a in turned], np.float32)
 
-    monkeypatch.setattr(module, "embedder", lambda *_: embed)
+    monkeypatch.setattr(embedding, "embedder", lambda *_: embed)
 
 
 @pytest.mark.usefixtures("degrees")

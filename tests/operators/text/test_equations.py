@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.text.equations import arithmetic
+from rejuice.operators.text.equations import arithmetic, equations
 
 TRUE = [
     "12 + 5 = 17",
@@ -142,3 +142,46 @@ def test_calculations_of_a_calculator(shared_data):
     found = [arithmetic(text) for text in texts]
     assert sum(each.statements for each in found) > 8000
     assert sum(each.false for each in found) == 47
+
+
+@pytest.mark.parametrize(
+    ("texts", "written"),
+    [
+        (
+            ["12 + 5 = 17", "5+12=17", "(12 + 5) = 17", "17 = 12 + 5", "$12 + $5 = $17.00"],
+            "12+5=17",
+        ),
+        (["2 * (3 + 4) = 14", "(4+3) x 2 = 14", "((4 + 3)) × 2 = 14"], "(3+4)*2=14"),
+        (["8 - 3 = 5", "-3 + 8 = 5", "8 + (-3) = 5"], "8-3=5"),
+        (["6 / 2 * 5 = 15", "5 * 6 / 2 = 15", "5 × 6 ÷ 2 = 15"], "5*6/2=15"),
+        (["5 * -3 = -15", "-3 * 5 = -15"], "-3*5=-15"),
+        (["10 / 3 = 3.33", "10/3 = 3.3"], "10/3=3.33333"),
+        (["20% * 50 = 10", "0.2 * 50 = 10", ".20 * 50 = 10.0"], "0.2*50=10"),
+        (["1,200 + 300 = 1,500"], "1200+300=1500"),
+        (["2 + 2 = 5"], "2+2=5"),
+        (["2 + 2 = 5 - 1"], "2+2=5-1"),
+    ],
+)
+def test_an_equation_has_one_way_of_writing(texts, written):
+    assert [equations(text) for text in texts] == [(written,)] * len(texts)
+
+
+def test_other_numbers_results_and_operations_are_other_equations():
+    texts = ["2 + 3 = 5", "2 + 3 = 6", "2 * 3 = 6", "6 / 3 = 2", "6 - 3 = 3", "2 * 3 + 4 = 10"]
+    texts += ["2 * (3 + 4) = 14", "3 / 6 = 0.5", "2 - 3 = -1", "3 - 2 = 1"]
+    assert len({equations(text) for text in texts}) == len(texts)
+
+
+def test_equations_are_in_order_and_each_once():
+    text = "2 + 3 = 5 + 1 = 6, then 6 * 2 = 12. Again: 3 + 2 = 5 + 1, and x + 1 = 2."
+    assert equations(text) == ("2+3=1+5", "1+5=6", "2*6=12")
+
+
+@given(st.text("0123456789+-*/().,=$% x", max_size=40))
+def test_there_are_equations_where_there_are_statements(text):
+    written = equations(text)
+    assert bool(written) == bool(arithmetic(text).statements)
+    assert len(written) <= arithmetic(text).statements
+    # What was written stays as it is, but where a result without an end was rounded.
+    for each in written:
+        assert equations(each) in {(each,), ()} or "/" in each

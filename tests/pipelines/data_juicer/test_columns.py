@@ -76,7 +76,7 @@ def test_a_text_that_a_later_step_writes(refused):
     """The dataset's column is gone by then, so the filter could not mean that one."""
     assert refused(["text_length_filter", *RECORDED], text_keys="response") == (
         "recipe.yaml, line 4, step 1 text_length_filter: its text column 'response' is missing; "
-        "policy_rollout_mapper or recorded_rollout_mapper writes it: put that step before this one"
+        "agent_rollout_mapper, policy_rollout_mapper or recorded_rollout_mapper writes it: put that step before this one"
     )
 
 
@@ -84,7 +84,7 @@ def test_a_step_of_ours_after_theirs_is_checked_too(refused):
     process = [*RECORDED, SPACES, "text_length_filter", "pass_rate_filter"]
     assert refused(process, text_keys="response") == (
         "recipe.yaml, line 10, step 5 pass_rate_filter: column 'verdict' is missing; "
-        "math_verify_mapper writes it: put that step before this one"
+        "llm_verify_mapper, math_verify_mapper or unit_test_mapper writes it: put that step before this one"
     )
 
 

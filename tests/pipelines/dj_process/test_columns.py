@@ -104,7 +104,7 @@ def test_the_preflight_finds_what_our_steps_write(settings):
             [LENGTH, RECORDED],
             {"text_keys": "response"},
             "step 1 text_length_filter: its text column 'response' is missing; "
-            "policy_rollout_mapper or recorded_rollout_mapper writes it: put that step before "
+            "agent_rollout_mapper, policy_rollout_mapper or recorded_rollout_mapper writes it: put that step before "
             "this one",
         ),
         (
@@ -117,8 +117,8 @@ def test_the_preflight_finds_what_our_steps_write(settings):
         (
             [RECORDED, LENGTH, {"pass_rate_filter": {}}],
             {"text_keys": "response"},
-            "step 3 pass_rate_filter: column 'verdict' is missing; math_verify_mapper "
-            "writes it: put that step before this one",
+            "step 3 pass_rate_filter: column 'verdict' is missing; llm_verify_mapper, "
+            "math_verify_mapper or unit_test_mapper writes it: put that step before this one",
         ),
     ],
 )

@@ -4,7 +4,8 @@ import pytest
 from fake_judge import FakeJudge, Trouble
 from fake_server import FakeServer
 
-from rejuice.operators import EngineError
+from rejuice.operators import EngineError, RecipeError
+from rejuice.operators.sandbox import run as sandbox
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -106,3 +107,28 @@ def test_a_judge_that_may_be_down_is_a_warning(recipe_of, servers, caplog):
     (warning,) = [each for each in caplog.messages if each.startswith(judge.url)]
     assert warning.endswith(": rewards are missing while it is down")
     assert warning.startswith(f"{judge.url} could not be reached: Cannot "), "nothing is waited for"
+
+
+def test_no_prompt_is_sampled_where_programs_cannot_be_confined(recipe_file, servers, monkeypatch):
+    policy, _ = servers
+
+    def refuse():
+        raise RecipeError(
+            "this machine cannot confine the Python programs of a policy", "run it on X"
+        )
+
+    monkeypatch.setattr(sandbox, "check_confinement", refuse)
+    options = {"api": "chat", "base_url": policy.url, **QUICK}
+    sampling = {"engine": "openai", "model": "m", "n": 1, "max_tokens": 9, "openai": options}
+    grading = {"tests": "answer", "style": "assert"}
+    path = recipe_file(
+        [{"prompt_template_mapper": {}}, {SAMPLE: sampling}, {"unit_test_mapper": grading}],
+        [{"question": "a square?", "answer": "assert f(3) == 9"}],
+    )
+    with pytest.raises(EngineError) as error:
+        engine.run(load(path))
+    assert str(error.value) == (
+        f"{path}, line 17, step 3 unit_test_mapper: this machine cannot confine the Python programs "
+        "of a policy; run it on X"
+    )
+    assert policy.attempts.total() == 0

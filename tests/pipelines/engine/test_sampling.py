@@ -141,24 +141,27 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
 def test_killed_ten_times(recipe_of):
     with FakeServer(think_s=0.03) as server:
         path = recipe_of(server, 200, concurrency=2, timeout_s=5)
-        rng, requested = random.Random(0), dict[int, int]()
+        rng, requested, late = random.Random(0), dict[int, int](), 0
         for _ in range(10):
             run = subprocess.Popen([*COMMAND, str(path), "--chunk_rows", "30"])
             wanted = len(requested) + rng.randrange(3, 16)
             while len(committed(path)) < wanted:
                 assert run.poll() is None
                 time.sleep(0.005)
+            answered = set(server.answered)
             run.kill()
             run.wait()
+            late += len(answered - set(committed(path)))
             # How often each finished prompt was requested: it must stay so.
             requested = {seed: server.attempts[seed] for seed in committed(path)} | requested
         assert 50 < len(requested) < 200
         subprocess.run([*COMMAND, str(path), "--chunk_rows", "30"], check=True)
         assert check_whole(path, 200) == {}
         assert {seed: server.attempts[seed] for seed in requested} == requested
-        # Only prompts that were under way when a run was killed were requested twice.
+        # Only prompts that were under way when a run was killed were requested twice: two, and those
+        # whose answer the server had sent, but that was not on disk yet.
         again = [seed for seed, times in server.attempts.items() if times > 1]
-        assert len(again) <= 10 * 2
+        assert len(again) <= 10 * 2 + late
 
 
 def committed(path):

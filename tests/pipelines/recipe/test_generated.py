@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from command import runner
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import read_all
+from rejuice.pipelines.demo.lookup import lookup_tasks
 from rejuice.pipelines.demo.numbers import LEVELS, SPLITS
 from rejuice.pipelines.recipe.generated import GeneratedDataset
 from rejuice.pipelines.recipe.read import load
@@ -107,7 +109,9 @@ def test_the_recipe_of_the_run_generates_the_same_file_from_any_folder(rejuice, 
     [
         ({"prompt": 5}, ", line 12: unknown key 'generated_datasets.data.jsonl.prompt'; did you mean 'prompts'?"),
         ({"levels": [5]}, ", line 10: 'generated_datasets.data.jsonl.levels' is 5; input should be 1, 2, 3 or 4"),
-        ({"type": "algebra"}, ", line 8: 'generated_datasets.data.jsonl.type' is 'algebra'; input should be 'arithmetic'"),
+        ({"type": "algebra"}, ", line 8: 'generated_datasets.data.jsonl.type' is 'algebra'; input should be 'arithmetic', 'code', 'lookup' or 'trajectories'"),
+        ({"type": "lookup"}, ", line 7, generated_datasets.data.jsonl: a dataset of type lookup has no levels"),
+        ({"type": "code"}, ", line 7, generated_datasets.data.jsonl: a dataset of type code has no levels"),
         ({"prompts": 0}, ", line 9: 'generated_datasets.data.jsonl.prompts' is 0; input should be greater than 0"),
     ],
 )  # fmt: skip
@@ -133,6 +137,31 @@ def test_references_are_checked_before_the_file_is_written(rejuice, recipe, tmp_
     assert "none matches reference_pattern 'A: (.*)' in column 'answer'" in found[2]
     assert {path.name for path in tmp_path.iterdir()} == {"recipe.yaml"}
     assert rejuice("run", "recipe.yaml", "-q") == found
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_look_up_tasks_are_generated_with_their_documents(rejuice, recipe_file, tmp_path, suffix):
+    name = f"data.{suffix}"
+    generated = {name: {"type": "lookup", "prompts": 120, "split": "test", "seed": 4}}
+    paths = {"dataset_path": name, "export_path": "out.parquet"}
+    recipe_file([{"prompt_template_mapper": {}}], **paths, generated_datasets=generated)
+    assert rejuice("check", "recipe.yaml")[::2] == (0, "")
+    assert rejuice("run", "recipe.yaml", "-q") == (0, "", "")
+    tasks = [
+        {**task._asdict(), "answer": str(task.answer), "documents": list(task.documents)}
+        for task in lookup_tasks(4, "test", 120)
+    ]
+    columns = ("question", "answer", "documents", "kind")
+    rows = [{column: task[column] for column in columns} for task in tasks]
+    written = read_all(tmp_path / name)
+    assert written.to_pylist() == rows
+    assert written.schema.field("documents").type == pa.list_(pa.string())
+    (dataset,) = load(tmp_path / "recipe.yaml").head.generated_datasets.values()
+    known = dataset.first_rows(Path(name))
+    assert known.to_pylist() == rows[:100]
+    assert known.schema.equals(written.schema)
+    again = load(tmp_path / "out.run" / "recipe.yaml").head.generated_datasets
+    assert list(again.values()) == [dataset]
 
 
 # The recipes of this repository

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import RecipeError, get, installed
+from rejuice.operators.agents.registry import FLOWS, TOOLS
 from rejuice.pipelines.data_juicer.reading import catalogue, needs
 from rejuice.pipelines.show import opdocs
 from rejuice.pipelines.show.schema import recipe_schema
@@ -13,9 +14,11 @@ from rejuice.pipelines.show.schema import recipe_schema
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_every_operator_is_listed_once_with_what_it_does():
+def test_everything_is_listed_once_with_what_it_does():
     listed = [line.split()[0] for line in opdocs.listing().splitlines() if line.startswith("  ")]
-    assert sorted(listed) == list(installed())
+    flows, tools = list(FLOWS.installed()), list(TOOLS.installed())
+    assert sorted(listed) == sorted([*installed(), *flows, *tools])
+    assert listed[-len(flows) - len(tools) :] == [*flows, *tools]
     for line in opdocs.listing().splitlines():
         if line.startswith("  "):
             assert len(line.split(maxsplit=1)) == 2, f"{line} is empty"
@@ -34,6 +37,26 @@ def test_an_entry_names_every_field_and_reason(name):
         assert (cells[3].strip() == "required") == info.is_required()
     for slug, meaning in kind.reasons.items():
         assert f"| `{slug}` | {meaning} |" in text
+
+
+@pytest.mark.parametrize("name", [*FLOWS.installed(), *TOOLS.installed()])
+def test_a_flow_or_tool_is_a_table_of_its_fields(name):
+    kind, text = (FLOWS.find(name) or TOOLS.get(name)), opdocs.entry(name)
+    assert text.startswith(f"### {name}\n")
+    assert "Scope" not in text
+    for field, info in kind.model_fields.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
+        cells = row.replace("\\|", "").split("|")
+        assert len(cells) == 6, f"a pipe breaks the table: {row}"
+        assert cells[4].strip(), f"{field} has no docstring"
+        assert (cells[3].strip() == "required") == info.is_required()
+
+
+def test_what_the_fields_of_a_field_require():
+    text = opdocs.entry("agentflow")
+    assert "| `frozen` | fields | required | The model of all frozen modules" in text
+    assert "| `frozen.model` | string | required | Name of the model on the server. |" in text
+    assert "| `frozen.temperature` | number | `0.0` |" in text
 
 
 def test_an_entry_by_hand():
@@ -72,12 +95,23 @@ def test_every_operator_of_data_juicers_is_a_table_of_its_fields():
 def test_an_operator_that_is_not_there():
     with pytest.raises(RecipeError, match="did you mean 'length_filter'"):
         opdocs.entry("lenght_filter")
+    with pytest.raises(RecipeError, match="did you mean 'agentflow'"):
+        opdocs.entry("agent_flow")
+    with pytest.raises(RecipeError, match="did you mean 'http_search'"):
+        opdocs.entry("htp_search")
+    with pytest.raises(RecipeError) as caught:
+        opdocs.entry("zzz")
+    assert str(caught.value) == "unknown operator, flow or tool 'zzz'; see `rejuice ops`"
 
 
 def test_the_page_holds_every_entry():
     page = opdocs.page()
     assert page.startswith("# Operators\n")
-    assert all(opdocs.entry(name) in page for name in installed())
+    operators, _, parts = page.partition("## Flows of agents\n")
+    assert all(opdocs.entry(name) in operators for name in installed())
+    flows, _, tools = parts.partition("## Tools of agents\n")
+    assert all(opdocs.entry(name) in flows for name in FLOWS.installed())
+    assert all(opdocs.entry(name) in tools for name in TOOLS.installed())
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,14 @@ def test_padding_is_refused(mask, rows):
         shared_attention(None, *inputs, mask, position_ids=positions.repeat(rows, 1))
 
 
+def test_the_layout_of_other_tokens_is_refused():
+    inputs, positions = packed([3], 2, 2, 0)
+    shared = Shared.of([torch.tensor([1, 2])], [torch.tensor([3])])
+    attention.use_layout(shared.layout)
+    with pytest.raises(ValueError, match="the layout has 2 tokens, the pass 3"):
+        shared_attention(None, *inputs, None, position_ids=positions)
+
+
 # --------------------------------------------------------------------------- each prompt once
 
 TOKENS = st.lists(st.integers(0, 250), min_size=1, max_size=12)

@@ -6,208 +6,16 @@ theirs     a forward pass for each row, the loss of GRPO written out, AdamW
 """
 
 import copy
-import importlib
 
 import pytest
+from plain_policy import LEARNING_RATE, PROMPTS, N, Plain, like, metrics_of, reported
+
+from rejuice.operators.sampling.engines import EMBEDDED
+from rejuice.trainer.cpu import attention
 
 pytestmark = pytest.mark.slow
 
-N, PROMPTS = 4, 6
-LEARNING_RATE = 1e-4
 ROUNDING = 2.5  # times the largest error of a plain forward pass in float32
-RANK = {
-    "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",  # A file is used, but verl asks.
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def process(verl, tmp_path_factory):
-    """This process as the only worker of a run."""
-    import sys
-
-    import torch
-    from transformers import Qwen2ForCausalLM
-
-    store = tmp_path_factory.mktemp("gloo") / "store"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in RANK.items():
-            patch.setenv(name, value)
-        patch.setitem(sys.modules, "trl", None)
-        # verl puts its own in its place, of the class.
-        patch.setattr(Qwen2ForCausalLM, "forward", Qwen2ForCausalLM.forward)
-        torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=0, world_size=1
-        )
-        importlib.import_module("rejuice.trainer.cpu.workers")
-
-        yield
-        torch.distributed.destroy_process_group()
-
-
-@pytest.fixture
-def worker(process, tmp_path):
-    """A factory of workers, by role and keys of the `train:` section."""
-    from training_stage import PLAIN, _recipe
-    from verl.workers.engine_workers import ActorRolloutRefWorker
-    from verl_configs import config_of
-
-    from rejuice.trainer.launch.training import prepare
-
-    def make(role="actor", **train):
-        train = {"learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, **train}
-        run = prepare(_recipe(tmp_path, PLAIN, PROMPTS, N, {}, train), tmp_path / "run")
-        config = config_of(run)
-        made = ActorRolloutRefWorker(config.actor_rollout_ref, role=role)
-        made.init_model()
-        return made
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def groups():
-    """Real responses of the embedded policy."""
-    from rejuice.operators.sampling.engines import EMBEDDED
-    from rejuice.operators.sampling.protocol import Prompt, Settings
-    from rejuice.operators.sampling.transformers_engine import TransformersEngine
-
-    message = [
-        f"Ivy has {k + 3} eggs. Leo has {2 * k} more. How many has Leo?" for k in range(PROMPTS)
-    ]
-    prompts = [Prompt((("user", text),), seed) for seed, text in enumerate(message)]
-    engine = TransformersEngine(EMBEDDED)
-    found = dict(engine.sample(prompts, Settings(n=N, max_tokens=48)))
-    return [found[k] for k in range(PROMPTS)]
-
-
-@pytest.fixture
-def keys(queue, groups):
-    """Rows in TransferQueue as they stand before the update, in an order that mixes the prompts."""
-    import torch
-    from tensordict import TensorDict
-
-    from rejuice.trainer.loop.trajectories import Slot, put
-
-    slots = [
-        Slot(f"uid{k}", {"extra_info": {"index": k, "prompt_id": str(k)}}) for k in range(PROMPTS)
-    ]
-    put(zip(slots, groups, strict=True), "train", 1)
-    keys = [key for key in queue.partitions["train"] if "_" in key]
-    keys = [keys[row] for row in torch.randperm(len(keys), generator=seeded(0)).tolist()]
-    data = queue.kv_batch_get(keys, "train", ["responses", "rollout_log_probs"])
-    lengths = data["responses"].offsets().diff()
-    advantage_N = torch.randn(len(keys), generator=seeded(1))
-    fields = {
-        "advantages": like(data["responses"], torch.repeat_interleave(advantage_N, lengths)),
-        # Far enough that some ratios are clipped, below and above.
-        "old_log_probs": noisy(data["rollout_log_probs"], 0.3, 2),
-        "ref_log_prob": noisy(data["rollout_log_probs"], 0.5, 3),
-    }
-    queue.kv_batch_put(keys, "train", TensorDict(fields, batch_size=len(keys)))
-    return keys
-
-
-@pytest.fixture
-def batch(queue, keys):
-    """The rows as verl's trainer hands them to the actor."""
-    return reported(queue.kv_batch_get(keys, "train"))
-
-
-def reported(data):
-    """What the trainer says beside the rows."""
-    from verl.utils import tensordict_utils as tu
-
-    size = len(data)
-    extra = {
-        "calculate_entropy": True, "distillation_use_topk": False, "distillation_only": False,
-        "global_batch_size": size, "mini_batch_size": size, "epochs": 1, "seed": 0,
-        "dataloader_kwargs": {"shuffle": False}, "temperature": 1.0, "compute_loss": True,
-    }  # fmt: skip
-    for name, value in extra.items():
-        tu.assign_non_tensor_data(data, name, value)
-    return data
-
-
-def seeded(seed):
-    import torch
-
-    return torch.Generator().manual_seed(seed)
-
-
-def like(nested, values):
-    import torch
-
-    return torch.nested.nested_tensor_from_jagged(values, nested.offsets())
-
-
-def noisy(nested, scale, seed):
-    import torch
-
-    noise = scale * torch.randn(nested.values().shape, generator=seeded(seed))
-    return like(nested, nested.values() + noise)
-
-
-class Plain:
-    """The policy in plain torch: no packing, no sharing, no FSDP.
-
-    Args:
-        dtype: what it computes in; entropies in float64 are exact, those in float32 are verl's.
-    """
-
-    def __init__(self, dtype="float64"):
-        from transformers import AutoModelForCausalLM
-
-        from rejuice.operators.sampling.engines import EMBEDDED
-
-        self.model = AutoModelForCausalLM.from_pretrained(
-            EMBEDDED, dtype=dtype, attn_implementation="sdpa"
-        )
-
-    def log_probs(self, prompt, response, temperature=1.0):
-        """float[T]: of a response's tokens; and their entropies."""
-        import torch
-
-        ids = torch.cat((prompt, response))[None]
-        hidden = self.model.model(ids, use_cache=False).last_hidden_state[0]
-        logits = self.model.lm_head(hidden)[len(prompt) - 1 : -1] / temperature
-        every = logits.log_softmax(-1)
-        if logits.dtype == torch.float64:
-            entropy = -(every.exp() * every).sum(-1)
-        else:
-            entropy = logits.logsumexp(-1) - (logits.softmax(-1) * logits).sum(-1)
-        return every.gather(1, response[:, None])[:, 0], entropy
-
-    def loss(self, batch, low=0.2, high=0.28, dual=3.0, kl_coef=0.0):
-        """GRPO's, a mean over tokens, and its parts."""
-        import torch
-
-        names = ("prompts", "responses", "old_log_probs", "advantages", "ref_log_prob")
-        policy, divergence, entropies, clipped_off = [], [], [], []
-        for prompt, response, old, advantage, reference in zip(
-            *(batch[name].unbind() for name in names), strict=True
-        ):
-            log_prob, entropy = self.log_probs(prompt, response)
-            ratio = (log_prob - old).exp()
-            pending = ratio.clamp(1 - low, 1 + high) * advantage
-            gain = torch.minimum(ratio * advantage, pending)
-            clipped_off.append((pending < ratio * advantage).double())
-            # Where the advantage is negative, no token costs more than `dual` times it.
-            gain = torch.where(advantage < 0, torch.maximum(gain, dual * advantage), gain)
-            policy.append(-gain)
-            far = reference - log_prob
-            divergence.append((far.exp() - far - 1).clamp(-10, 10))
-            entropies.append(entropy)
-        parts = {"pg": policy, "kl": divergence, "entropy": entropies, "clipped": clipped_off}
-        means = {name: torch.cat(each).mean() for name, each in parts.items()}
-        return means["pg"] + kl_coef * means["kl"], means
-
-
-def metrics_of(output):
-    from verl.utils.metric import reduce_metrics
-
-    found = output["metrics"]
-    return reduce_metrics(dict(getattr(found, "data", found)))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -227,6 +35,7 @@ def test_log_probs_are_those_of_the_policy(worker, batch, temperature):
     tu.assign_non_tensor_data(batch, "compute_loss", False)
     tu.assign_non_tensor_data(batch, "temperature", temperature)
     output = worker().compute_log_prob(copy.copy(batch))
+    assert attention._current is None  # It would be that of the next model in this process.
     mask = batch["response_mask"]
     ours = [response_from_nested(output[name], mask) for name in ("log_probs", "entropy")]
     rows = list(zip(batch["prompts"].unbind(), batch["responses"].unbind(), strict=True))
@@ -260,16 +69,28 @@ def test_log_probs_of_the_reference(worker, batch):
 
 
 @pytest.mark.parametrize(
-    ("kl_coef", "pieces"), [(0.0, 1), (0.1, 3)], ids=["whole", "divergence in pieces"]
+    ("kl_coef", "pieces", "cpu", "tied"),
+    [
+        (0.0, 1, {}, True),
+        (0.1, 3, {}, True),
+        (0.0, 3, {"gradient_checkpointing": True}, True),
+        (0.1, 1, {}, False),
+    ],
+    ids=["whole", "divergence in pieces", "recomputed in pieces", "untied"],
 )
-def test_an_update_is_that_of_plain_torch(worker, batch, kl_coef, pieces):
+def test_an_update_is_that_of_plain_torch(worker, batch, untied, kl_coef, pieces, cpu, tied):
     """Some tokens are clipped, the gradient is shortened, and AdamW takes its first step."""
     import torch
 
     tokens = int(batch["input_ids"].offsets()[-1])
-    room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // pieces + 64}
-    made = worker(clip_ratio_high=0.28, kl_coef=kl_coef, verl=room)
-    plain = Plain()
+    policy = EMBEDDED if tied else untied
+    made = worker(
+        policy=str(policy),
+        clip_ratio_high=0.28,
+        kl_coef=kl_coef,
+        cpu={"tokens": tokens // pieces + 64, **cpu},
+    )
+    plain = Plain(folder=policy)
     before = {name: each.detach().clone() for name, each in plain.model.named_parameters()}
     loss, parts = plain.loss(batch, kl_coef=kl_coef)
     loss.backward()
@@ -312,3 +133,85 @@ def test_rows_of_padding_change_nothing(worker, queue, keys):
     padded = metrics_of(made.update_actor(reported(queue.kv_batch_get(more, "train"))))
     for name in ("loss", "grad_norm", "actor/entropy_loss"):
         assert padded[name] == pytest.approx(plain[name], rel=2e-6), name
+
+
+# --------------------------------------------------------------------------- turns of agents
+
+TURNS = [(0, 0), (0, 1), (1, 0), (2, 0)]
+"""Trajectory and turn of each of a prompt's samples: two turns, one, and one."""
+
+
+@pytest.fixture
+def turns(queue, keys):
+    """The same rows as turns of trajectories, with their weights; 24 of them, and 4 of padding."""
+    import torch
+    from tensordict import TensorDict
+    from transfer_queue import KVBatchMeta
+    from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+
+    from rejuice.trainer.loop.turn_loss import WEIGHT, turn_weights
+    from rejuice.trainer.loop.types import TrajectoryKey
+
+    parsed = [TrajectoryKey.parse(key) for key in keys]
+    owners = [TrajectoryKey(key.uid, *TURNS[key.session]) for key in parsed]
+    responses = queue.kv_batch_get(keys, "train", ["responses"])["responses"]
+    lengths = responses.offsets().diff()
+    weights_R = torch.from_numpy(turn_weights(owners, lengths.numpy())).float()
+    fields = {
+        WEIGHT: like(responses, weights_R.repeat_interleave(lengths)),
+        "rm_scores": like(responses, torch.zeros(int(lengths.sum()))),
+    }
+    queue.kv_batch_put(keys, "train", TensorDict(fields, batch_size=len(keys)))
+    tags = [dict(queue.partitions["train"][key].tag) for key in keys]
+    more = upsample_batch_to_divisible_size(KVBatchMeta(keys, tags, "train"), 28, 779).keys
+    for key in more[len(keys) :]:
+        padding = queue.partitions["train"][key].fields
+        padding["advantages"] = padding["rm_scores"]
+        padding["old_log_probs"] = padding["ref_log_prob"] = padding["rollout_log_probs"]
+    return reported(queue.kv_batch_get(more, "train"))
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
+    """By `set_loss_fn` of verl's worker, its micro-batches and its engine, with rows of padding."""
+    import torch
+
+    from rejuice.trainer.loop.turn_loss import WEIGHT, LossSettings
+
+    tokens = int(turns["input_ids"].offsets()[-1])
+    room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // pieces + 64}
+    made = worker(clip_ratio_high=0.28, kl_coef=0.1, entropy_coef=0.01, verl=room)
+    made.set_loss_fn(LossSettings.of(made.config.actor).loss())
+    plain = Plain()
+    names = ("prompts", "responses", "old_log_probs", "advantages", "ref_log_prob", WEIGHT)
+    policy = divergence = entropy = 0.0
+    for prompt, response, old, advantage, reference, weight in list(
+        zip(*(turns[name].unbind() for name in names), strict=True)
+    )[: N * PROMPTS]:
+        log_prob, uncertainty = plain.log_probs(prompt, response)
+        ratio, far = (log_prob - old).exp(), reference - log_prob
+        gain = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.28) * advantage)
+        policy = policy - (weight * gain).sum()
+        divergence = divergence + (weight * (far.exp() - far - 1).clamp(-10, 10)).sum()
+        entropy = entropy + (weight * uncertainty).sum()
+    loss = policy + 0.1 * divergence - 0.01 * entropy
+    loss.backward()
+    norm = torch.nn.utils.get_total_norm([each.grad for each in plain.model.parameters()])
+
+    ours, engine = {}, made.actor.engine
+    step = engine.optimizer_step
+
+    def spied():
+        for name, weights in engine.module.named_parameters():
+            ours[name] = weights.grad.full_tensor().double()
+        return step()
+
+    engine.optimizer_step = spied
+    found = metrics_of(made.update_actor(copy.copy(turns)))
+    for name, theirs in plain.model.named_parameters():
+        assert (ours[name] - theirs.grad).abs().max() < 1e-6 * norm, name
+    assert found["loss"] == pytest.approx(loss.item(), rel=2e-6)
+    assert found["actor/pg_loss"] == pytest.approx(policy.item(), rel=2e-6)
+    assert found["kl_loss"] == pytest.approx(divergence.item(), rel=2e-6)
+    assert found["actor/entropy_loss"] == pytest.approx(entropy.item(), rel=1e-5)
+    assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)

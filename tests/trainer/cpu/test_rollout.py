@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rejuice.operators.sampling.protocol import Failure, Group, Sample
+from rejuice.operators.sampling.protocol import Failure, Group, Sample, Settings
 from rejuice.trainer.run import RUN_VARIABLE
 
 pytestmark = pytest.mark.slow  # Imports verl.
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow  # Imports verl.
 class Engine:
     """Answers every prompt with its seed, last prompt first; refuses those that say so."""
 
-    def __init__(self, build, workers, threads):
-        self.built = build.keywords
+    def __init__(self, build, workers, threads, launcher):
+        self.built, self.workers = build.keywords, workers
         self.requested, self.loaded = [], []
 
     def sample(self, prompts, settings):
@@ -143,6 +143,22 @@ def test_validation_is_sampled_as_it_is_to_be(manager, sampler, queue):
     assert not queue.partitions["train"]
 
 
+def test_each_validation_set_is_sampled_by_its_own_settings(manager, sampler, queue):
+    from tensordict import NonTensorData, NonTensorStack
+
+    own = {"temperature": 0.25, "top_p": 0.5, "max_tokens": 3}
+    batch = prompts(["a", "b", "c"], step=0, validate=True)
+    infos = [{"index": k, "prompt_id": f"id{k}"} for k in range(3)]
+    infos[1] |= {"split": "validation-often", **own}
+    batch["extra_info"] = NonTensorStack(*map(NonTensorData, infos))
+    batch["__rollout_n__"] = NonTensorStack(*(NonTensorData(n) for n in (1, 4, 1)))
+    manager.generate_sequences(batch)
+    requested = {settings: len(group) for group, settings in sampler._engine.requested}
+    assert requested == {Settings(1, 0.5, 0.9, 7): 2, Settings(4, 0.25, 0.5, 3): 1}
+    assert set(statuses(queue, "val").values()) == {"finished"}
+    assert sum(key.startswith("uid1_") for key in queue.partitions["val"]) == 4
+
+
 def test_many_groups_are_put_as_they_come(manager, queue, monkeypatch):
     """verl's trainer may begin on some while others are sampled."""
     puts = []
@@ -171,28 +187,43 @@ def test_a_sampler_that_dies_fails_its_prompts_and_reports_it(manager, queue, ca
     assert "rejuice: the sampler failed: the engine is gone" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("OutOfMemoryError", "its process was killed; the machine is out of memory"),
+        ("RayActorError", "its process was killed; the machine is probably out of memory"),
+    ],
+)
+def test_a_process_that_was_killed_is_one_line(rollout, error, reason):
+    raised = getattr(rollout.ray.exceptions, error)("many\nlines")
+    assert rollout._reason(raised) == reason
+
+
 def test_weights_reach_the_engine(rollout, sampler, monkeypatch):
     import torch
 
     class Actor:
         class load_weights:  # noqa: N801
             @staticmethod
-            async def remote(weights, version):
-                sampler.load_weights(weights, version)
+            async def remote(version):
+                sampler.load_weights(version)
 
     monkeypatch.setattr(rollout.ray, "get_actor", lambda name: Actor)
-    weights = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.ones(2, requires_grad=True)}
+    b = torch.ones(2, requires_grad=True)
+    weights = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": b, "tied to b": b}
     adapter = object.__new__(rollout.Adapter)
     for rank in ("1", "0"):
         monkeypatch.setenv("RANK", rank)
         asyncio.run(adapter.update_weights(iter(weights.items()), global_steps=9))
     [(loaded, version)] = sampler._engine.loaded
     assert version == 9
-    assert loaded.keys() == weights.keys()
-    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+    assert loaded.keys() == {"a", "b"}
+    assert all(torch.equal(loaded[name], weights[name]) for name in loaded)
 
 
-def test_the_chat_template_gets_the_arguments_of_the_recipe(rollout, monkeypatch):
+@pytest.fixture
+def launched(rollout, monkeypatch):
+    """The engine of the sampler that a replica launches."""
     made = []
 
     def remote(kind):
@@ -201,11 +232,27 @@ def test_the_chat_template_gets_the_arguments_of_the_recipe(rollout, monkeypatch
 
         return SimpleNamespace(options=options)
 
-    monkeypatch.setattr(rollout.ray, "remote", remote)
-    replica = object.__new__(rollout.Replica)
-    replica.model_config = SimpleNamespace(path="policy")
-    replica.config = SimpleNamespace(
-        engine_kwargs={"vllm": {}, "rejuice": {"enable_thinking": False}}
-    )
-    asyncio.run(replica.launch_servers())
-    assert made[0]._engine.built == {"chat_template_kwargs": {"enable_thinking": False}}
+    def launch(**arguments):
+        monkeypatch.setattr(rollout.ray, "remote", remote)
+        replica = object.__new__(rollout.Replica)
+        replica.model_config = SimpleNamespace(path="policy")
+        replica.config = SimpleNamespace(engine_kwargs={"vllm": {}, "rejuice": arguments})
+        asyncio.run(replica.launch_servers())
+        return made[0]._engine
+
+    return launch
+
+
+def test_the_chat_template_gets_the_arguments_of_the_recipe(launched):
+    engine = launched(enable_thinking=False)
+    assert engine.built["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(1, 8), (3, 2), (8, 1)])
+def test_the_policy_is_loaded_as_often_as_memory_allows(
+    rollout, launched, monkeypatch, processes, threads
+):
+    monkeypatch.setattr(rollout, "usable_cores", lambda: 8)
+    monkeypatch.setattr(rollout, "process_count", lambda policy, dtype, cores: processes)
+    engine = launched()
+    assert (engine.workers, engine.built["threads"]) == (processes, threads)

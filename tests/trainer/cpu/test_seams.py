@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import pytest
 from training_stage import PLAIN, Stage, _recipe
@@ -32,8 +32,8 @@ def run(verl, tmp_path):
     """A factory of runs, by keys of the `train:` section."""
     from rejuice.trainer.launch.training import prepare
 
-    def make(n=4, **train):
-        return prepare(_recipe(tmp_path, PLAIN, 8, n, {}, train), tmp_path / "run")
+    def make(n=4, rollout=None, **train):
+        return prepare(_recipe(tmp_path, PLAIN, 8, n, {}, train, rollout), tmp_path / "run")
 
     return make
 
@@ -156,6 +156,19 @@ def test_the_device_has_every_function_that_verl_calls(verl, sources):
     assert {"empty_cache", "get_rng_state", "mem_get_info", "max_memory_allocated"} <= called
 
 
+def test_the_device_gives_freed_memory_back(verl):
+    import psutil
+    import torch
+    from verl.plugin.platform import get_platform
+
+    process = psutil.Process()
+    tensors = [torch.ones(1 << 14) for _ in range(4_000)]  # 64 KiB each: the C library pools them
+    tensors = tensors[-1:]  # Behind the freed ones, it keeps them in the heap.
+    before = process.memory_info().rss
+    get_platform().empty_cache()
+    assert before - process.memory_info().rss > 200 << 20
+
+
 def test_the_device_reports_what_is_true_of_processor_cores(verl):
     import torch
     from verl.plugin.platform import get_platform
@@ -245,6 +258,20 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     )
 
 
+def test_verl_has_its_loggers_before_it_validates(verl):
+    """And logs under a step's number more than once: figures of validation sets come before its own."""
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    source = inspect.getsource(PPOTrainer.fit)
+    assert source.index("self.logger = Tracking(") < source.index("self._validate()")
+    assert "self.logger.log(data=metrics, step=self.global_steps)" in source
+    # `sample` is called once, and no other way: each set is validated on as a whole.
+    validate = inspect.getsource(PPOTrainer._validate)
+    assert validate.count("replay_buffer.sample(") == 1
+    dataloader = inspect.getsource(PPOTrainer._init_dataloader)
+    assert "self.config.data.val_batch_size or len(self.val_dataset)" in dataloader
+
+
 def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -263,12 +290,38 @@ def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     trainer, seen = Trainer(), []
     n = trainer.config.actor_rollout_ref.rollout.n
     for groups in (8, 6):
-        VerlTrainer(trainer.refill).set_mini_batch_size(groups * n, updates=2)
+        assert VerlTrainer(trainer.refill).set_mini_batch_size(groups * n, updates=2) == 2
         batch = SimpleNamespace(extra_info={})
         with pytest.raises(NotImplementedError):
             PPOTrainer._update_actor(trainer, batch, {})
         seen.append(batch.extra_info["mini_batch_size"])
     assert seen == [4 * n, 3 * n]
+    # Few rows give fewer updates: each takes a multiple of n.
+    assert VerlTrainer(trainer.refill).set_mini_batch_size(n, updates=2) == 1
+    assert VerlTrainer(trainer.refill).set_mini_batch_size(n + 1, updates=4) == 2
+
+
+def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
+    from verl.single_controller.base.decorator import MAGIC_ATTR, Dispatch
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.workers.engine_workers import ActorRolloutRefWorker
+
+    from rejuice.trainer.loop.turn_loss import LossSettings, trajectory_loss
+    from rejuice.trainer.loop.verl_trainer import VerlTrainer
+
+    found = []
+    config = composed(kl_coef=0.01, clip_ratio_high=0.28, entropy_coef=0.5)
+    trainer = SimpleNamespace(
+        config=config, actor_rollout_wg=SimpleNamespace(set_loss_fn=found.append)
+    )
+    VerlTrainer(MethodType(lambda self, prompts: prompts, trainer)).use_turn_loss()
+    assert found[0].func is trajectory_loss
+    assert found[0].args == (LossSettings(0.2, 0.28, 0.01, "low_var_kl", 0.5),)
+    registered = getattr(ActorRolloutRefWorker.set_loss_fn, MAGIC_ATTR)
+    assert registered["dispatch_mode"] is Dispatch.ONE_TO_ALL
+    assert "self.actor_rollout_wg.update_actor(batch)" in inspect.getsource(
+        PPOTrainer._update_actor
+    )
 
 
 def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
@@ -294,7 +347,8 @@ def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
     for name, value in given[0].items():
         assert value.data is not None if name == "global_steps" else value[1].data is not None
     found = prompt_batch(given[0])
-    assert (found.n, found.max_tokens, found.step, found.partition) == (3, 5, 7, "train")
+    assert found.own == [{"n": 3, "max_tokens": 5}] * 2
+    assert (found.step, found.partition) == (7, "train")
     assert [slot.prompt_id for slot in found.slots] == ["a", "b"]
     # The key by which verl's agent loops know of another n.
     worker = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
@@ -311,16 +365,18 @@ def test_verl_loads_the_manager_of_agent_loops(verl, composed, profile):
     assert callable(manager.generate_sequences)
 
 
-def test_the_agent_loop_of_gpus_is_loaded_by_its_name(verl, composed):
+@pytest.mark.parametrize("rollout", [None, {"agent_rollout_mapper": {"max_tokens": 16}}])
+def test_the_agent_loop_of_gpus_is_loaded_by_its_name(verl, composed, rollout):
     from hydra.utils import get_class
     from omegaconf import OmegaConf
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase
     from verl.experimental.agent_loop.utils import resolve_config_path
 
-    agent = composed(profile="gpu").actor_rollout_ref.rollout.agent
+    agent = composed(rollout=rollout, profile="gpu").actor_rollout_ref.rollout.agent
     entries = {e.name: e for e in OmegaConf.load(resolve_config_path(agent.agent_loop_config_path))}
     loop = get_class(entries[agent.default_agent_loop]._target_)
     assert issubclass(loop, AgentLoopBase)
+    assert (loop.__name__ == "FlowAgentLoop") == (rollout is not None)
 
 
 @pytest.mark.parametrize(
@@ -342,10 +398,10 @@ def test_verl_reads_the_keys_that_we_add(run, sources):
 
     from rejuice.trainer.launch.overrides import overrides
 
-    ours = {"run", "live"}
+    ours = {"run", "live", "seeds_requests"}
     rays = set(inspect.signature(init).parameters)
     texts = [ast.unparse(tree) for tree in sources.values()]
-    for train in ({}, {"profile": "gpu"}):
+    for train in ({}, {"profile": "gpu"}, {"lora": {}}):
         run_ = run(**train)
         for key in overrides(run_, resume=False):
             parts = key.removeprefix("+").split(".")

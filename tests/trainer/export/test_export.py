@@ -218,6 +218,18 @@ def test_a_policy_that_judges_is_not_for_stock_verl(recipe, tmp_path):
     )
 
 
+def test_agents_are_not_for_stock_verl(recipe, tmp_path):
+    requested = recipe(VERIFY, SUM)
+    text = requested.path.read_text().replace("policy_rollout_mapper", "agent_rollout_mapper")
+    requested.path.write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        export_verl(load(requested.path), tmp_path / "export")
+    assert str(caught.value) == (
+        f"{requested.path}: agent_rollout_mapper samples trajectories, and to train on them is "
+        "what only `rejuice train` does; sample one response to each prompt, by policy_rollout_mapper"
+    )
+
+
 def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path):
     requested = recipe(
         VERIFY,

@@ -132,6 +132,11 @@ def test_rows_without_a_verdict_are_refused_unless_all_are_requested():
         (rows(response=[1]), "column 'response' is int64, not text; give texts"),
         (rows(prompt=pa.array([1])), "column 'prompt' is int64; give chats or texts"),
         (
+            rows(response=["x"]).append_column("turns", pa.array([[]])),
+            "the rows are trajectories of agents, whose responses no policy gave to their prompts; "
+            "export them as rows",
+        ),
+        (
             pa.table({"response": ["x"]}),
             "column 'prompt' is missing; there are: response",
         ),

@@ -1,8 +1,11 @@
 """Which checkpoints there are, and what becomes of one that is taken out."""
 
 import json
+import re
 import shutil
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from fake_run import save, write_run
@@ -33,7 +36,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def merger(monkeypatch):
-    """Make a script of verl's model merger."""
+    """Make a script of what merges."""
 
     def is_now(code):
         monkeypatch.setattr(checkpoints, "_MERGER", [sys.executable, "-c", code])
@@ -78,12 +81,34 @@ def test_a_policy_knows_nothing_of_how_it_was_trained(run, merger, tmp_path):
     assert "attn_implementation" in (actor / "huggingface" / "config.json").read_text()
 
 
+def test_a_policy_of_megatron_is_a_folder_already(run, merger, tmp_path):
+    merger("raise SystemExit('there is nothing to merge')")
+    whole = run / "checkpoints" / "global_step_4" / "actor" / "model" / "huggingface"
+    whole.mkdir(parents=True)
+    (whole / "config.json").write_text("{}")
+    (whole / "model.safetensors").write_text("of step 4")
+    assert checkpoints.export(run, tmp_path / "policy") == 4
+    found = {path.name: path.read_text() for path in (tmp_path / "policy").iterdir()}
+    assert found == {"config.json": "{}", "model.safetensors": "of step 4"}
+
+
+def test_verls_megatron_saves_it_there():
+    """By its source: importing it needs Megatron."""
+    (verl,) = find_spec("verl").submodule_search_locations
+    source = Path(verl, "utils", "megatron_utils.py").read_text("utf-8")
+    function = source.partition("def get_hf_model_checkpoint_path(checkpoint_path):")[2]
+    path = "os.path.join(get_model_checkpoint_path(checkpoint_path), _HUGGINGFACE_SUBDIR)"
+    assert path in function.partition("def ")[0]
+    names = re.findall(r'^_(?:MODEL|HUGGINGFACE)_SUBDIR = "(\w+)"', source, re.MULTILINE)
+    assert sorted(names, reverse=True) == [*checkpoints._MEGATRONS.parts]
+
+
 def test_a_merger_that_fails_leaves_nothing(run, merger, tmp_path):
     merger(MERGES + "\nraise ValueError('no such weights')")
     with pytest.raises(RejuiceError) as error:
         checkpoints.export(run, tmp_path / "policy")
     assert str(error.value) == (
         f"{run}/checkpoints/global_step_4/actor: "
-        "verl's model merger failed: ValueError: no such weights"
+        "the checkpoint could not be merged: ValueError: no such weights"
     )
     assert not list(tmp_path.glob("policy*"))

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from verl_configs import problem_of
+from command import runner
+from verl_configs import config_of, problem_of
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.read import load
@@ -37,10 +38,11 @@ def test_validation_takes_a_process_of_its_own_and_leaves_nothing(tmp_path):
     assert str(error.value) == "verl has no key 'zzz'; to add it all the same write +zzz"
 
 
+@pytest.mark.parametrize("lora", [None, {"rank": 64, "target_modules": ["q_proj"]}])
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile):
+def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile, lora):
     more = {
-        "profile": profile, "kl_coef": 0.01, "entropy_coef": 0.01, "refill": 2,
+        "profile": profile, "lora": lora, "kl_coef": 0.01, "entropy_coef": 0.01, "refill": 2,
         "validation_path": None, "save_every": 0, "updates_per_step": 4, "warmup_steps": 3,
         "loss_agg_mode": "seq-mean-token-sum", "policy": "o'brien's \"own\" policy, $HOME=1",
         "gpu": {"gpus": 4, "nodes": 2, "tensor_parallel": 2, "offload": True},
@@ -48,6 +50,64 @@ def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile):
     }  # fmt: skip
     made = run(RECIPES / "grpo_arithmetic.yaml", tmp_path, **more)
     assert problem_of(made, resume=True) is None
+
+
+@pytest.mark.parametrize("rollout", ["vllm", "sglang"])
+@pytest.mark.parametrize("strategy", ["fsdp2", "megatron"])
+@pytest.mark.parametrize("recipe", ["grpo_gsm8k", "flow_agentflow"])
+def test_verl_validates_each_engine(verl, tmp_path, recipe, strategy, rollout):
+    """With all that our loss and our buffer read of the configuration."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    from rejuice.trainer.loop.turn_loss import LossSettings
+
+    megatron = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}
+    gpu = {
+        "gpus": 8, "tensor_parallel": 2, "offload": True, "strategy": strategy, "rollout": rollout,
+        **({"megatron": megatron} if strategy == "megatron" else {}),
+    }  # fmt: skip
+    train = {
+        "profile": "gpu", "gpu": gpu, "kl_coef": 0.01, "entropy_coef": 0.02, "max_grad_norm": 0.3,
+        "learning_rate": 3e-6, "warmup_steps": 4, "weight_decay": 0.1, "clip_ratio_high": 0.28,
+    }  # fmt: skip
+    made = run(RECIPES / f"{recipe}.yaml", tmp_path, **train)
+    assert problem_of(made, resume=False) is None
+    config = config_of(made)
+    parts = config.actor_rollout_ref
+    assert (parts.rollout.name, parts.actor.strategy, parts.ref.strategy) == (
+        rollout, strategy, strategy
+    )  # fmt: skip
+    assert LossSettings.of(parts.actor) == (0.2, 0.28, 0.01, "low_var_kl", 0.02)
+    assert not parts.rollout.full_determinism
+    actor = omega_conf_to_dataclass(parts.actor)
+    # verl makes the reference's of its section, once it has renamed some keys.
+    ref = parts.ref.megatron if strategy == "megatron" else parts.ref.fsdp_config
+    optimizer = actor.optim
+    assert (optimizer.lr, optimizer.lr_warmup_steps, optimizer.weight_decay) == (3e-6, 4, 0.1)
+    assert optimizer.clip_grad == 0.3
+    assert actor.engine.param_offload
+    assert actor.engine.optimizer_offload
+    assert ref.param_offload
+    assert ref.forward_only
+    if strategy == "megatron":
+        for engine in (actor.engine, ref):
+            assert engine.tensor_model_parallel_size == 2
+            assert engine.pipeline_model_parallel_size == 2
+            assert engine.override_transformer_config["recompute_granularity"] == "full"
+
+
+def test_the_command_takes_sglang_and_megatron(tmp_path, monkeypatch, capsys):
+    command = runner(monkeypatch, capsys, tmp_path)
+    gpu = "--train.gpu."
+    code, out, err = command(
+        "train", RECIPES / "grpo_gsm8k.yaml", "--dry-run", f"{gpu}strategy", "megatron",
+        f"{gpu}megatron.tensor_model_parallel_size", 4, f"{gpu}rollout", "sglang",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "override model_engine: megatron" in out
+    assert "tensor_model_parallel_size: 4" in out
+    assert "name: sglang" in out
+    assert "verl" in err
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,13 @@ def test_an_error_of_ours_in_its_own_words():
     )
 
 
+def test_an_error_without_a_class_of_its_own():
+    """Ray raises such a one where its node does not start in time, as on a busy machine."""
+    assert reported(
+        "Traceback (most recent call last):\nException: The current node timed out during startup.\n"
+    ) == ("Exception: The current node timed out during startup.")
+
+
 def failed(folder, error):
     with pytest.raises(type(error)), errors_recorded(folder):
         raise error
@@ -122,7 +129,8 @@ def test_out_of_memory():
         "a GPU is out of memory; lower train.gpu.tokens_per_gpu or train.gpu.memory"
     )
     assert reported("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n") == (
-        "out of memory; lower train.prompts_per_step or the n of policy_rollout_mapper"
+        "out of memory; lower train.cpu.tokens, train.prompts_per_step or the n of"
+        " policy_rollout_mapper"
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import pytest
 from fake_run import PROCESS, write_recipe
 
+from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch.overrides import environment, overrides
 from rejuice.trainer.run import TrainingRun
@@ -41,6 +42,17 @@ def test_where_verl_finds_and_leaves_things(keys, tmp_path):
     assert found["+trainer.v1.sampler.sampler_kwargs.run"] == str(folder)
 
 
+def test_each_validation_set_has_a_file_of_its_own(keys, tmp_path):
+    sets = {"a": {"path": str(tmp_path / "data.jsonl"), "n": 4, "temperature": 0.6}, "b": str(tmp_path / "data.jsonl")}  # fmt: skip
+    found = keys(validation_path=None, validation=sets)
+    folder = tmp_path / "run" / "prompts"
+    assert found["data.val_files"] == [
+        f"{folder}/validation-a.parquet",
+        f"{folder}/validation-b.parquet",
+    ]
+    assert (found["trainer.test_freq"], found["trainer.val_before_train"]) == (20, True)
+
+
 def test_the_rollouts_are_configured_by_the_recipe_alone(keys):
     process = [*PROCESS]
     process[1] = {"policy_rollout_mapper": {"n": 5, "max_tokens": 77, "temperature": 0.7, "top_p": 0.9, "on_policy": False}}  # fmt: skip
@@ -61,9 +73,10 @@ def test_the_rollouts_are_configured_by_the_recipe_alone(keys):
         ({"warmup_steps": 3}, f"{ACTOR}.optim.lr_warmup_steps", 3),
         ({}, f"{ACTOR}.optim.lr_warmup_steps", -1),
         ({"weight_decay": 0.1}, f"{ACTOR}.optim.weight_decay", 0.1),
-        ({"max_grad_norm": 0.3}, f"{ACTOR}.grad_clip", 0.3),
+        ({"max_grad_norm": 0.3}, f"{ACTOR}.optim.clip_grad", 0.3),
         ({"clip_ratio_low": 0.1}, f"{ACTOR}.clip_ratio_low", 0.1),
         ({"clip_ratio_high": 0.28}, f"{ACTOR}.clip_ratio_high", 0.28),
+        ({}, f"{ACTOR}.loss_agg_mode", "token-mean"),
         ({"loss_agg_mode": "seq-mean-token-mean"}, f"{ACTOR}.loss_agg_mode", "seq-mean-token-mean"),
         ({}, f"{ACTOR}.use_kl_loss", False),
         ({"kl_coef": 0.1}, f"{ACTOR}.use_kl_loss", True),
@@ -95,6 +108,19 @@ def test_resume(keys):
     assert keys(resume=True)["trainer.resume_mode"] == "auto"
 
 
+def test_a_checkpoint_is_validated_where_it_is_due(keys, tmp_path):
+    validates = "trainer.val_before_train"
+    assert keys(resume=True)[validates] is True  # The run ended before its first checkpoint.
+    checkpoint = tmp_path / "run" / "checkpoints" / "global_step_5"
+    (checkpoint / "actor").mkdir(parents=True)
+    (checkpoint / "data.pt").touch()
+    (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text("5")
+    assert keys(resume=True)[validates] is False
+    assert keys()[validates] is True
+    # verl saves a checkpoint first: the run may have ended before it was validated.
+    assert keys(resume=True, validate_every=5)[validates] is True
+
+
 def test_profiles(keys, run):
     cpu, gpu = keys(), keys(profile="gpu", gpu={"gpus": 4, "nodes": 2, "tensor_parallel": 2})
     assert (cpu["trainer.device"], cpu[f"{ROLLOUT}.name"]) == ("cpu", "rejuice")
@@ -103,6 +129,88 @@ def test_profiles(keys, run):
     assert (gpu["trainer.n_gpus_per_node"], gpu["trainer.nnodes"]) == (4, 2)
     assert environment(run())["VERL_PLATFORM"] == "cpu"
     assert "VERL_PLATFORM" not in environment(run(profile="gpu"))
+    # Otherwise the sampler's processes could not be forked: they would have other variables.
+    assert environment(run()).items() >= DEFAULT_ENVIRONMENT.items()
+
+
+def test_each_engine_has_its_own_keys_and_none_of_the_other(keys):
+    gpu = {"offload": True, "megatron": {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 4}}  # fmt: skip
+    megatron = keys(profile="gpu", gpu={**gpu, "strategy": "megatron"})
+    fsdp = keys(profile="gpu", gpu={"offload": True})
+    assert megatron["model_engine"] == "megatron"
+    assert megatron[f"{ACTOR}.megatron.tensor_model_parallel_size"] == 2
+    assert megatron[f"{ACTOR}.megatron.pipeline_model_parallel_size"] == 4
+    for name in ("param_offload", "optimizer_offload"):
+        assert megatron[f"{ACTOR}.megatron.{name}"] is True
+        assert fsdp[f"{ACTOR}.fsdp_config.{name}"] is True
+    # The strategy comes with Megatron's own defaults.
+    assert not any(word in key for key in megatron for word in ("fsdp", "strategy"))
+    assert not any("megatron" in key for key in fsdp)
+    assert "model_engine" not in fsdp
+    assert (fsdp[f"{ACTOR}.strategy"], fsdp["actor_rollout_ref.ref.strategy"]) == ("fsdp2",) * 2
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_gradient_checkpointing_of_each_engine(keys, wanted):
+    gpu = {"gradient_checkpointing": wanted}
+    fsdp = keys(profile="gpu", gpu=gpu)
+    assert fsdp["actor_rollout_ref.model.enable_gradient_checkpointing"] is wanted
+    megatron = keys(profile="gpu", gpu={**gpu, "strategy": "megatron"})
+    key = f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"
+    assert megatron.get(key) == ("full" if wanted else None)
+    assert "actor_rollout_ref.model.enable_gradient_checkpointing" not in megatron
+
+
+def test_sglang_has_room_for_the_longest_prompt_and_response(keys):
+    """verl's SGLang server always leaves one token free, vLLM's does not."""
+    vllm, sglang = (
+        keys(profile="gpu", max_prompt_tokens=100, gpu={"rollout": name})
+        for name in ("vllm", "sglang")
+    )
+    assert (vllm[f"{ROLLOUT}.name"], sglang[f"{ROLLOUT}.name"]) == ("vllm", "sglang")
+    assert vllm[f"{ROLLOUT}.max_model_len"] == 100 + 16
+    assert sglang[f"{ROLLOUT}.max_model_len"] == 100 + 16 + 1
+
+
+@pytest.mark.parametrize(
+    ("train", "seeded"),
+    [
+        ({}, True),
+        ({"profile": "gpu"}, False),
+        ({"profile": "gpu", "gpu": {"reproducible": True}}, True),
+    ],
+)
+def test_which_requests_have_seeds(keys, run, train, seeded):
+    assert keys(**train)["+trainer.v1.sampler.sampler_kwargs.seeds_requests"] is seeded
+    _, sampling = run(**train, seed=7).sampler()
+    assert sampling.seed == (7 if seeded else None)
+
+
+def test_tokens_of_a_pass_on_a_cpu(keys):
+    names = [
+        f"{ACTOR}.ppo_max_token_len_per_gpu",
+        f"{ROLLOUT}.log_prob_max_token_len_per_gpu",
+        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu",
+    ]
+    assert [keys()[name] for name in names] == [49932] * 3
+    assert [keys(cpu={"tokens": 999})[name] for name in names] == [999] * 3
+    # The longest row fits, whatever is asked for.
+    assert [keys(cpu={"tokens": 9}, max_prompt_tokens=80)[name] for name in names] == [96] * 3
+    assert not keys()["actor_rollout_ref.model.enable_gradient_checkpointing"]
+    found = keys(cpu={"gradient_checkpointing": True})
+    assert found["actor_rollout_ref.model.enable_gradient_checkpointing"]
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_an_adapter(keys, profile):
+    model = "actor_rollout_ref.model"
+    assert not [key for key in keys(profile=profile) if "lora" in key]
+    found = keys(profile=profile, lora={"rank": 8}, seed=3)
+    assert (found[f"{model}.lora_rank"], found[f"{model}.lora_alpha"]) == (8, 32)
+    assert found[f"{model}.target_modules"] == "all-linear"
+    assert found[f"{ACTOR}.fsdp_config.seed"] == 3
+    found = keys(profile=profile, lora={"target_modules": ["q_proj", "v_proj"]})
+    assert found[f"{model}.target_modules"] == ["q_proj", "v_proj"]
 
 
 def test_no_name_of_a_place_in_the_environment_is_of_another_run(run, tmp_path):

@@ -6,10 +6,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError
+from rejuice.operators.sampling.protocol import Settings
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 from rejuice.pipelines.data_juicer.steps import step
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.launch.prompts import PromptCounts, make_prompts, make_replay
+from rejuice.trainer.held_out import HeldOutSet
+from rejuice.trainer.launch.prompts import (
+    PromptCounts,
+    make_held_out,
+    make_prompts,
+    make_replay,
+    write_held_out,
+)
 
 CHAT = [{"role": "user", "content": "?"}]
 
@@ -183,3 +191,23 @@ def test_a_dataset_that_cannot_train_is_refused_in_one_line(made, table, message
 def test_a_group_larger_than_n_is_refused(made):
     with pytest.raises(DataError, match="has 3 responses to one prompt, policy_rollout_mapper has"):
         made(rows(), most=2)
+
+
+@pytest.mark.parametrize(("most", "drawn"), [(None, 40), (7, 7), (100, 40)])
+def test_a_validation_set_has_no_more_prompts_than_it_may(tmp_path, most, drawn):
+    names = [f"q{number}" for number in range(40)]
+    pq.write_table(pa.table({"prompt_id": names, "prompt": [CHAT] * 40}), tmp_path / "rows.parquet")
+    settings = Settings(1, 1.0, 1.0, 8)
+    held_out = HeldOutSet("a", tmp_path / "rows.parquet", "of-a", "a", (), settings, most)
+    counts = make_held_out(held_out, tmp_path, encode=lambda messages: [1], longest=4)
+    made = pq.read_table(tmp_path / "of-a.parquet")["extra_info"].to_pylist()
+    assert counts.prompts == len(made) == drawn
+    assert feather.read_table(tmp_path / "of-a.arrow")["prompt_id"].to_pylist() == names
+    # Each is the row that it says, in the order of the dataset; a draw is not the beginning.
+    rows = [each["index"] for each in made]
+    assert [names[row] for row in rows] == [each["prompt_id"] for each in made]
+    assert rows == sorted(rows)
+    assert (rows == list(range(drawn))) == (drawn == 40)
+    # A resumed run validates on the same.
+    assert write_held_out(held_out, tmp_path) == drawn
+    assert pq.read_table(tmp_path / "of-a.parquet")["extra_info"].to_pylist() == made

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from fake_run import line, save, write_recipe, write_run
+from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.read import load
@@ -149,6 +149,70 @@ def test_paths_are_those_of_where_the_command_was_given(make, tmp_path, monkeypa
     assert make(validation_path="data.jsonl").config.validation_path == tmp_path / "data.jsonl"
     with pytest.raises(RejuiceError, match=r"^old\.jsonl does not exist"):
         make(replay="old.jsonl")
+
+
+TOOL = """
+from pathlib import Path
+
+from rejuice.operators.agents import Tool
+
+
+class Notes(Tool):
+    \"\"\"Read notes.\"\"\"
+
+    path: Path
+    style: str = "a.txt"
+
+    async def call(self, name: str) -> str:
+        return self.path.read_text()
+
+
+class Facts(Tool):
+    \"\"\"Know a fact.\"\"\"
+
+    async def call(self, *, task) -> str:
+        return task["fact"]
+
+    def reads(self):
+        return ("fact",)
+"""
+
+
+@pytest.mark.parametrize(("name", "of"), [("data", ""), ("held_out", "train.validation_path, ")])
+def test_a_column_that_a_tool_reads_is_in_both_datasets(tmp_path, name, of):
+    (tmp_path / "tool.py").write_text(TOOL)
+    process = [PROCESS[0], {"agent_rollout_mapper": {"tools": ["facts"]}}, *PROCESS[2:]]
+    path = write_recipe(
+        tmp_path / "recipe.yaml",
+        {"validation_path": str(tmp_path / "held_out.jsonl"), "steps": 1, "prompts_per_step": 4},
+        process=process,
+        custom_operator_paths=[str(tmp_path / "tool.py")],
+    )
+    for each in ("data", "held_out"):
+        row = {"question": "1 + 1?", "answer": "2", **({} if each == name else {"fact": "x"})}
+        rows = [{**row, "question": f"{k} + 1?"} for k in range(4)]
+        (tmp_path / f"{each}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert printed(prepare, load(path), tmp_path / "run").startswith(
+        f"{of}{path}, line 6, step 2 agent_rollout_mapper: column 'fact', which the tool facts "
+        "reads, is missing; "
+    )
+
+
+def test_paths_of_tools_are_those_of_where_the_command_was_given(tmp_path, monkeypatch):
+    """The run may be resumed from elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tool.py").write_text(TOOL)
+    agents = {
+        "tools": [{"notes": {"path": "notes.txt"}}, "calculator"],
+        "tool_cache": "read_write", "tool_cache_path": "cache.sqlite",
+    }  # fmt: skip
+    process = [PROCESS[0], {"agent_rollout_mapper": agents}, *PROCESS[2:]]
+    more = {"process": process, "custom_operator_paths": ["tool.py"]}
+    run = prepare(load(write_recipe(tmp_path / "recipe.yaml", **more)), tmp_path / "run")
+    monkeypatch.chdir("/")
+    notes = run.split.agents.open_tools()[0].tool  # within its cache
+    assert (notes.path, notes.style) == (tmp_path / "notes.txt", "a.txt")
+    assert run.split.agents.tool_cache_path == tmp_path / "cache.sqlite"
 
 
 def test_missing_datasets_are_written_where_the_recipe_generates_them(tmp_path, monkeypatch):

@@ -112,6 +112,12 @@ def test_hydra_composes_from_a_folder_of_any_name(tmp_path):
             "'optim.lr' within 'actor_rollout_ref.actor' is no key of verl; nest optim: {lr: …}",
         ),
         ({"reward": None}, "Config group override must be a string or a list. Got NoneType"),
+        (
+            {"model_engine": "megatron", "actor_rollout_ref.actor.fsdp_config.param_offload": True},
+            "verl has no key 'actor_rollout_ref.actor.fsdp_config.param_offload' with model_engine "
+            "megatron; did you mean 'actor_rollout_ref.actor.megatron.param_offload'?",
+        ),
+        ({"zzz": {0: 1}}, "verl has no key 'zzz.0'; to add it all the same write +zzz.0"),
         ({"zzz": 1}, "verl has no key 'zzz'; to add it all the same write +zzz"),
         (
             {"+trainer.device": "cpu"},

@@ -1,12 +1,11 @@
 """One response at a time: verl's own agent loop worker, with a server that is made up."""
 
-import asyncio
 import math
+from collections import Counter
 
-import numpy as np
 import pytest
+from loop_worker import LoopWorker
 from training_stage import PLAIN
-from verl_configs import config_of
 
 from rejuice.operators.sampling.seeds import prompt_seed
 from rejuice.operators.sampling.tokenizer import chat_encoder
@@ -22,12 +21,15 @@ class Client:
 
     def __init__(self, tokenizer):
         self.requested = []
+        self.failing = ()  # Which of its calls fail.
         self.message = [*tokenizer.encode("1"), tokenizer.eos_token_id]
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **more):
         from verl.workers.rollout.replica import TokenOutput
 
         self.requested.append((tuple(prompt_ids), sampling_params))
+        if len(self.requested) in self.failing:
+            raise RuntimeError("the engine is out of memory")
         return TokenOutput(
             token_ids=self.message,
             log_probs=[-0.5] * len(self.message),
@@ -36,60 +38,33 @@ class Client:
 
 
 @pytest.fixture
-def sampled(stage, queue, monkeypatch):
+def sampled(stage, monkeypatch):
     """Hand prompts of a step to a worker of a run on GPUs, and wait for its agent loops."""
-    import transfer_queue
-    from tensordict import NonTensorData
-    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
-    from verl.utils import tensordict_utils
+    return worker_of(stage, monkeypatch)
 
-    async def put(key, **more):
-        queue.kv_put(key, **more)
 
-    async def batch_put(keys, **more):
-        queue.kv_batch_put(keys, **more)
+@pytest.fixture
+def seeded(stage, monkeypatch):
+    """The same, of a run that can be reproduced."""
+    return worker_of(stage, monkeypatch, gpu={"reproducible": True})
 
-    monkeypatch.setattr(transfer_queue, "init", lambda: None)
-    monkeypatch.setattr(transfer_queue, "async_kv_put", put, raising=False)
-    monkeypatch.setattr(transfer_queue, "async_kv_batch_put", batch_put, raising=False)
-    here = stage(PLAIN, n=N, profile="gpu")
-    config = config_of(here.run)
+
+def worker_of(stage, monkeypatch, **train):
+    here = stage(PLAIN, n=N, profile="gpu", **train)
     client = Client(here._policy.tokenizer)
+    worker = LoopWorker(here, client, monkeypatch)
 
     def sample(prompts, step):
-        slots = here.ask(prompts, step=step)
-        batch = tensordict_utils.get_tensordict(
-            {
-                "raw_prompt": _column(here.prompts[index]["prompt"] for index in prompts),
-                "extra_info": _column(slot.fields["extra_info"] for slot in slots),
-                "index": _column(prompts),
-                "uid": _column(slot.uid for slot in slots),
-            }
-        )
-        batch["global_steps"] = NonTensorData(step)
         client.requested.clear()
-
-        async def work():
-            worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, client)
-            await worker.generate_sequences(batch)
-            await asyncio.gather(*worker.background_tasks)
-
-        asyncio.run(work())
-        return [sampling["seed"] for _, sampling in client.requested]
+        worker.sample(prompts, step)
+        return [sampling.get("seed") for _, sampling in client.requested]
 
     sample.stage, sample.client = here, client
     return sample
 
 
-def _column(values):
-    """An array of objects, whatever their shape; np.array would look into them."""
-    values = list(values)
-    column = np.empty(len(values), object)
-    column[:] = values
-    return column
-
-
-def test_each_response_has_a_seed_of_its_prompt_step_and_number(sampled):
+def test_each_response_has_a_seed_of_its_prompt_step_and_number(seeded):
+    sampled = seeded
     seeds = sampled([0, 3], step=3)
     names = [sampled.stage.prompts[index]["prompt_id"] for index in (0, 3)]
     run_seed = sampled.stage.run.config.seed
@@ -101,15 +76,30 @@ def test_each_response_has_a_seed_of_its_prompt_step_and_number(sampled):
     assert set(sampled([0, 3], step=4)).isdisjoint(seeds)
 
 
+def test_the_seed_is_stored_with_the_response(seeded):
+    seeded([0], step=3)
+    seeded.stage.sample(step=3, groups=1)
+    expected = prompt_seed(seeded.stage.prompts[0]["prompt_id"], seeded.stage.run.config.seed, 3)
+    rows = seeded.stage.saved("rollouts", step=3)["sampling"].to_pylist()
+    assert {row["seed"] for row in rows} == {expected}
+
+
+def test_by_default_no_request_has_a_seed_and_none_is_stored(sampled):
+    """vLLM would draw the tokens of each seeded response by itself."""
+    assert sampled([0, 3], step=3) == [None] * (2 * N)
+    assert not any("seed" in sampling for _, sampling in sampled.client.requested)
+    sampled.stage.sample(step=3, groups=2)
+    rows = sampled.stage.saved("rollouts", step=3)["sampling"].to_pylist()
+    assert rows == [{"temperature": 1.0, "top_p": 1.0, "max_tokens": 16, "seed": None}] * (2 * N)
+
+
 def test_the_rest_of_how_it_is_sampled_is_the_recipes(sampled):
     sampled([1], step=1)
     requested = sampled.client.requested
     chat = [(m["role"], m["content"]) for m in sampled.stage.prompts[1]["prompt"]]
     encode = chat_encoder(policy_path(sampled.stage.run.policy), {})
     assert {ids for ids, _ in requested} == {tuple(encode(tuple(chat)))}
-    sampling = requested[0][1]
-    assert sampling.pop("seed") >= 0
-    assert sampling == {
+    assert requested[0][1] == {
         "temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True
     }  # fmt: skip
 
@@ -128,3 +118,35 @@ def test_no_reward_is_made_up_and_the_recipe_gives_its_own(sampled):
     rows = sampled.stage.saved("rollouts", step=3)
     assert set(rows["response"].to_pylist()) == {"1"}
     assert set(rows["policy_version"].to_pylist()) == {2}
+
+
+def test_a_session_that_fails_is_logged_and_the_others_train(sampled, capsys):
+    """Its reason is in verl's log, and what verl leaves of the group is what is trained on."""
+    sampled.client.failing = (2, 5)
+    sampled([0, 3], step=3)
+    out = capsys.readouterr().out
+    assert out.count("a response failed with RuntimeError: the engine is out of memory") == 1
+    batch, figures = sampled.stage.sample(step=3, groups=2)
+    assert len(batch.keys) == 2 * N - 2
+    assert (figures["rejuice/failed_responses"], figures["rejuice/failed_prompts"]) == (2, 0)
+    assert set(sampled.stage.saved("rollouts", step=3)["response"].to_pylist()) == {"1"}
+
+
+def test_each_validation_set_is_sampled_by_its_own_settings(stage, monkeypatch, tmp_path):
+    """Its prompts as verl's dataset reads them from their files, and what verl's server is given."""
+    greedy = {"path": str(tmp_path / "validation.jsonl"), "temperature": 0}
+    often = {**greedy, "n": 3, "temperature": 0.6, "top_p": 0.9}
+    here = stage(PLAIN, n=N, profile="gpu", validation_path=None, validation={"greedy": greedy, "often": often})  # fmt: skip
+    client = Client(here._policy.tokenizer)
+    LoopWorker(here, client, monkeypatch).validate(step=5)
+    sampled = Counter(
+        (each["temperature"], each["top_p"], each["max_tokens"]) for _, each in client.requested
+    )
+    assert sampled == {(0.0, 1.0, 16): 8, (0.6, 0.9, 16): 24}
+    batch, _ = here.sample(5, 16, "val")
+    assert len(batch.keys) == 8 + 24
+    [(_, logged)] = here.trainer.logged
+    assert logged["rejuice/validation/greedy/mean@1"] == 1.0
+    assert logged["rejuice/validation/often/pass@3"] == 1.0
+    sources = here.queue.kv_batch_get(batch.keys, "val", ["data_source"])["data_source"]
+    assert Counter(sources) == {"greedy": 8, "often": 24}

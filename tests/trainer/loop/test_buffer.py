@@ -309,6 +309,68 @@ def test_failed_prompts_are_replaced_too(refilled):
     assert figures["rejuice/groups"] == 2
 
 
+def failed_sessions(stage, responses, step=1, partition="train"):
+    """Prompts of which some sessions have failed, as verl's workers of agent loops leave them."""
+    from rejuice.trainer.loop.trajectories import fail
+
+    slots = stage.ask(list(responses), partition, step)
+    stage.answer(responses, partition, step, slots=slots)
+    fail(slots, partition)
+
+
+def test_a_failed_session_leaves_the_rest_of_its_group_to_train_on(stage, capsys):
+    """As in stock verl; the group has the advantage of those that are there."""
+    stage = stage(PLAIN, n=4)
+    failed_sessions(stage, {0: ["1", "0", "0"]})
+    stage.answer({1: ["1", "0", "0", "1"]})
+    batch, figures = stage.sample(1, 2)
+    assert [place for place, _ in trained(stage, batch)] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3),
+    ]  # fmt: skip
+    curated = stage.saved("curated")
+    std = np.std([1, 0, 0], ddof=1) + 1e-6
+    assert curated["advantage"].to_pylist()[:3] == pytest.approx(
+        [(2 / 3) / std, -(1 / 3) / std, -(1 / 3) / std]
+    )
+    assert figures["rejuice/failed_responses"] == 1
+    assert figures["rejuice/failed_prompts"] == 0
+    assert figures["rejuice/pass_rate"] == 3 / 7, "a failure is neither right nor wrong"
+    assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
+    assert "step 1: 1 response failed" in capsys.readouterr().out
+
+
+def test_a_failed_session_drops_its_group_where_the_recipe_says_so(stage):
+    stage = stage(PLAIN, n=4, on_failed_session="drop_group")
+    failed_sessions(stage, {0: ["1", "0", "0"]})
+    stage.answer({1: ["1", "0", "0", "1"]})
+    batch, figures = stage.sample(1, 2)
+    assert {prompt for (prompt, _), _ in trained(stage, batch)} == {1}
+    assert (figures["rejuice/failed_prompts"], figures["rejuice/failed_responses"]) == (1, 0)
+    assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
+
+
+def test_the_only_session_that_did_not_fail_is_a_group_of_one_and_is_replaced(refilled):
+    stage, more = refilled(["1", "0"], refill=1, n=2)
+    failed_sessions(stage, {0: ["1"]})
+    stage.answer({1: ["1", "0"]})
+    batch, figures = stage.sample(1, 2)
+    assert more.requested == [2]
+    assert (figures["rejuice/groups"], figures["rejuice/failed_responses"]) == (2, 1)
+    assert stage.dropped() == {
+        ("grpo_advantage_mapper", "group_of_one"): 1,
+        ("training", "surplus_group"): 2,
+    }
+    assert 0 not in {prompt for (prompt, _), _ in trained(stage, batch)}
+
+
+def test_a_validation_grades_what_a_failed_session_has_left(stage):
+    stage = stage(PLAIN, validation_n=2)
+    failed_sessions(stage, {0: ["1"]}, step=0, partition="val")
+    stage.answer({1: ["0", "0"]}, partition="val", step=0)
+    batch, _ = stage.sample(0, 2, "val")
+    assert stage.rewards(batch) == [1.0, 0.0, 0.0]
+
+
 def test_a_step_in_which_all_prompts_fail_reports_it(stage):
     stage = stage(PLAIN)
     stage.fail([0, 1])

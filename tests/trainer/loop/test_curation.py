@@ -1,16 +1,28 @@
 """The steps after sampling: in whatever pieces groups come, the outcome is that of one table."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import pairwise
+from threading import Barrier, Lock
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from fake_judge import FakeJudge, scores_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import Change, DataError, Filter, Mapper, Operator, OperatorError, Scope
-from rejuice.operators.columns import component
+from rejuice.operators import (
+    Change,
+    DataError,
+    EngineError,
+    Filter,
+    Mapper,
+    Operator,
+    OperatorError,
+    Scope,
+)
+from rejuice.operators.columns import MESSAGES, component
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from rejuice.operators.filter.column_range_filter import ColumnRangeFilter
 from rejuice.operators.filter.group_size_filter import GroupSizeFilter
@@ -19,6 +31,7 @@ from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.apply.steps import run_in_memory
@@ -225,6 +238,75 @@ def test_pieces_are_begun_before_all_are_there():
         curation.add(table_of([["c"]]).set_column(0, "prompt_id", pa.array(["p01"])))
         curation.close(pa.array(["p00", "p01"]))
     assert seen == [2, 1, -3, 3]
+
+
+def judged_groups(count, n):
+    groups = [[f"response {g * n + k}" for k in range(n)] for g in range(count)]
+    table = table_of(groups)
+    chat = [{"role": "user", "content": "1 + 1?"}]
+    return groups, table.append_column("prompt", pa.array([chat] * table.num_rows, MESSAGES))
+
+
+def judge_at(url, **fields):
+    server = {"concurrency": 64, "timeout_s": 20, "attempts": 1, "patience_s": 0, "base_url": url}
+    return LlmQualityRewardMapper(model="m", server=server, cache=None, **fields)
+
+
+def curated_one_by_one(pool, operator, count, n):
+    """The outcome of a step to whose operator the groups come one by one, the last ones first."""
+    groups, table = judged_groups(count, n)
+    curation = Curation(steps_of([LengthMapper(), operator, FormatRewardMapper()]), pool)
+    for piece in pieces_of(table, groups, range(count), range(count)[::-1]):
+        curation.add(piece)
+    with closing(operator):
+        return curation.close(table["prompt_id"].unique()), table
+
+
+def test_a_judge_gets_as_many_requests_as_it_may_have_from_small_groups(pool):
+    with FakeJudge(crowd=64) as judge:  # It answers nobody before.
+        found, table = curated_one_by_one(pool, judge_at(judge.url), count=12, n=8)
+        assert judge.peak == 64
+    assert found.table["response_id"].equals(table["response_id"])
+    assert found.table["quality"].to_pylist() == [
+        dict(zip(LlmQualityRewardMapper(model="m").dimensions, scores_of(row), strict=True))
+        for row in range(96)
+    ]
+    assert found.notes["llm_quality_reward_mapper/asked"] == 96
+
+
+def test_a_judge_that_is_down_ends_the_step_or_leaves_all_its_rewards_missing(pool):
+    with FakeJudge() as judge:
+        url = judge.url
+    with pytest.raises(EngineError, match=r"^step 5 llm_quality_reward_mapper: .*not be reached"):
+        curated_one_by_one(pool, judge_at(url), count=6, n=2)
+    operator = judge_at(url, on_server_down="missing")
+    found, _ = curated_one_by_one(pool, operator, count=6, n=2)
+    assert found.table["reward_quality"].null_count == 12
+    assert set(found.table["reward_quality_missing"].to_pylist()) == {"scorer_unreachable"}
+
+
+def test_four_pieces_compute_at_a_time(pool):
+    running, most, lock, four = 0, 0, Lock(), Barrier(4)
+
+    class CountingMapper(Mapper):
+        """Four of them must run at a time, for one to go on."""
+
+        def map(self, table):
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            four.wait(timeout=10)
+            with lock:
+                running -= 1
+            return {}
+
+    groups = [["a"] for _ in range(40)]
+    curation = Curation(steps_of([CountingMapper()]), pool)
+    for piece in pieces_of(table_of(groups), groups, range(40), range(40)):
+        curation.add(piece)
+    curation.close(table_of(groups)["prompt_id"])
+    assert most == 4
 
 
 def test_what_training_leaves_out_is_booked_as_its_own():

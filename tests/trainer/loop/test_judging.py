@@ -86,12 +86,8 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     assert len(set(groups[8:])) == 4
     assert set(groups[:8]).isdisjoint(groups[8:])
     requested = trainer.requested[0]
-    assert (requested.n, requested.max_tokens, requested.partition, requested.step) == (
-        3,
-        16,
-        "train",
-        1,
-    )
+    assert requested.own == [{"n": 3, "max_tokens": 16}] * len(requested.slots)
+    assert (requested.partition, requested.step) == ("train", 1)
     assert figures["rejuice/rows_trained"] == 20
     assert (figures["rejuice/reward"], figures["rejuice/verify/reward"]) == (0.5, 2 / 3)
     # 5 x 4 rows: one update, as without judgements.
@@ -135,6 +131,110 @@ def test_answers_are_queued_until_judgements_are_due(trained):
     assert sorted(ages.values()) == [1, 1, 1, 1, 2, 2]
     assert set(rows["answer_policy_version"].to_pylist()) == {0, 1}
     assert set(rows["policy_version"].to_pylist()) == {1}
+
+
+def test_answers_of_judged_steps_are_removed_unless_a_checkpoint_needs_them(trained):
+    here, _ = trained("verify_alter", verification={"every": 2})
+    # verl removes the weights of old checkpoints, and leaves the rest of their folders.
+    for saved in ("global_step_1/actor", "global_step_3/huggingface"):
+        (here.run.folder / "checkpoints" / saved).mkdir(parents=True)
+    assert here.run.saved_steps() == [1]
+    for step in (1, 2, 3, 4):
+        here.answer(MIXED, step=step)
+        here.sample(step=step, groups=2)
+        here.queue.partitions.clear()
+    left = sorted((here.run.folder / "steps").glob("*/answers.arrow"))
+    assert [path.parent.name for path in left] == ["000001"]
+
+
+class More:
+    """Answers a refill: so many further prompts, with the responses it is given, in turn."""
+
+    def __init__(self, *groups):
+        self.groups, self.requested, self.next = list(groups), [], 2
+
+    def __call__(self, wanted):
+        self.requested.append(wanted)
+        for _ in range(wanted):
+            texts = self.groups[self.next % len(self.groups)]
+            self.stage.answer({self.next: texts})
+            self.next += 1
+        return wanted
+
+
+TARGET = [*RECIPE[:3], {"label_balance_selector": {**BALANCE["label_balance_selector"], "target": 8}}, *JUDGE]  # fmt: skip
+
+
+def refilled(trained, *groups, schedule="self_verify", after=TARGET, **settings):
+    more = More(*groups)
+    here, trainer = trained(schedule, after, prompts=40, **settings)
+    more.stage, trainer._more = here, more
+    return here, more
+
+
+def test_more_prompts_are_sampled_until_the_target_is_met(trained, capsys):
+    here, more = refilled(trained, ["1"] * 4, ["0", "1", "1", "0"], refill=3)
+    here.answer({0: ["1", "0", "0", "1"], 1: ["1"] * 4})
+    batch, figures = here.sample(step=1, groups=2)
+    # One mixed prompt of two gave 2 of 8 prompts; then 2 of 4 gave 4; ...
+    assert more.requested == [2, 2, 2]
+    assert (figures["rejuice/refills"], figures["rejuice/verify/prompts"]) == (3, 8)
+    assert figures["rejuice/verify/note/label_balance_selector/short_of_target"] == 0
+    assert len(batch.keys) == 8 * 3
+    assert here.saved("rollouts").num_rows == 8 * 4
+    assert set(here.queue.partitions["train"]) == set(batch.keys)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_step_that_meets_its_target_asks_for_no_more(trained):
+    here, more = refilled(trained, ["1"], refill=3, prompts_per_step=4)
+    here.answer({prompt: ["1", "0", "0", "1"] for prompt in range(4)})
+    _, figures = here.sample(step=1, groups=4)
+    assert more.requested == []
+    assert (figures["rejuice/refills"], figures["rejuice/verify/prompts"]) == (0, 8)
+
+
+def test_a_refill_that_does_not_meet_the_target_trains_on_what_there_is(trained, capsys):
+    here, more = refilled(trained, ["1"] * 4, refill=2)
+    here.answer({0: ["1", "0"], 1: ["0", "0"]})
+    batch, figures = here.sample(step=1, groups=2)
+    assert more.requested == [2, 2]
+    assert figures["rejuice/verify/note/label_balance_selector/short_of_target"] == 6
+    assert len(batch.keys) == 2 * 3
+    assert "step 1: 2 of 8 verification prompts after 2 refills" in capsys.readouterr().out
+
+
+def test_a_step_whose_prompts_all_failed_is_refilled(trained):
+    here, more = refilled(trained, ["1", "0"], refill=4)
+    here.fail([0, 1])
+    _, figures = here.sample(step=1, groups=2)
+    assert sum(more.requested) == 4
+    assert figures["rejuice/verify/prompts"] == 8
+
+
+def test_where_answers_train_a_refill_replaces_groups_as_before(trained):
+    here, more = refilled(trained, ["1"], schedule="mixed", refill=2)
+    here.answer(MIXED)
+    _, figures = here.sample(step=1, groups=2)
+    assert more.requested == []
+    assert figures["rejuice/verify/note/label_balance_selector/short_of_target"] == 4
+
+
+def test_steps_of_verify_init_that_judge_meet_their_target_too(trained):
+    here, more = refilled(
+        trained, ["1", "0"], schedule="verify_init", refill=2, verification={"init_share": 0.5}
+    )
+    here.answer(MIXED)
+    _, figures = here.sample(step=1, groups=2)
+    assert more.requested == [2]
+    assert figures["rejuice/verify/prompts"] == 8
+
+
+def test_a_refill_of_judgements_needs_a_target(trained):
+    found = "nothing says how many are enough; give label_balance_selector a target, or leave ref"
+    with pytest.raises(RecipeError, match=found):
+        trained("self_verify", refill=1)
+    trained("verify_init", refill=1)  # Where answers train there is a number: that of the prompts.
 
 
 def test_a_run_that_goes_on_judges_the_same_answers(trained, queue):

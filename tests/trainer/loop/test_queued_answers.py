@@ -14,9 +14,13 @@ from rejuice.trainer.loop.queued_answers import SAMPLED_AT, AnswerQueue
 
 @pytest.fixture
 def answers(tmp_path):
-    def make(**verification):
-        config = Train(schedule="verify_alter", verification=Verification(**verification))
-        run = SimpleNamespace(config=config, step_folder=lambda step: tmp_path / f"{step:06d}")
+    def make(saved=(), schedule="verify_alter", **verification):
+        config = Train(schedule=schedule, verification=Verification(**verification))
+        run = SimpleNamespace(
+            config=config,
+            step_folder=lambda step: tmp_path / f"{step:06d}",
+            saved_steps=lambda: list(saved),
+        )
         return AnswerQueue(run)
 
     return make
@@ -173,6 +177,80 @@ def test_a_step_that_kept_none_is_counted(answers):
     waiting = kept.take(1, 3)
     assert reported(waiting) == ["p/a@3"]
     assert waiting.lacking == 2
+
+
+def waiting_steps(folder):
+    """The steps with a file of queued answers."""
+    return sorted(int(path.parent.name) for path in folder.glob("*/answers.arrow"))
+
+
+@pytest.mark.parametrize(
+    ("saved", "left"),
+    [
+        ([], []),  # A run without a checkpoint starts again from the first step.
+        ([5], []),  # Between two windows.
+        ([5, 8], [6, 7, 8]),  # In the middle of the window: a resume judges these again.
+        ([3, 8], [1, 2, 3, 6, 7, 8]),
+        ([10], []),
+    ],
+)
+def test_judged_answers_are_removed_unless_a_checkpoint_needs_them(answers, tmp_path, saved, left):
+    kept = answers(saved, every=5)
+    for step in range(1, 11):
+        kept.keep(step, graded(("p", str(step))))
+    assert len(reported(kept.take(6, 10))) == 5
+    kept.forget(10)
+    assert waiting_steps(tmp_path) == left
+
+
+def test_what_is_judged_later_stays(answers, tmp_path):
+    """As after a resume from an earlier step: what later ones had queued is written again."""
+    kept = answers(every=5)
+    for step in (4, 5, 6):
+        kept.keep(step, graded(("p", str(step))))
+    kept.forget(5)
+    assert waiting_steps(tmp_path) == [6]
+
+
+@pytest.mark.parametrize("schedule", ["self_verify", "mixed"])
+def test_a_step_that_judges_its_own_answers_keeps_none(answers, tmp_path, schedule):
+    kept = answers([1, 2], schedule)
+    for step in (1, 2, 3):
+        kept.keep(step, graded(("p", str(step))))
+        kept.forget(step)
+        assert waiting_steps(tmp_path) == []
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 4), st.integers(1, 12), st.integers(1, 12), st.integers(1, 3))
+def test_a_resume_from_any_checkpoint_judges_what_the_run_did(
+    answers, tmp_path, every, killed, save_every, keep
+):
+    """The oldest checkpoint that is kept needs the most."""
+    for path in tmp_path.glob("*/answers.arrow"):
+        path.unlink()
+
+    def goes_on(first, last, saved):
+        seen = {}
+        for step in range(first, last + 1):
+            kept = answers(saved[-keep:], every=every)
+            kept.keep(step, graded(("p", str(step))))
+            if step % every == 0:
+                seen[step] = reported(kept.take(step - every + 1, step))
+                kept.forget(step)
+            if step % save_every == 0:
+                saved.append(step)
+        return seen
+
+    saved = []
+    goes_on(1, killed, saved)
+    checkpoint = (saved[-keep:] or [0])[0]
+    seen = goes_on(checkpoint + 1, 12, [each for each in saved if each <= checkpoint])
+    assert seen == {
+        step: [f"p/{at}@{at}" for at in range(step, step - every, -1)]
+        for step in range(checkpoint + 1, 13)
+        if step % every == 0
+    }
 
 
 def test_a_step_without_answers(answers):

@@ -86,6 +86,12 @@ def rejuice():
 
 
 @pytest.fixture(scope="session")
+def ended():
+    """From the folder of a run that has ended to what is in it."""
+    return Run
+
+
+@pytest.fixture(scope="session")
 def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("main-ppo")
     for split, prompts in (("train", 200), ("validation", 12)):

@@ -110,6 +110,7 @@ def test_what_no_run_logs_is_not_drawn(tmp_path):
     ("modes", "unit"),
     [
         (("token-mean", "seq-mean-token-mean"), "nats per token"),
+        (("trajectory-turn-token-mean", None), "nats per token"),
         (("seq-mean-token-sum",), "nats per response"),
         (("seq-mean-token-sum-norm",), "nats, seq-mean-token-sum-norm"),
         (("token-mean", "seq-mean-token-sum"), "nats, as loss_agg_mode is"),
@@ -119,7 +120,8 @@ def test_entropy_is_aggregated_as_the_loss_is(tmp_path, modes, unit):
     import matplotlib as mpl
 
     folders = [
-        write_run(tmp_path / mode, steps(0.1, 0.2), train={"loss_agg_mode": mode}) for mode in modes
+        write_run(tmp_path / str(mode), steps(0.1, 0.2), train={"loss_agg_mode": mode})
+        for mode in modes
     ]
     with mpl.rc_context({"svg.fonttype": "none"}):
         draw(folders, tmp_path / "x.svg")
@@ -148,6 +150,18 @@ def test_names_of_runs_of_one_project_are_those_of_their_folders(tmp_path, folde
     assert [each.name for each in grouped(runs)] == names
 
 
+def test_each_validation_set_is_a_curve(tmp_path):
+    def logged(step, gsm8k, aime):
+        sets = {"gsm8k/mean@1": gsm8k, "aime/mean@16": aime, "aime/pass@16": 0.5}
+        return {f"rejuice/validation/{name}": value for name, value in sets.items()}
+
+    lines = [line(0, **logged(0, 0.1, 0.2)), line(1, 0.1), line(2, 0.2, **logged(2, 0.3, 0.4))]
+    words = words_of(tmp_path / "x.svg", write_run(tmp_path / "run", lines))
+    assert {"Validation accuracy", "gsm8k", "aime"} <= {*words}
+    one = [line(0, **{"rejuice/validation/gsm8k/mean@1": 0.1}), *lines[1:2]]
+    assert "gsm8k" not in words_of(tmp_path / "y.svg", write_run(tmp_path / "one", one))
+
+
 def test_errors(tmp_path):
     empty = write_run(tmp_path / "empty", [line(0, validation=0.1)])
     run = write_run(tmp_path / "run", steps(0.1))
@@ -159,3 +173,16 @@ def test_errors(tmp_path):
         with pytest.raises(RejuiceError) as error:
             draw(folders, tmp_path / path)
         assert str(error.value).startswith(message)
+
+
+def test_curves_of_agents_have_their_turns(tmp_path):
+    logged = {"rejuice/agent/turns": 2.5, "rejuice/agent/tool_calls": 1.5}
+    logged |= {"rejuice/agent/tool_errors": 0.5}
+    run = write_run(tmp_path / "one", [line(1, 0.1, **logged), line(2, 0.2, **logged)])
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        draw([run], tmp_path / "x.svg")
+    text = (tmp_path / "x.svg").read_text()
+    for word in ("Turns and tool calls", "turns", "tool calls", "Tool errors"):
+        assert f">{word}<" in text, word

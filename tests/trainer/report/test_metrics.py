@@ -63,6 +63,22 @@ def test_which_figure_is_the_validation(name, counts):
     assert (point(**{name: 0.5}).validation == 0.5) is counts
 
 
+SETS = {
+    "rejuice/validation/gsm8k/mean@1": 0.4, "rejuice/validation/gsm8k/mean_low": 0.3,
+    "rejuice/validation/gsm8k/mean_high": 0.5, "rejuice/validation/aime/mean@16": 0.1,
+    "rejuice/validation/aime/pass@16": 0.3, "rejuice/validation/aime/maj@16": 0.2,
+    "rejuice/validation/failed_prompts": 0.0, "val-core/gsm8k/reward/mean@1": 0.41,
+}  # fmt: skip
+
+
+def test_each_validation_set_has_its_own_figures():
+    found = point(**SETS)
+    assert found.validations == {"gsm8k": 0.4, "aime": 0.1}
+    assert found.validation == 0.4
+    assert (found.interval("gsm8k"), found.interval("aime")) == ((0.3, 0.5), None)
+    assert (found.votes("gsm8k"), found.votes("aime")) == ({}, {"pass@16": 0.3, "maj@16": 0.2})
+
+
 def test_a_reader_takes_whole_lines_once(tmp_path):
     reader = Reader(tmp_path)
     assert reader.fresh() == [], "verl has not begun the file"

@@ -54,6 +54,57 @@ def test_a_log_gets_a_line_per_step(watch, log, tmp_path):
     assert seen.step == 2
 
 
+SETS = {
+    "rejuice/validation/gsm8k/mean@1": 0.4, "rejuice/validation/gsm8k/mean_low": 0.3,
+    "rejuice/validation/gsm8k/mean_high": 0.5, "rejuice/validation/aime/mean@16": 0.1,
+    "rejuice/validation/aime/pass@16": 0.3, "rejuice/validation/aime/maj@16": 0.2,
+}  # fmt: skip
+
+
+def test_validation_sets_are_shown_apart_and_once(watch, log):
+    """verl logs its own mean after ours, at the same step."""
+    with watch() as seen:
+        log(line(0, **SETS))
+        seen.poll()
+        log(line(0, validation=0.25), line(1, 0.3), line(2, **SETS), line(2, 0.5, validation=0.5))
+    lines = seen.message().splitlines()[1:]
+    shown = "validation gsm8k 0.400 [0.300, 0.500], validation aime 0.100, pass@16 0.300, maj@16 0.200"  # fmt: skip
+    assert [lines[0], lines[2]] == [f"step 0/4: {shown}", f"step 2/4: {shown}"]
+    assert [text.split(",")[0] for text in (lines[1], lines[3])] == [
+        "step 1/4: reward 0.400",
+        "step 2/4: reward 0.600",
+    ]
+    assert len(lines) == 4
+
+
+def test_validation_sets_have_rows_of_their_own_in_a_panel(watch, log):
+    with watch(terminal=True) as seen:
+        log(line(0, **{**SETS, "rejuice/validation/gsm8k/mean@1": 0.35}), line(2, 0.1, **SETS))
+        seen.poll()
+        console = Console(file=io.StringIO(), width=100, color_system=None)
+        console.print(seen._panel())
+    rows = [" ".join(text.split()) for text in console.file.getvalue().splitlines()]
+    assert rows[1:5] == [
+        "validation gsm8k 0.400 [0.300, 0.500] (0.350 [0.300, 0.500]) at step 2",
+        "validation aime 0.100 (0.100) at step 2",
+        "pass@16 0.300 (0.300) at step 2",
+        "maj@16 0.200 (0.200) at step 2",
+    ]
+
+
+def test_a_log_says_what_agents_did(watch, log):
+    figures = {"turns": 2.5, "tool_calls": 1.5, "tool_errors": 0.25}
+    failed = {"failed/tool_failed": 2.0, "failed/time_limit": 1.0}
+    logged = {f"rejuice/agent/{name}": value for name, value in (figures | failed).items()}
+    with watch() as seen:
+        log(line(1, 0.3), line(2, 0.3, **logged))
+        seen.poll()
+    before, after = seen.message().splitlines()[1:]
+    assert "turns" not in before
+    assert "response tokens 22.0, turns 2.50, tool calls 1.50, tool errors 0.250, entropy" in after
+    assert "trajectories failed 3, 2.0 s" in after
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_server_that_is_waited_for_is_shown(watch, log, tmp_path, terminal):
     waiting = "waiting for http://judge:8000/v1 (connection refused): 45 s of 600 s"
@@ -92,12 +143,13 @@ def test_a_component_that_is_missing_in_a_step_is_not_shown(watch, log):
 def test_rare_figures_are_shown_if_there_are_any(watch, log):
     with watch() as seen:
         log(line(1, 0.1, **{"rejuice/failed_prompts": 0.0}))
-        log(line(2, 0.1, **{"rejuice/failed_prompts": 3.0, "rejuice/verify/accuracy": 0.5}))
+        failed = {"rejuice/failed_prompts": 3.0, "rejuice/failed_responses": 2.0}
+        log(line(2, 0.1, **failed, **{"rejuice/verify/accuracy": 0.5}))
     first, second = seen.message().splitlines()[1:]
     assert "failed" not in first
     assert "judgement" not in first
     assert "pass rate 0.100, judgement accuracy 0.500, response tokens" in second
-    assert "rows dropped 10, prompts failed 3, 2.0 s" in second
+    assert "rows dropped 10, prompts failed 3, responses failed 2, 2.0 s" in second
 
 
 def test_quiet_prints_nothing(watch, log):

@@ -13,10 +13,10 @@ from transformers import Qwen2ForCausalLM
 
 from rejuice.operators import RejuiceError
 from rejuice.trainer.warmstart import build as builder
-from rejuice.trainer.warmstart.build import RECORD, build
+from rejuice.trainer.warmstart.build import CURRICULA, RECORD, build
 from rejuice.trainer.warmstart.demonstrations import Curriculum
+from rejuice.trainer.warmstart.lookups import LookupCurriculum
 from rejuice.trainer.warmstart.model import Size, build_model
-from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
 FILES = {
     RECORD, "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
@@ -29,9 +29,9 @@ def built(monkeypatch):
     """The seeds of all warm starts; none of them learns anything."""
     seeds = []
 
-    def fresh(seed, **settings):
+    def fresh(seed, *, curriculum, **settings):
         seeds.append(seed)
-        tokenizer = build_tokenizer()
+        tokenizer = curriculum.tokenizer()
         return build_model(tokenizer, seed), tokenizer
 
     monkeypatch.setattr(builder, "warm_start", fresh)
@@ -140,9 +140,20 @@ def test_without_the_libraries_it_says_what_to_install(built, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_each_policy_has_its_own_words(built, tmp_path):
+    for name, curriculum in CURRICULA.items():
+        build(tmp_path / name, curriculum=curriculum)
+    tokenizers = [(tmp_path / name / "tokenizer.json").read_text() for name in CURRICULA]
+    assert [" marbles" in text.replace("Ġ", " ") for text in tokenizers] == [True, True]
+    assert [" harbour" in text.replace("Ġ", " ") for text in tokenizers] == [False, True]
+    records = [json.loads((tmp_path / name / RECORD).read_text()) for name in CURRICULA]
+    assert records[0]["made_of"] != records[1]["made_of"]
+
+
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    curriculum = Curriculum(steps=4, batch=4, window=2)
+@pytest.mark.parametrize("kind", [Curriculum, LookupCurriculum])
+def test_the_same_seed_gives_the_same_bytes(tmp_path, kind):
+    curriculum = kind(steps=4, batch=4, window=2)
     for name in ("one", "two"):
         build(tmp_path / name, 3, curriculum=curriculum)
     assert content(tmp_path / "one") == content(tmp_path / "two")
@@ -185,5 +196,6 @@ def test_the_command(built, tmp_path, monkeypatch, capsys):
         "",
     )
     assert rejuice("it") == (2, "", f"rejuice: {tmp_path / 'it'} holds another policy; name another folder, or --overwrite\n")  # fmt: skip
+    assert rejuice("other", "--policy", "embedded_flow") == (0, "other: the policy embedded_flow, seed 0.\n", "")  # fmt: skip
     assert rejuice("it", "--overwrite", "--quiet") == (0, "", "")
     assert json.loads((tmp_path / "it" / RECORD).read_text())["seed"] == 0

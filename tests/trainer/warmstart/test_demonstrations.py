@@ -8,17 +8,15 @@ import pytest
 from rejuice.pipelines.demo.numbers import seeded
 from rejuice.pipelines.demo.problems import problem
 from rejuice.pipelines.demo.templates import NAMES
-from rejuice.trainer.warmstart import demonstrations as module
+from rejuice.trainer.warmstart import batches as module
+from rejuice.trainer.warmstart.batches import Demonstration, batches, encode, pack
 from rejuice.trainer.warmstart.demonstrations import (
     LEVELS,
     Curriculum,
-    batches,
     demonstrations,
-    encode,
-    pack,
     rename,
 )
-from rejuice.trainer.warmstart.demonstrator import Demonstration, demonstrate
+from rejuice.trainer.warmstart.demonstrator import demonstrate
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.sft import _loss
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from rejuice.trainer.warmstart.demonstrations import Curriculum, batches
+from rejuice.trainer.warmstart.batches import batches
+from rejuice.trainer.warmstart.demonstrations import Curriculum
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.sft import SCHEDULE, _gradient, _loss, _rate, train, warm_start
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer

@@ -1,0 +1,1 @@
+"""Flows that come with rejuice, one a file."""

@@ -1,0 +1,132 @@
+"""ReAct: the policy acts, sees what that gave, and acts again, until it answers.
+
+After "ReAct: Synergizing Reasoning and Acting in Language Models" (arXiv 2210.03629).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, NamedTuple
+
+import orjson
+from pydantic import Field
+
+from ...sampling.tokenizer import Encode, Messages
+from ..actions import Answer, Malformed, Move, read_json, read_line
+from ..flow import Flow
+from ..growing_chat import growing_chat
+from ..play import Action, Play
+from ..task import Task
+from ..tool import ToolFunction, described
+
+JSON_INSTRUCTIONS = """\
+Work on the task step by step, with the help of tools. Write exactly one JSON object each time: \
+{"tool": name, "arguments": {...}} to call a tool, whose result you see next, or \
+{"answer": "..."} to give the final answer. The tools are:
+{tools}"""
+"""What a policy reads by default with `format: json`."""
+
+
+class PastStep(NamedTuple):
+    """An action of the policy, and what it saw then."""
+
+    action: str
+    observation: str
+
+
+def messages(
+    prompt: Messages, steps: Sequence[PastStep], instructions: str | None = None
+) -> Messages:
+    """What the policy reads in a turn: the prompt, and below it all that has happened since.
+
+    Each step is a line with the action and a line `-> observation` at the end of the last message.
+
+    >>> messages((("user", "How much are 8 at 46?"),), [PastStep("calculate: 8 * 46", "368")])
+    (('user', 'How much are 8 at 46?\\ncalculate: 8 * 46\\n-> 368'),)
+
+    Args:
+        prompt: of the task.
+        steps: so far.
+        instructions: a system message, or the beginning of the prompt's own; None: no such message.
+    """
+    *before, (role, content) = prompt
+    lines = [content]
+    for step in steps:
+        lines += [step.action, f"-> {step.observation}"]
+    whole = (*before, (role, "\n".join(lines)))
+    if instructions is None:
+        return whole
+    if whole[0][0] == "system":
+        return (("system", f"{instructions}\n\n{whole[0][1]}"), *whole[1:])
+    return (("system", instructions), *whole)
+
+
+class React(Flow):
+    """The policy acts, sees what that gave, and acts again, until it answers or a budget ends."""
+
+    format: Literal["json", "lines"] = "json"
+    """How an action is written. `json`: one JSON object, `{"tool": "…", "arguments": {…}}` or
+    `{"answer": "…"}`, after whatever the policy thinks. `lines`: one line, `tool: its input` or
+    `answer: …`; for small policies."""
+    context: Literal["memory", "append"] = "memory"
+    """What the policy sees of earlier turns. `memory`: its actions and observations, below the
+    question of a new prompt. `append`: one growing chat, with all that it wrote, token by token;
+    only for chat templates that leave earlier messages as they are."""
+    instructions: str | None = None
+    """System message; `{tools}` in it is replaced by the tools, as JSON. Null: with `json`, the
+    tools and how to call them; with `lines`, there is none."""
+    actions: dict[str, str] = Field({"calculate": "calculator"})
+    """Tools that the policy calls by another name in `lines`: that name, then the tool's."""
+
+    code: ClassVar[str | None] = "1"
+
+    def check(self, encode: Encode | None) -> None:
+        if self.context == "append":
+            growing_chat(encode)
+
+    async def run(self, task: Task, play: Play) -> str | None:
+        instructions = self._instructions(play.tools)
+        steps: list[PastStep] = []
+        while True:
+            if steps and self.context == "append":
+                action = await play.reply(steps[-1].observation)
+            else:
+                action = await play.act(messages(task.messages, steps, instructions))
+            move = self._read(action)
+            if isinstance(move, Answer):
+                return move.text
+            steps.append(PastStep(move.shown, await self._observation(move, play)))
+
+    def _instructions(self, tools: Sequence[ToolFunction]) -> str | None:
+        text = self.instructions
+        if text is None and self.format == "json":
+            text = JSON_INSTRUCTIONS
+        if text is None or "{tools}" not in text:
+            return text
+        lines = [orjson.dumps(described(each)["function"]).decode() for each in tools]
+        return text.replace("{tools}", "\n".join(lines))
+
+    def _read(self, action: Action) -> Move:
+        return read_line(action) if self.format == "lines" else read_json(action)
+
+    async def _observation(self, move: Move, play: Play) -> str:
+        """What the policy sees next."""
+        if isinstance(move, (Answer, Malformed)):
+            return play.refuse(self._expected(play.tools)).text
+        tool, arguments = move.tool, move.arguments
+        if self.format == "lines":
+            called = await play.call_text(self.actions.get(tool, tool), str(arguments))
+        else:
+            called = await play.call(tool, arguments)
+        return called.text
+
+    def _expected(self, tools: Sequence[ToolFunction]) -> str:
+        """The observation of a malformed action."""
+        if self.format == "json":
+            return (
+                'expected exactly one JSON object, {"tool": name, "arguments": {...}} or '
+                '{"answer": "..."}'
+            )
+        shown = {tool: name for name, tool in self.actions.items()}
+        names = [shown.get(each.name, each.name) for each in tools]
+        return "expected one line: " + " or ".join(f"{name}: ..." for name in (*names, "answer"))

@@ -1,0 +1,148 @@
+"""A connection to an MCP server that is made again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+T = TypeVar("T")
+OpenClient = Callable[[], AbstractAsyncContextManager["Client"]]
+
+
+class McpLostError(Exception):
+    """There is no connection to the server."""
+
+
+class McpLink:
+    """For one event loop; calls may come from any of its tasks.
+
+    Args:
+        open_client: a client that is not connected yet.
+        timeout_s: longest time that connecting takes.
+    """
+
+    def __init__(self, open_client: OpenClient, timeout_s: float) -> None:
+        self._open_client, self._timeout_s = open_client, timeout_s
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def ask(self, work: Callable[[Client], Awaitable[T]], *, again: bool) -> T:
+        """What `work` returns.
+
+        Args:
+            work: with a client that is connected.
+            again: whether to do it once more where the connection is lost meanwhile. Whether the
+                server has done it already is not known then.
+
+        Raises:
+            McpLostError: the server is gone, or does not answer.
+        """
+        try:
+            return await self._ask_once(work)
+        except McpLostError:
+            if not again:
+                raise
+        return await self._ask_once(work)
+
+    async def close(self) -> None:
+        """End the connection, and the server if it is a process of ours."""
+        if self._connection is not None:
+            await self._forget(self._connection)
+
+    async def _ask_once(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        connection = await self._connected()
+        try:
+            return await connection.ask(work)
+        except McpLostError:
+            await self._forget(connection)
+            raise
+
+    async def _connected(self) -> _Connection:
+        async with self._connecting:  # Not once for each call that waits.
+            if self._connection is None:
+                connection = _Connection(self._open_client)
+                await connection.opened(self._timeout_s)
+                self._connection = connection
+            return self._connection
+
+    async def _forget(self, connection: _Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+        await connection.close()
+
+
+class _Connection:
+    """A client in a task of its own: the library wants it opened and closed by the same one."""
+
+    def __init__(self, open_client: OpenClient) -> None:
+        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._task = asyncio.ensure_future(self._run(open_client))
+
+    async def _run(self, open_client: OpenClient) -> None:
+        async with open_client() as client:
+            self._ready.set_result(client)
+            await self._stop.wait()
+
+    async def opened(self, timeout_s: float) -> None:
+        both: set[asyncio.Future[Any]] = {self._task, self._ready}
+        try:
+            await asyncio.wait(both, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()  # Nobody else would end it.
+            raise
+        if not self._ready.done():
+            ended = self._task.done()
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            raise self._lost() if ended else McpLostError(f"no answer in {timeout_s:g} s")
+
+    async def ask(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        from mcp import MCPError
+
+        if self._task.done():
+            raise self._lost()
+        asking = asyncio.ensure_future(work(self._ready.result()))
+        both: set[asyncio.Future[Any]] = {asking, self._task}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+        if asking.cancelled():
+            raise self._lost()
+        try:
+            return asking.result()
+        except MCPError as error:
+            if error.code == _connection_closed():
+                raise McpLostError("Connection closed") from error
+            raise
+        except Exception:
+            if self._task.done():
+                raise self._lost() from None
+            raise
+
+    async def close(self) -> None:
+        self._stop.set()
+        await asyncio.wait({self._task})  # Whoever waits may be cancelled meanwhile.
+        if not self._task.cancelled():
+            self._task.exception()
+
+    def _lost(self) -> McpLostError:
+        error = None if self._task.cancelled() else self._task.exception()
+        while group := getattr(error, "exceptions", None):  # Of task groups; 3.10 has no type.
+            error = group[0]
+        shown = str(error) if error else ""
+        return McpLostError(shown or "Connection closed")
+
+
+def _connection_closed() -> int:
+    from mcp_types import CONNECTION_CLOSED
+
+    return int(CONNECTION_CLOSED)

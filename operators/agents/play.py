@@ -1,0 +1,348 @@
+"""One trajectory under way: its budgets, and a record of every turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ..errors import EngineError, RejuiceError
+from ..sampling.protocol import Failure, Group, Prompt
+from ..sampling.seeds import turn_seed
+from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
+from .growing_chat import growing_chat
+from .model import ModelError
+from .task import Budgets, Task
+from .time_limit import TimeLimit
+from .tool import Observation, ToolError, ToolFunction
+from .toolbox import Toolbox
+from .trajectory import FAILURES, POLICY, POLICY_ENDS, TOOL, Turn
+
+_TokenIds: TypeAlias = Callable[[], tuple[int, ...] | None]
+
+
+class TurnSampler(Protocol):
+    """Samples turns of a policy: one response to each prompt."""
+
+    async def sample(self, prompt: Prompt, max_tokens: int) -> Group | Failure:
+        """A group of one sample. The prompt has `token_ids` where the policy's tokenizer is known.
+
+        Raises:
+            EngineError: the engine itself has failed; that ends the run.
+        """
+        ...
+
+
+class Model(Protocol):
+    """A frozen model."""
+
+    async def ask(self, messages: Messages) -> str:
+        """Its answer.
+
+        Raises:
+            ModelError: it gives none.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class Limits(NamedTuple):
+    """What a recipe allows besides the budgets of the flow.
+
+    Attributes:
+        max_tokens: longest action, in tokens.
+        max_prompt_tokens: longest prompt, in tokens; None: the engine's own limit.
+    """
+
+    max_tokens: int
+    max_prompt_tokens: int | None
+
+
+class Action(NamedTuple):
+    """What the policy did in a turn: its text, and whether that was cut off at `max_tokens`."""
+
+    text: str
+    cut_off: bool
+
+
+class TrajectoryEnd(Exception):  # noqa: N818 - an end, as StopIteration
+    """A budget is used up, or something failed: nothing more happens in this trajectory.
+
+    A flow need not catch it.
+
+    Args:
+        reason: a key of `trajectory.POLICY_ENDS` or `trajectory.FAILURES`.
+        detail: for the log.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+class Play:
+    """What a flow works with. Every turn is recorded, and budgets are enforced.
+
+    Attributes:
+        memory: for the flow, new for each trajectory.
+        turns: so far.
+        first_failure: why the first prompt of the policy could not be sampled, if so.
+        ended: why nothing more happens in this trajectory, if so.
+        broken: the engine's own error, if it has failed; that ends the run.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        budgets: Budgets,
+        *,
+        sampler: TurnSampler,
+        encode: Encode | None,
+        toolbox: Toolbox,
+        models: Mapping[str, Model],
+        limits: Limits,
+        time_limit: TimeLimit,
+        seed: int,
+        index: int,
+    ) -> None:
+        self.memory: dict[str, Any] = {}
+        self.turns: list[Turn] = []
+        self.first_failure: Failure | None = None
+        self.ended: TrajectoryEnd | None = None
+        self.broken: EngineError | None = None
+        most = (budgets.max_prompt_tokens, limits.max_prompt_tokens)
+        self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
+        self._task, self._budgets, self._limits = task, budgets, limits
+        self._sampler, self._encode, self._time_limit = sampler, encode, time_limit
+        self._toolbox, self._models = toolbox, models
+        self._seed, self._index = seed, index
+        self._acted = self._tokens = self._called = 0
+
+    @property
+    def turns_left(self) -> int:
+        """Turns that the policy still has."""
+        return self._budgets.max_turns - self._acted
+
+    @property
+    def tools(self) -> Sequence[ToolFunction]:
+        """What the policy can call."""
+        return self._toolbox.functions
+
+    async def act(self, messages: Messages) -> Action:
+        """The policy's answer to a chat: a turn that is trained.
+
+        Raises:
+            TrajectoryEnd: a budget is used up.
+        """
+        chat = tuple(messages)
+        return await self._act(chat, partial(self._encoded, chat))
+
+    async def reply(self, text: str) -> Action:
+        """The policy's next action in the same chat, after one more message from the user.
+
+        The chat grows by token ids: what was sampled is not tokenised again.
+
+        Raises:
+            TrajectoryEnd: a budget is used up.
+            EngineError: the template of the policy does not allow it, see `GrowingChat`.
+        """
+        return await self._act((("user", text),), partial(self._grown, text))
+
+    async def _act(self, messages: Messages, token_ids: _TokenIds) -> Action:
+        self._go_on()
+        max_tokens = self._max_tokens()
+        prompt = self._prompt(messages, token_ids, max_tokens)
+        try:
+            with self._time_limit.stopped():
+                found = await self._sampler.sample(prompt, max_tokens)
+        except EngineError as error:
+            self.broken = error
+            raise
+        if isinstance(found, Failure):
+            raise self._not_sampled(found)
+        (sample,) = found.samples
+        self.turns.append(
+            Turn(
+                POLICY,
+                sample.text,
+                found.prompt_token_ids,
+                sample.token_ids,
+                sample.logprobs,
+                sample.finish_reason,
+                policy_version=found.version,
+                seed=found.seed,
+            )
+        )
+        self._acted += 1
+        self._tokens += len(sample.token_ids or ())
+        return Action(sample.text, sample.finish_reason == "length")
+
+    async def ask(self, role: str, messages: Messages) -> str:
+        """The answer of a frozen model, which is recorded and never trained.
+
+        Args:
+            role: a key of `Flow.models`.
+            messages: the chat.
+
+        Raises:
+            TrajectoryEnd: the model gives no answer.
+        """
+        self._go_on(frozen=True)
+        try:
+            text = await self._models[role].ask(tuple(messages))
+        except ModelError as error:
+            raise self._ended("model_failed", f"{role}: {error}") from error
+        self.turns.append(Turn(role, text))
+        return text
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | str) -> Observation:
+        """The observation of a tool call.
+
+        Args:
+            tool: its name, as the policy wrote it.
+            arguments: by name, or the text that is to be parsed as JSON.
+
+        Raises:
+            TrajectoryEnd: a budget is used up, or the tool cannot be used.
+        """
+        given = arguments if isinstance(arguments, str) else _json(arguments)
+        return await self._call(self._toolbox.call, tool, arguments, given)
+
+    async def call_text(self, tool: str, text: str) -> Observation:
+        """The observation of a tool call with plain text, see `Toolbox.call_text`.
+
+        Raises:
+            TrajectoryEnd: as `call`.
+        """
+        return await self._call(self._toolbox.call_text, tool, text, text)
+
+    async def _call(
+        self,
+        call: Callable[[str, Any, Mapping[str, Any]], Awaitable[Observation]],
+        tool: str,
+        arguments: Mapping[str, Any] | str,
+        given: str,
+    ) -> Observation:
+        self._go_on()
+        most = self._budgets.max_tool_calls
+        if most is not None and self._called >= most:
+            raise self._ended("call_limit")
+        self._called += 1
+        try:
+            found = await call(tool, arguments, self._task.columns)
+        except ToolError as error:
+            raise self._ended("tool_failed", f"{tool}: {error}") from error
+        except RejuiceError:
+            raise
+        except Exception as error:  # A bug of the tool, which is not the policy's fault.
+            raise self._ended("tool_failed", f"{tool}: {error!r}") from error
+        return self._observed(found, tool, given)
+
+    def refuse(self, text: str) -> Observation:
+        """Tell the policy that its action is none, and what an action is.
+
+        Args:
+            text: of the observation, which is recorded as a turn without a tool.
+        """
+        return self._observed(Observation(text, "malformed"))
+
+    def _observed(
+        self, found: Observation, tool: str | None = None, arguments: str | None = None
+    ) -> Observation:
+        text = as_utf8(_shortened(found.text, self._budgets.max_observation))
+        found = found._replace(text=text)
+        self.turns.append(
+            Turn(TOOL, tool=tool, arguments=arguments, observation=found.text, status=found.status)
+        )
+        return found
+
+    def end(self, reason: str, detail: str = "") -> TrajectoryEnd:
+        """End the trajectory from outside, such as for its time limit.
+
+        The first end counts, unless it is the policy's own and this one is not: a frozen model may
+        then still have been at work on an answer.
+        """
+        if self.ended is not None and (self.ended.reason in FAILURES or reason in POLICY_ENDS):
+            return self.ended
+        return self._ended(reason, detail)
+
+    def _go_on(self, *, frozen: bool = False) -> None:
+        """Raise the end again if there is one: a flow that caught it has little left to do.
+
+        Args:
+            frozen: for a frozen model, which may still make an answer of what there is when the
+                budgets of the policy are used up.
+        """
+        if self.ended is not None and not (frozen and self.ended.reason in POLICY_ENDS):
+            raise self.ended
+
+    def _ended(self, reason: str, detail: str = "") -> TrajectoryEnd:
+        self.ended = TrajectoryEnd(reason, detail)
+        return self.ended
+
+    def _max_tokens(self) -> int:
+        """Longest next action."""
+        if self._acted >= self._budgets.max_turns:
+            raise self._ended("turn_limit")
+        whole = self._budgets.trajectory_tokens
+        if whole is None:
+            return self._limits.max_tokens
+        if whole <= self._tokens:
+            raise self._ended("length")
+        return min(self._limits.max_tokens, whole - self._tokens)
+
+    def _prompt(self, messages: Messages, token_ids: _TokenIds, max_tokens: int) -> Prompt:
+        seed = turn_seed(self._seed, self._index, self._acted)
+        try:
+            ids = token_ids()
+        except TemplateRefusedError as error:
+            raise self._not_sampled(Failure("template_refused", str(error))) from error
+        most = self._max_prompt_tokens
+        if most is not None and ids is not None and len(ids) > most:
+            detail = f"{len(ids)} tokens, and a prompt may have {most}"
+            raise self._not_sampled(Failure("prompt_too_long", detail))
+        return Prompt(messages, seed, ids, max_tokens)
+
+    def _encoded(self, messages: Messages) -> tuple[int, ...] | None:
+        return None if self._encode is None else tuple(self._encode(messages))
+
+    def _grown(self, text: str) -> tuple[int, ...]:
+        """The prompt of a chat that has grown by the last action and a message."""
+        last = next(turn for turn in reversed(self.turns) if turn.role == POLICY)
+        chat = growing_chat(self._encode)
+        if last.prompt_token_ids is None or last.token_ids is None:
+            found = "the engine gives no token ids, by which a chat grows"
+            raise EngineError(found, "choose one that does, or set context: memory")
+        stopped = last.finish_reason == "stop"
+        return chat.after(last.prompt_token_ids, last.token_ids, stopped, text)
+
+    def _not_sampled(self, failure: Failure) -> TrajectoryEnd:
+        """The end of a trajectory whose next turn could not be sampled."""
+        if self._acted == 0:
+            self.first_failure = failure
+        if failure.reason == "prompt_too_long":
+            return self._ended("context_full", failure.detail)
+        return self._ended("sampling_failed", f"{failure.reason}: {failure.detail}")
+
+
+def as_utf8(text: str) -> str:
+    """A text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
+    return text.encode(errors="replace").decode()
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    # Not by orjson, which refuses integers of more than 64 bits.
+    return as_utf8(json.dumps(dict(arguments), default=str, ensure_ascii=False))
+
+
+def _shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text that is too long, and how much is missing between."""
+    if len(text) <= most:
+        return text
+    marker = f"\n[… {len(text) - most:,} characters left out …]\n"
+    head = (most * 2) // 3
+    return f"{text[:head]}{marker}{text[len(text) - (most - head) :]}"

@@ -1,0 +1,260 @@
+"""Runs flows: many trajectories at the same time, in one event loop.
+
+A trajectory depends on its task, its seed, the policy and its tools, and on nothing that runs
+beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from traceback import extract_tb
+from typing import TypeAlias
+
+from ..errors import EngineError, OperatorError, RejuiceError
+from ..first_failures import FirstFailures
+from ..openai.loop_thread import LoopThread
+from ..sampling.protocol import Engine, Failure, Settings
+from ..sampling.token_count import token_listener
+from ..sampling.tokenizer import Encode
+from .flow import Flow
+from .play import Limits, Model, Play, TrajectoryEnd, TurnSampler, as_utf8
+from .sampler import turn_sampler, turns_at_a_time
+from .task import Task
+from .time_limit import TimeLimit
+from .tool import Tool, ToolError, close_all
+from .toolbox import Toolbox
+from .trajectory import FAILURES, Trajectory, TrajectoryGroup
+
+_Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
+_first_failures = FirstFailures(logging.getLogger(__name__).warning)
+
+
+async def play_trajectory(
+    flow: Flow,
+    task: Task,
+    *,
+    sampler: TurnSampler,
+    encode: Encode | None,
+    toolbox: Toolbox,
+    models: Mapping[str, Model],
+    limits: Limits,
+    seed: int,
+    index: int,
+) -> Trajectory:
+    """One trajectory of a task; whatever goes wrong in it is its finish reason.
+
+    Args:
+        flow: what it follows.
+        task: what it is about.
+        sampler: of the policy's turns.
+        encode: of the policy; None: the engine applies the chat template.
+        toolbox: what the policy may call.
+        models: of the flow, by role.
+        limits: of each turn.
+        seed: of the prompt.
+        index: which of the prompt's trajectories, from 0.
+
+    Raises:
+        EngineError: the engine itself has failed.
+        OperatorError: the flow has a bug: it raised an exception, or returned something else than
+            an answer.
+    """
+    time_limit = TimeLimit(flow.seconds)
+    play = Play(
+        task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models, limits=limits,
+        time_limit=time_limit, seed=seed, index=index,
+    )  # fmt: skip
+    running = asyncio.ensure_future(flow.run(task, play))
+
+    def late() -> None:
+        if running.cancel():
+            play.end("time_limit", f"tools and models took longer than {flow.seconds:g} s")
+
+    time_limit.start(late)
+    try:
+        await asyncio.wait([running])
+    finally:
+        time_limit.stop()
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # Known, even if this trajectory is cancelled at this moment.
+    answer = _answer(flow, running, play)
+    end = play.ended or TrajectoryEnd("stop")
+    response = None if end.reason in FAILURES else as_utf8(answer or "")
+    return Trajectory(tuple(play.turns), response, end.reason, end.detail, play.first_failure)
+
+
+class AgentRunner:
+    """Runs the trajectories of many tasks.
+
+    Args:
+        flow: what they follow.
+        tools: what the policy may call.
+        engine: samples the policy's turns; nothing else uses it during a run, and it stays open.
+        settings: of every turn; n is not used.
+        policy: its name.
+        encode: chat to token ids; None: the engine applies the chat template.
+        max_prompt_tokens: longest prompt of a turn; None: as long as the flow and the engine allow.
+        under_way: most trajectories at a time; None: as many as keep the engine busy. Further ones
+            begin as these end.
+
+    Raises:
+        EngineError: the flow does not suit the policy, or a frozen model has no key.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        tools: Sequence[Tool],
+        engine: Engine,
+        settings: Settings,
+        *,
+        policy: str,
+        encode: Encode | None,
+        max_prompt_tokens: int | None = None,
+        under_way: int | None = None,
+    ) -> None:
+        flow.check(encode)
+        self._flow, self._tools, self._models = flow, tools, flow.models()
+        self._engine, self._settings, self._policy = engine, settings, policy
+        self._encode, self._under_way = encode, under_way or turns_at_a_time(engine)
+        self._limits = Limits(settings.max_tokens, max_prompt_tokens)
+        self._toolbox: Toolbox | None = None
+        self._thread: LoopThread | None = None
+
+    def run(self, tasks: Sequence[tuple[Task, int]], n: int) -> Iterator[_Outcome]:
+        """Groups as they finish, each with the index of its task; every index exactly once.
+
+        Sampled tokens are reported to `token_count.token_listener()`.
+
+        Args:
+            tasks: each with the seed of its prompt.
+            n: trajectories of each.
+
+        Yields:
+            A Failure has the engine's reason why the first turn could not be sampled.
+
+        Raises:
+            EngineError: the engine or the tools have failed.
+            OperatorError: the flow has a bug.
+        """
+        report = token_listener()
+        if self._thread is None:
+            self._thread = LoopThread(f"agents of {self._policy}")
+        try:
+            for found in self._thread.stream(partial(self._run, tasks, n)):
+                if isinstance(found, int):
+                    report(found)
+                else:
+                    yield found
+        except asyncio.CancelledError:
+            raise EngineError("the runner was closed while trajectories were under way") from None
+
+    def close(self) -> None:
+        """Close the tools and the frozen models. Closing twice is no error."""
+        if self._thread is not None:
+            try:
+                self._thread.run(close_all(*self._tools, *self._models.values()))
+            finally:
+                self._thread.close()
+                self._thread = self._toolbox = None
+        _first_failures.clear()
+
+    async def _run(
+        self, tasks: Sequence[tuple[Task, int]], n: int, put: Callable[[int | _Outcome], None]
+    ) -> None:
+        from ..openai.client import run_concurrently
+
+        toolbox = await self._opened()
+        under_way: dict[int, dict[int, Trajectory]] = {}
+        async with turn_sampler(self._engine, self._settings, put) as sampler:
+
+            async def work(place: tuple[int, int]) -> None:
+                row, index = place
+                task, seed = tasks[row]
+                found = await self._trajectory(task, sampler, toolbox, seed, index)
+                group = under_way.setdefault(row, {})
+                group[index] = found
+                if len(group) == n:
+                    put((row, self._group([group[k] for k in range(n)], seed)))
+                    del under_way[row]
+
+            places = ((row, index) for row in range(len(tasks)) for index in range(n))
+            await run_concurrently(work, places, min(self._under_way, len(tasks) * n))
+
+    async def _opened(self) -> Toolbox:
+        if self._toolbox is None:
+            try:
+                self._toolbox = await Toolbox.of(self._tools)
+            except ToolError as error:
+                raise EngineError("the tools cannot be used", str(error)) from error
+        return self._toolbox
+
+    async def _trajectory(
+        self, task: Task, sampler: TurnSampler, toolbox: Toolbox, seed: int, index: int
+    ) -> Trajectory:
+        found = await play_trajectory(
+            self._flow, task, sampler=sampler, encode=self._encode, toolbox=toolbox,
+            models=self._models, limits=self._limits, seed=seed, index=index,
+        )  # fmt: skip
+        if found.finish_reason in FAILURES and found.first_failure is None:
+            message = f"a trajectory failed with {found.finish_reason}: {found.detail}"
+            _first_failures.report(found.finish_reason, message)
+        return found
+
+    def _group(self, trajectories: Sequence[Trajectory], seed: int) -> TrajectoryGroup | Failure:
+        failures = [each.first_failure for each in trajectories]
+        if failures[0] is not None and None not in failures:
+            return failures[0]
+        versions = [
+            turn.policy_version
+            for trajectory in trajectories
+            for turn in trajectory.actions
+            if turn.policy_version is not None
+        ]
+        return TrajectoryGroup(self._policy, min(versions, default=0), seed, tuple(trajectories))
+
+
+def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:
+    """What a flow returned, None where it was ended.
+
+    Raises:
+        EngineError: the engine has failed, whatever the flow made of it.
+        OperatorError: the flow has a bug.
+    """
+    if play.broken is not None:
+        raise play.broken
+    if done.cancelled():
+        if play.ended is not None:
+            return None
+        raise OperatorError(f"flow '{flow.name()}' cancelled itself")
+    error = done.exception()
+    if isinstance(error, TrajectoryEnd):
+        play.end(error.reason, error.detail)
+        return None
+    if isinstance(error, RejuiceError):
+        raise error
+    if error is not None:
+        raise _bug(flow, error) from error
+    answer = done.result()
+    if answer is not None and not isinstance(answer, str):
+        found = f"flow '{flow.name()}' returned {type(answer).__name__}"
+        raise OperatorError(found, "it must return the answer as text, or None")
+    return answer
+
+
+def _bug(flow: Flow, error: BaseException) -> OperatorError:
+    """The error to raise if a flow raised something, with the line of its code."""
+    frames = extract_tb(error.__traceback__)
+    own = getattr(sys.modules.get(type(flow).__module__), "__file__", "")
+    at = ([frame for frame in frames if frame.filename == own] or frames)[-1]
+    place = f"{Path(at.filename).name}:{at.lineno}"
+    found = f"flow '{flow.name()}' failed with {type(error).__name__}: {error} ({place})"
+    return OperatorError(found, "the groups that are finished are kept")

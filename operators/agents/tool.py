@@ -1,0 +1,219 @@
+"""What a tool is: its config, and one method whose arguments the policy fills in.
+
+    class Dictionary(Tool):
+        \"""Look up what a word means.\"""
+
+        path: str
+
+        async def call(self, word: str) -> str:
+            ...
+
+The name of the tool is the class name in snake case, its docstring is what the policy reads, and
+the parameters of `call` are the JSON schema of its arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cache
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from ..cache_key import part_version
+from ..change import Columns
+from ..config import deciding_fields
+from ..named import Named
+
+Status: TypeAlias = Literal["ok", "malformed", "unknown_tool", "bad_arguments", "error"]
+"""`malformed`: the action calls no tool and gives no answer. `error`: the call itself went wrong,
+such as an exception in the policy's code. All but `ok` are the policy's own doing: it sees the
+observation, and the turn is spent."""
+
+
+class Observation(NamedTuple):
+    """What a call gave, as the policy sees it."""
+
+    text: str
+    status: Status = "ok"
+
+
+class ToolError(Exception):
+    """The tool itself cannot be used, such as a server that stays down.
+
+    It ends the trajectory, whose reward is then missing: the policy learns nothing from it.
+    """
+
+
+class ToolFunction(NamedTuple):
+    """Something that the policy can call.
+
+    Attributes:
+        name: by which it calls it.
+        description: what it does, for the policy.
+        parameters: JSON schema of the arguments, an object.
+        call: runs it; arguments as in the schema, then the columns of the task that it reads.
+            Raises ToolError.
+        refuse: what the policy sees of arguments that are wrong in themselves, without a call.
+        revision: changes with what the function does, where the tool's fields do not.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    call: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Observation]]
+    refuse: Callable[[Mapping[str, Any]], Observation | None] = lambda _: None
+    revision: str = ""
+
+
+class Tool(Named):
+    """Base of all tools. Fields are what a recipe sets; `call` does the work.
+
+    Calls run at the same time, in one thread: wait by `await`, and send long computations to
+    `asyncio.to_thread`. A tool keeps nothing of one trajectory that another could see.
+    """
+
+    noun: ClassVar[str] = "tool"
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
+    """Fields that do not affect observations, such as a time limit of a server."""
+    code: ClassVar[str | None] = None
+    """The version of the code that decides the observations. Change it with the edits that change
+    them, so that trajectories are sampled again. None: it is made of the code itself, so every edit
+    of the file, but for comments and docstrings, samples them again."""
+
+    is_local: ClassVar[bool] = False
+    """Whether calls are computed here from their arguments and columns, at no cost: they are then
+    never looked up in the tool cache."""
+
+    @abstractmethod
+    async def call(self, *args: Any, **kwargs: Any) -> str | Observation:
+        """What the policy sees.
+
+        Declare the arguments that the policy fills in as parameters with types; describe one by
+        `Annotated[str, Field(description=…)]`. A keyword-only parameter `task` receives the columns
+        of `reads`, by name.
+
+        An exception of type ValueError is an observation with status `error`, with its message.
+
+        Raises:
+            ToolError: the tool cannot be used, which is not the policy's fault.
+        """
+
+    def reads(self) -> Columns:
+        """Columns of the dataset that calls need; the reference must not be among them."""
+        return ()
+
+    def check(self) -> None:
+        """Check that the tool works on this machine. It is quick, and no server is asked.
+
+        Raises:
+            RecipeError: it does not.
+        """
+
+    def preflight(self) -> None:
+        """Check that the servers of the tool are up, before anything is sampled.
+
+        Raises:
+            EngineError: they are not, after waiting for them.
+            RecipeError: they lack something that the recipe names.
+        """
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        """What decides the observations, as JSON: by default the fields and the code's version."""
+        return {**deciding_fields(self), "code": part_version(type(self))}
+
+    def is_read_only(self) -> bool:
+        """Whether a call changes nothing and depends on its arguments and columns only, so that its
+        observation may be cached."""
+        return True
+
+    async def functions(self) -> Sequence[ToolFunction]:
+        """What the policy can call: by default one function, `call`.
+
+        Raises:
+            ToolError: a server that must be asked does not answer.
+        """
+        return [_function_of(self)]
+
+    async def close(self) -> None:
+        """Release what `functions` or calls have opened."""
+
+
+class Closable(Protocol):
+    """A tool, or a frozen model."""
+
+    async def close(self) -> None:
+        """Release what it has opened."""
+        ...
+
+
+async def close_all(*parts: Closable) -> None:
+    """Close all of them, the last one first, whatever closing one raises."""
+    async with AsyncExitStack() as closing:
+        for part in parts:
+            closing.push_async_callback(part.close)
+
+
+def described(function: ToolFunction) -> dict[str, Any]:
+    """A function as chat templates and servers take it, in the form of OpenAI's API."""
+    body = {"description": function.description, "parameters": dict(function.parameters)}
+    return {"type": "function", "function": {"name": function.name, **body}}
+
+
+def _function_of(tool: Tool) -> ToolFunction:
+    arguments, takes_task = _signature(type(tool))
+
+    def parse(given: Mapping[str, Any]) -> BaseModel | Observation:
+        try:
+            return arguments.model_validate(dict(given))
+        except ValidationError as error:
+            return Observation(_first_problem(error), "bad_arguments")
+
+    def refuse(given: Mapping[str, Any]) -> Observation | None:
+        parsed = parse(given)
+        return parsed if isinstance(parsed, Observation) else None
+
+    async def call(given: Mapping[str, Any], task: Mapping[str, Any]) -> Observation:
+        parsed = parse(given)
+        if isinstance(parsed, Observation):
+            return parsed
+        values = {name: getattr(parsed, name) for name in arguments.model_fields}
+        more = {"task": {name: task[name] for name in tool.reads()}} if takes_task else {}
+        try:
+            found = await tool.call(**values, **more)
+        except ValueError as error:
+            return Observation(str(error), "error")
+        return Observation(found) if isinstance(found, str) else found
+
+    schema = arguments.model_json_schema()
+    schema.pop("title", None)
+    for each in schema.get("properties", {}).values():
+        each.pop("title", None)
+    text = inspect.cleandoc(type(tool).__doc__ or "").partition("\n\n")[0]
+    return ToolFunction(tool.name(), " ".join(text.split()), schema, call, refuse)
+
+
+@cache
+def _signature(tool_class: type[Tool]) -> tuple[type[BaseModel], bool]:
+    """The arguments of `call` as a model, and whether it takes the columns of the task."""
+    fields: dict[str, Any] = {}
+    parameters = inspect.signature(tool_class.call, eval_str=True).parameters
+    for parameter in list(parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name == "task":
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"{tool_class.__name__}.call(): name each argument")
+        kind = str if parameter.annotation is parameter.empty else parameter.annotation
+        fields[parameter.name] = (kind, ... if parameter.default is parameter.empty
+                                  else parameter.default)  # fmt: skip
+    strict = ConfigDict(extra="forbid")
+    return create_model(tool_class.__name__, __config__=strict, **fields), "task" in parameters
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -1,0 +1,147 @@
+"""Search by keywords in documents of the task itself, or of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PositiveInt, model_validator
+from typing_extensions import Self
+
+from ...cache_key import file_state
+from ...change import Columns
+from ...errors import EngineError, RecipeError
+from ..passages import SUFFIXES, Passage, passage_of, passages_in, shown
+from ..tool import Tool, ToolError
+
+_WORD = re.compile(r"\w+")
+
+
+class Search(Tool):
+    """Search documents by keywords."""
+
+    documents: str | None = None
+    """Column with the documents of each prompt: a list of texts, or of structs with `text` and
+    perhaps `title`."""
+    path: Path | None = None
+    """File with the documents of all prompts instead: JSON Lines or Parquet with `text` and perhaps
+    `title`, or a text file with a document in each line. It is indexed in memory at the first
+    call."""
+    k: PositiveInt = 3
+    """Most documents that a search shows."""
+    longest: PositiveInt | None = 1000
+    """Longest text of a document, in characters; what is beyond it is cut off, with a visible
+    marker. Null: no limit but the flow's `max_observation`."""
+
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset({"path"})
+    is_local: ClassVar[bool] = True
+    code: ClassVar[str | None] = "1"
+
+    @model_validator(mode="after")
+    def _has_documents(self) -> Self:
+        if (self.documents is None) == (self.path is None):
+            raise ValueError("search needs either `documents`, a column, or `path`, a file")
+        return self
+
+    async def call(
+        self,
+        query: Annotated[str, Field(description="keywords to search for")],
+        *,
+        task: Mapping[str, Any],
+    ) -> str:
+        """The best documents, the best first; those that are equally good in their own order.
+
+        Raises:
+            ToolError: the documents of the task are none.
+            EngineError: the file cannot be read.
+        """
+        words = _words(query)
+        if not words:
+            raise ValueError("the query has no words")
+        if self.path is not None:
+            index = await asyncio.to_thread(_index_of_file, self.path)
+        else:
+            index = _index_of_task(_passages(task[self.documents or ""]))
+        found = index.best(words, self.k) if index else []
+        return shown(found, self.k, self.longest)
+
+    def reads(self) -> Columns:
+        return () if self.documents is None else (self.documents,)
+
+    def check(self) -> None:
+        if self.path is None:
+            return
+        if not any(suffix in SUFFIXES for suffix in self.path.suffixes):
+            raise RecipeError(f"search: path is '{self.path}'", f"use {', '.join(SUFFIXES)}")
+        try:
+            next(passages_in(self.path), None)
+        except (OSError, ValueError) as error:
+            raise RecipeError(f"search: '{self.path}' cannot be read: {error}") from None
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        # The file itself, wherever it is.
+        state = file_state(self.path) if self.path is not None and self.path.is_file() else None
+        return {**super().cache_key_fields(), "file": state}
+
+
+class _WordIndex:
+    """Documents by their words, with BM25 in Lucene's form (https://doi.org/10.1561/1500000019)."""
+
+    def __init__(self, passages: tuple[Passage, ...], words: list[list[str]]) -> None:
+        import bm25s
+
+        self._passages = passages
+        self._scorer = bm25s.BM25()
+        self._scorer.index(words, show_progress=False)
+
+    def best(self, words: list[str], k: int) -> list[Passage]:
+        """The k passages with the highest scores above 0."""
+        scores_N = self._scorer.get_scores(words)
+        # bm25s's own choice among equal scores depends on how many documents there are.
+        order = np.argsort(-scores_N, kind="stable")[:k]
+        return [self._passages[at] for at in order if scores_N[at] > 0]
+
+
+def _index_of(passages: tuple[Passage, ...]) -> _WordIndex | None:
+    """None where there is no word."""
+    words = [_words(f"{passage.title} {passage.text}") for passage in passages]
+    return _WordIndex(passages, words) if any(words) else None
+
+
+# All trajectories of a prompt search in the same documents.
+_index_of_task = lru_cache(maxsize=64)(_index_of)
+_indexing = threading.Lock()
+
+
+def _index_of_file(file: Path) -> _WordIndex | None:
+    stat = file.stat()
+    with _indexing:  # Many calls may come before the first one is done.
+        return _index_of_version(file, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _index_of_version(file: Path, *_: int) -> _WordIndex | None:
+    try:
+        return _index_of(tuple(passages_in(file)))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise EngineError(f"search: '{file}' cannot be read: {error}") from None
+
+
+def _passages(column: Any) -> tuple[Passage, ...]:
+    if column is None:
+        return ()
+    try:
+        return tuple(passage_of(each) for each in column if each is not None)
+    except (TypeError, ValueError) as error:
+        raise ToolError(str(error)) from None
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

@@ -1,0 +1,163 @@
+"""A trajectory: everything that happened from a prompt to the final answer, turn by turn.
+
+It is one row of a table. `response` is the final answer, so that verifiers, diversity, pass rates
+and advantages see it as they see any response; `turns` is what training reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from ..columns import ROW_CONTRACT
+from ..sampling.protocol import Failure
+
+POLICY = "policy"
+"""Role of the turns of the policy itself, the only ones that are trained."""
+TOOL = "tool"
+"""Role of a tool's turns."""
+
+POLICY_ENDS = {
+    "stop": "the flow returned an answer, or decided that there is none",
+    "turn_limit": "the policy used up its turns",
+    "call_limit": "the policy used up its tool calls",
+    "length": "the policy used up its tokens",
+    "context_full": "the next prompt would be longer than it may be",
+}
+"""Ends of trajectories that are the policy's own doing: without an answer, `response` is empty."""
+FAILURES = {
+    "time_limit": "its tools and frozen models took longer than they may",
+    "tool_failed": "a tool could not be used, which is not the policy's fault",
+    "model_failed": "a frozen model gave no answer",
+    "sampling_failed": "the engine gave no sample of a later turn",
+}
+"""Ends that are not the policy's doing: `response` is null, so no verifier grades it, and its
+reward is missing, never 0."""
+
+
+class Turn(NamedTuple):
+    """One turn: what a model wrote, or a tool call. Fields that do not apply are None.
+
+    Attributes:
+        role: `policy`, `tool`, or the name of a frozen model.
+        text: as a model wrote it.
+        prompt_token_ids: int[P], what the policy saw.
+        token_ids: int[T], what it sampled, with the end-of-sequence token if there is one.
+        logprobs: float[T], under the policy itself, before temperature and top_p.
+        finish_reason: `stop` or `length`.
+        tool: name of the tool that was called; None where the action was malformed.
+        arguments: of the call, as JSON.
+        observation: what the call gave, as the policy sees it.
+        status: of the call; `ok`, or see `tool.Observation`.
+        policy_version: of the weights.
+        seed: with which the turn was sampled.
+    """
+
+    role: str
+    text: str | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    finish_reason: str | None = None
+    tool: str | None = None
+    arguments: str | None = None
+    observation: str | None = None
+    status: str | None = None
+    policy_version: int | None = None
+    seed: int | None = None
+
+
+class Trajectory(NamedTuple):
+    """All turns of one attempt, and its outcome.
+
+    Attributes:
+        turns: in order.
+        response: the final answer; empty where the policy gave none, None where something else
+            failed.
+        finish_reason: a key of `POLICY_ENDS` or of `FAILURES`.
+        detail: what failed, in one line; it is logged and not stored.
+        first_failure: why the first turn could not be sampled, if so; not stored.
+    """
+
+    turns: tuple[Turn, ...]
+    response: str | None
+    finish_reason: str
+    detail: str = ""
+    first_failure: Failure | None = None
+
+    @property
+    def actions(self) -> list[Turn]:
+        """The turns of the policy."""
+        return [turn for turn in self.turns if turn.role == POLICY]
+
+    def to_json(self) -> bytes:
+        """What is stored of it, as JSON; floats keep their bits."""
+        turns = [turn._asdict() for turn in self.turns]
+        return orjson.dumps([turns, self.response, self.finish_reason])
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Trajectory:
+        """What `to_json` wrote."""
+        turns, response, finish_reason = orjson.loads(text)
+        return cls(tuple(map(_turn, turns)), response, finish_reason)
+
+
+class TrajectoryGroup(NamedTuple):
+    """The trajectories of one prompt, and their origin, as `sampling.protocol.Group`.
+
+    Attributes:
+        policy: name of the policy.
+        version: of its weights.
+        seed: of the prompt; None if unknown.
+        trajectories: n of them.
+    """
+
+    policy: str
+    version: int
+    seed: int | None
+    trajectories: tuple[Trajectory, ...]
+
+
+def turns_of(row: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
+    """The turns in a cell of the column `turns`, as Python values."""
+    return tuple(map(_turn, row))
+
+
+def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, pa.Array]:
+    """The columns that describe trajectories, one row each.
+
+    `prompt_token_ids` is the first prompt of the policy; `response_token_ids` and
+    `response_logprobs` are all its actions, one after the other, without observations: they are
+    there for lengths and counts.
+    """
+    actions = [trajectory.actions for trajectory in trajectories]
+    calls = [[turn for turn in each.turns if turn.role == TOOL] for each in trajectories]
+    errors = [sum(turn.status != "ok" for turn in each) for each in calls]
+    made = [sum(turn.tool is not None for turn in each) for each in calls]
+    columns: dict[str, list[Any]] = {
+        "response": [each.response for each in trajectories],
+        "finish_reason": [each.finish_reason for each in trajectories],
+        "prompt_token_ids": [each[0].prompt_token_ids if each else None for each in actions],
+        "response_token_ids": [_joined(each, "token_ids") for each in actions],
+        "response_logprobs": [_joined(each, "logprobs") for each in actions],
+        "turns": [[turn._asdict() for turn in each.turns] for each in trajectories],
+        "turn_count": [len(each) for each in actions],
+        "tool_calls": made,
+        "tool_errors": errors,
+    }
+    return {name: pa.array(column, ROW_CONTRACT[name]) for name, column in columns.items()}
+
+
+def _joined(actions: Sequence[Turn], name: str) -> list[Any] | None:
+    parts = [getattr(turn, name) for turn in actions]
+    return None if any(part is None for part in parts) else list(chain.from_iterable(parts))
+
+
+def _turn(fields: dict[str, Any]) -> Turn:
+    lists = {n: fields[n] for n in ("prompt_token_ids", "token_ids", "logprobs")}
+    tuples = {name: None if each is None else tuple(each) for name, each in lists.items()}
+    return Turn(**{**fields, **tuples})

@@ -1,0 +1,291 @@
+"""Sample trajectories of an agent: one row per prompt becomes one row per trajectory."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from ..agents.flow import Flow
+from ..agents.model import FrozenModel
+from ..agents.recorded import RecordedTrajectories
+from ..agents.registry import FlowEntry, ToolEntry, build_flow, build_tools
+from ..agents.task import Budgets, Task
+from ..agents.tool import Tool, ToolError
+from ..agents.tool_cache import ToolCacheMode, cached, user_cache
+from ..agents.trajectory import FAILURES, TrajectoryGroup, columns_of
+from ..chats import check_chats
+from ..errors import RecipeError
+from ..operator import Change, Columns
+from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
+from ..sampling.protocol import Failure, Prompt, Settings
+from ..sampling.rollout import RolloutMapper
+from ..sampling.tokenizer import Encode, Messages
+
+_WRITTEN = (
+    "response_id", "response", "finish_reason", "prompt_token_ids", "response_token_ids",
+    "response_logprobs", "turns", "turn_count", "tool_calls", "tool_errors",
+    "policy", "policy_version", "sampling",
+)  # fmt: skip
+_NOT_IN_KEY = ("flow", "tools", "tool_cache", "tool_cache_path", "custom_operator_paths")
+
+
+class _Player(Protocol):
+    """Runs trajectories, or knows them: see `AgentRunner`."""
+
+    def run(
+        self, tasks: Sequence[tuple[Task, int]], n: int
+    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]: ...
+
+    def close(self) -> None: ...
+
+
+class AgentRolloutMapper(RolloutMapper):
+    """Let the policy work on each prompt `n` times, in several turns and with tools.
+
+    A row is a trajectory. `response` is its final answer, so every later step takes it as it takes
+    any response; it is empty where the policy gave none, and null where something else failed.
+    `finish_reason` is `stop`, or what ended the trajectory: `turn_limit`, `call_limit`, `length` or
+    `context_full`, which are the policy's own doing; `time_limit`, `tool_failed`, `model_failed` or
+    `sampling_failed`, which are not.
+
+    `turns` has all that happened: what the policy wrote with its token ids and log-probabilities,
+    each tool call with its observation and status, and what frozen models wrote. `turn_count`,
+    `tool_calls` and `tool_errors` are its figures. `prompt_token_ids` is the policy's first
+    prompt; `response_token_ids` and `response_logprobs` are all its turns, one after the other.
+
+    Trajectories are determined by `seed` and `prompt_id`, as far as tools always give the same.
+    Groups are committed as they finish: an interrupted run resumes where it stopped, and no
+    finished group is sampled twice.
+    """
+
+    flow: FlowEntry = Field({"react": {}}, validate_default=True)
+    """How the policy works on a task, with its fields, which include its budgets: `react`, or one
+    of your own. `max_tokens` is the longest response of one turn."""
+    tools: tuple[ToolEntry, ...] = ()
+    """What the policy can call, each with its fields, such as `search: {documents: documents}`."""
+    tool_cache: ToolCacheMode = "off"
+    """Whether observations of tools that cost something are kept and found again, by tool,
+    arguments and the columns that it reads. `read_write` calls a tool for what is not known;
+    `read_only` calls none, and such a trajectory ends with `tool_failed`."""
+    tool_cache_path: Path | None = None
+    """The file in which they are kept. Null: one in the user's cache folder."""
+    custom_operator_paths: tuple[Path, ...] = ()
+    """Python files, or folders of them, that define tools and flows. A recipe gives the step those
+    of its head."""
+
+    code: ClassVar[str | None] = "1"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _budgets_are_in_the_flow(cls, fields: Any) -> Any:
+        """Say where a budget belongs that the step has, or the flow beside its name."""
+        if not isinstance(fields, Mapping):
+            return fields
+        flow = fields.get("flow", "react")
+        inner = list(flow) if isinstance(flow, Mapping) else [str(flow)]
+        name = next((key for key in inner if key not in Budgets.model_fields), "NAME")
+        for field in (*fields, *inner):
+            if field in Budgets.model_fields:
+                right = f"it is a field of the flow: {cls.name()}.flow.{name}.{field}"
+                raise RecipeError(f"unknown field '{field}'", right)
+        return fields
+
+    @model_validator(mode="after")
+    def _has_its_parts(self) -> Self:
+        self.open_flow()
+        for tool in self._tools():
+            try:
+                if self.engine != "recorded":  # Then no tool is called.
+                    tool.check()
+            except RecipeError as error:
+                raise error.at(f"tools.{tool.name()}") from None
+        if self.engine != "recorded":
+            self.open_tools()
+        return self
+
+    def open_flow(self) -> Flow:
+        """The flow."""
+        return build_flow(self.flow, self.custom_operator_paths)
+
+    def open_tools(self) -> tuple[Tool, ...]:
+        """The tools, behind their cache; whoever uses them closes them."""
+        return cached(self._tools(), self.tool_cache, self.tool_cache_path or user_cache())
+
+    def _tools(self) -> tuple[Tool, ...]:
+        return build_tools(self.tools, self.custom_operator_paths)
+
+    def tasks(self, table: pa.Table) -> list[Task]:
+        """What the trajectories of each row are about; every row has a prompt."""
+        columns = table.select([*self._readers(), "prompt_id", "prompt"]).to_pylist()
+        own = list(self._readers())
+        return [
+            Task(row["prompt_id"], _chat(row["prompt"]), {name: row[name] for name in own})
+            for row in columns
+        ]
+
+    def reads(self) -> Columns:
+        return tuple(dict.fromkeys(("prompt_id", "prompt", *self._readers())))
+
+    def reader_of(self, column: str) -> str:
+        return self._readers().get(column, "")
+
+    def failed_values(self) -> Mapping[str, frozenset[str]]:
+        return {} if self.engine == "recorded" else {"finish_reason": frozenset(FAILURES)}
+
+    def writes(self) -> Columns:
+        return _WRITTEN
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        fields = {k: v for k, v in super().cache_key_fields().items() if k not in _NOT_IN_KEY}
+        flow, tools = self.open_flow(), self._tools()
+        return {
+            **fields,
+            "flow": {flow.name(): flow.cache_key_fields()},
+            "tools": [{tool.name(): tool.cache_key_fields()} for tool in tools],
+        }
+
+    def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
+        from ..agents.explained import turn_lines
+
+        if row is None:
+            return self._explained()
+        ids = row.get("prompt_token_ids")
+        saw = {} if ids is None else {"the policy saw": decoded_prompt(self._engine_spec(), ids)}
+        return {**saw, **turn_lines(row.get("turns") or ())}
+
+    def apply(self, table: pa.Table) -> Change:
+        found = dict(self._sampled(table, range(table.num_rows)))
+        results = [found[row] for row in range(table.num_rows)]
+        return self._change(table["prompt_id"], results)
+
+    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+        for row, found in self._sampled(table, rows):
+            yield row, self._change(table["prompt_id"].slice(row, 1), [found])
+
+    def close(self) -> None:
+        player = _open.pop(self._key(), None)
+        try:
+            if player is not None:
+                player.close()
+        finally:
+            super().close()
+
+    def preflight(self) -> None:
+        super().preflight()
+        if self.engine != "recorded":
+            self.preflight_parts(encoder(self._engine_spec()))
+
+    def preflight_parts(self, encode: Encode | None) -> None:
+        """Check that the flow suits the policy, and that the servers of its parts are up.
+
+        Args:
+            encode: of the policy; None: its engine applies the chat template.
+
+        Raises:
+            EngineError: it does not, or they are not.
+            RecipeError: a server lacks something that a tool names.
+        """
+        flow = self.open_flow()
+        flow.check(encode)
+        for model in flow.models().values():
+            if isinstance(model, FrozenModel):
+                model.preflight()
+        for tool in self.open_tools():
+            tool.preflight()
+
+    def _readers(self) -> dict[str, str]:
+        """The columns that tools and the flow read, each with the first of them."""
+        if self.engine == "recorded":
+            return {}
+        parts: list[Flow | Tool] = [self.open_flow(), *reversed(self._tools())]
+        return {name: f"the {part.noun} {part.name()}" for part in parts for name in part.reads()}
+
+    def _sampled(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
+        """The result of each of these rows, as they finish."""
+        check_chats(table["prompt"])
+
+        def sample(
+            places: Sequence[int], prompts: Sequence[Prompt]
+        ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
+            tasks = self.tasks(table.take(pa.array(places, pa.int64())))
+            seeded = [(task, p.seed) for task, p in zip(tasks, prompts, strict=True)]
+            return self._player().run(seeded, self.n)
+
+        yield from self._results(table, rows, sample)
+
+    def _player(self) -> _Player:
+        """What runs trajectories; within a thread, the same one until the step is closed."""
+        key = self._key()
+        if key not in _open:
+            _open[key] = self._open_player()
+        return _open[key]
+
+    def _open_player(self) -> _Player:
+        settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
+        spec = self._engine_spec()
+        if self.engine == "recorded":
+            path = str(self.recorded.path)
+            return RecordedTrajectories(path, settings, exact=self.on_policy)
+        from ..agents.runner import AgentRunner
+
+        return AgentRunner(
+            self.open_flow(),
+            self.open_tools(),
+            open_engine(spec),
+            settings,
+            policy=spec.model,
+            encode=encoder(spec),
+        )
+
+    def _key(self) -> str:
+        # As for engines: one call at a time, so each thread that runs recipes has its own.
+        return f"{threading.get_ident()} {self!r}"
+
+    def _change(
+        self, prompt_ids: pa.ChunkedArray, found: Sequence[TrajectoryGroup | Failure]
+    ) -> Change:
+        """The change to rows with these results."""
+        groups = [
+            (row, each) for row, each in enumerate(found) if isinstance(each, TrajectoryGroup)
+        ]
+        trajectories = [each for _, group in groups for each in group.trajectories]
+        sources = [(row, k, group) for row, group in groups for k in range(len(group.trajectories))]
+        return self._change_of(prompt_ids, found, sources, columns_of(trajectories))
+
+    def _explained(self) -> Mapping[str, str]:
+        """What the policy sees first, and the tools."""
+        from ..agents.explained import first_prompt, functions_of
+
+        lines = {}
+        try:
+            chat = first_prompt(self.open_flow(), self._tools(), (("user", "{prompt}"),))
+            for each in functions_of(self._tools()):
+                arguments = ", ".join(each.parameters.get("properties", {}))
+                lines[f"tool {each.name}({arguments})"] = each.description
+        except ToolError as error:
+            return {"the tools cannot be used": str(error)}
+        if chat is not None:
+            lines = {"the policy sees a message": rendered_chat(self._engine_spec(), chat), **lines}
+        return lines
+
+
+def _chat(messages: Sequence[Mapping[str, str]]) -> Messages:
+    return tuple((each["role"], each["content"]) for each in messages)
+
+
+_open: dict[str, _Player] = {}
+
+
+@atexit.register
+def _close_all() -> None:
+    while _open:
+        _open.popitem()[1].close()

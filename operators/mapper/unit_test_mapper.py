@@ -1,0 +1,276 @@
+"""Grade programs by running their tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from ..columns import at_path, component
+from ..operator import Columns, Mapper
+
+if TYPE_CHECKING:
+    from ..unit_tests.grading import CaseVerdicts, Submission
+
+_MIB = 2**20
+
+
+class UnitTestMapper(Mapper):
+    """Run the tests of a problem on the program in the response, and write the verdict.
+
+    The program is the last fenced block that is labelled as Python, else the last block, else the
+    whole response. Each test runs in a process of its own, confined: without files, network, other
+    processes or threads. Programs have the standard library, and no other packages.
+
+    - `verdict` is `correct` where all tests pass, `no_answer` where the response has no program,
+      else `wrong_answer`. As with every public judge, a program that does not finish in `timeout`
+      or goes over `memory` is wrong: both are its own doing, unlike the `timeout` of
+      `math_verify_mapper`, which is the verifier's. See `on_timeout`.
+    - `test_verdicts`: for each test `passed`, `failed`, `error` (an exception, or it ended early),
+      `timeout`, `memory`, `output` (it printed more than `max_output`), `verifier_error`, or
+      `not_run`: a test before it did not pass, or, with `reward: fraction`, timed out.
+    - `tests_passed`, `tests_run`: how many, int32.
+    - `extracted_answer`: the program.
+
+    Accuracy is missing, and the verdict `verifier_error`, if the response could not be graded:
+    `no_tests`, `bad_tests`, or `verifier_error`, a failure of the sandbox. It is also missing for a
+    null response, `no_response`, which has no verdict.
+
+    With `style: stdin` a test is what the program reads and what it should print; white space at
+    the ends of lines and empty lines at the end do not count. Columns of public datasets are read
+    as they are, and as JSON text:
+
+    - a list of `{input, output}`, such as `public_test_cases` of LiveCodeBench;
+    - parallel lists: `{inputs, outputs}`, as `input_output` of APPS and TACO, or
+      `{input, output}`, as in CodeContests: `tests: [public_tests, private_tests]`.
+
+    Rows whose tests call a function, as some of APPS do (`fn_name`), are `bad_tests`.
+
+    With `style: assert` a test is Python code:
+
+    - MBPP: `tests: test_list`, `setup: test_setup_code`; its question is in `text`, and
+      `tests: [test_list, challenge_test_list]` adds the harder tests. In the sanitized version
+      `setup: test_imports`, and the question is in `prompt`.
+    - HumanEval: `tests: test`, `entry_point: entry_point`, `prefix: prompt`. A test defines
+      `check(candidate)`; imports and signature are in `prompt`, and the program either continues it
+      or repeats it.
+
+    Tests never run in the process of the program. It gets the calls that they make: of
+    `assert f(3) == 9` it gets `f(3)`, and its answer goes back as plain data to a process that has
+    the test and nothing of the program. So an early exit, a patched builtin, a look into the stack,
+    or an object that is equal to everything passes no test. Changes to a list, dict or set that a
+    function was given arrive, too. Names that a test does not define are those of Python, then
+    modules of the standard library, then the program's. What a program prints is not shown to
+    assertions, and a test that gives it a function or an object of the test's own is `bad_tests`.
+
+    What remains possible: a program that knows the tests may answer just their calls, as anywhere.
+    Objects of the program's own classes stay in its process, so where a test trusts what such an
+    object says of itself, by a method (`f(3).is_right()`), or by `==` with another of them, the
+    program decides. A function of `prefix` that a test calls is the program's to define anew.
+    Compare plain values in tests.
+    """
+
+    tests: str | tuple[str, ...] = Field("tests", min_length=1)
+    """Column with the tests of a problem, or several columns, whose tests are joined;
+    `reward_model.ground_truth` is a field of a column of structs, as in verl's datasets."""
+    style: Literal["stdin", "assert"] = "stdin"
+    """What the tests are: inputs with the outputs that belong to them, or statements."""
+    setup: str | None = None
+    """Column with Python code that runs before each test, text or a list of lines. Style
+    `assert`."""
+    entry_point: str | None = None
+    """Column with the name of the function that tests call `candidate`. Style `assert`."""
+    prefix: str | None = None
+    """Column with Python code that goes before the program: text, or the chat messages that
+    `prompt_template_mapper` made of it, of which the user's last one counts. Style `assert`."""
+    without_block: Literal["whole_response", "no_answer"] = "whole_response"
+    """What the program is in a response without a fenced block."""
+    timeout: float = Field(5.0, gt=0)
+    """Seconds for each test; a program that takes longer is killed."""
+    memory: int = Field(512, ge=16)
+    """MiB for each test."""
+    max_output: int = Field(1_000_000, gt=0)
+    """Bytes that a program may print, or give back to tests, in each test."""
+    float_tolerance: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """How far printed numbers may be off, absolutely or relative to the expected one; lines are
+    then compared word by word. Null: outputs have to be equal. Style `stdin`."""
+    reward: Literal["all", "fraction"] = "all"
+    """Accuracy of a program that passes some tests: `all`: wrong, and tests after the first that
+    does not pass are not run; `fraction`: by the share of tests that it passes."""
+    right: float = Field(1.0, allow_inf_nan=False)
+    """Accuracy of a program that passes all tests."""
+    wrong: float = Field(0.0, allow_inf_nan=False)
+    """Accuracy of a program that passes none, and of a response without a program."""
+    on_timeout: Literal["wrong", "missing"] = "wrong"
+    """What a program is that took too long for a test and passed the others: `wrong`, or `missing`,
+    with the verdict `timeout`, for machines that may be too slow at times. A policy may learn to
+    avoid `wrong` by programs that do not finish."""
+
+    retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "verifier_error"})
+    missing: ClassVar[Mapping[str, str]] = {
+        "no_response": "the response is null",
+        "no_tests": "the problem has no tests",
+        "bad_tests": "the tests have another form, cannot be run, or call no function",
+        "timeout": "a test took longer than `timeout`, with `on_timeout: missing`",
+        "verifier_error": "the sandbox failed",
+    }
+    """Why the accuracy may be missing."""
+    not_failures: ClassVar[frozenset[str]] = frozenset({"no_tests"})
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.wrong >= self.right:
+            raise ValueError(f"wrong {self.wrong} is not below right {self.right}")
+        for name in ("setup", "entry_point", "prefix"):
+            if self.style == "stdin" and getattr(self, name) is not None:
+                raise ValueError(f"{name} is for style assert")
+        if self.style == "assert" and self.float_tolerance is not None:
+            raise ValueError("float_tolerance is for style stdin")
+        return self
+
+    def preflight(self) -> None:
+        from ..sandbox.run import check_confinement
+
+        check_confinement()
+
+    def reads(self) -> Columns:
+        others = (self.setup, self.entry_point, self.prefix)
+        paths = (*self._test_paths(), *(path for path in others if path is not None))
+        return tuple(dict.fromkeys(("response", *(path.split(".")[0] for path in paths))))
+
+    def writes(self) -> Columns:
+        return (
+            *("verdict", "extracted_answer", "reward_accuracy", "reward_accuracy_missing"),
+            *("tests_passed", "tests_run", "test_verdicts"),
+        )
+
+    def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
+        rows = self._rows(table)
+        at = [k for k, row in enumerate(rows) if row.submission is not None]
+        verdicts = self._grade([s for row in rows if (s := row.submission) is not None])
+        graded: list[CaseVerdicts | None] = [None] * len(rows)
+        for k, each in zip(at, verdicts, strict=True):
+            graded[k] = each
+        return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
+
+    def _grade(self, submissions: list[Submission]) -> list[CaseVerdicts]:
+        if not submissions:
+            return []
+        from ..cores import usable_cores
+        from ..sandbox.run import SandboxLimits
+        from ..unit_tests.grading import Grader, shared_sandbox
+
+        self.preflight()
+        grader = Grader(
+            shared_sandbox(),
+            SandboxLimits(self.timeout, self.memory * _MIB, self.max_output),
+            tolerance=self.float_tolerance,
+            run_all=self.reward == "fraction",
+        )
+        return grader.grade(submissions, workers=usable_cores())
+
+    def _rows(self, table: pa.Table) -> list[_Row]:
+        def values(path: str | None) -> list[Any]:
+            found = [None] * table.num_rows if path is None else at_path(table, path).to_pylist()
+            return list(found)
+
+        tests = zip(*map(values, self._test_paths()), strict=True)
+        others = (values(path) for path in (self.setup, self.entry_point, self.prefix))
+        responses = table["response"].cast(pa.string()).to_pylist()
+        return [self._row(*row) for row in zip(responses, tests, *others, strict=True)]
+
+    def _row(
+        self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
+    ) -> _Row:
+        """What is to be done with a row."""
+        from ..unit_tests.assert_style import Program
+        from ..unit_tests.code_block import extract_code
+        from ..unit_tests.grading import Submission
+        from ..unit_tests.suite import BadTestsError, assert_cases, stdin_cases
+
+        if response is None:
+            return _Row(None, "no_response")
+        code = extract_code(response, whole=self.without_block == "whole_response")
+        try:
+            if self.entry_point is not None and not isinstance(entry, str):
+                raise BadTestsError("the entry point is null")
+            cases = (
+                stdin_cases(tests) if self.style == "stdin" else assert_cases(tests, setup, entry)
+            )
+        except BadTestsError:
+            return _Row(code, "bad_tests")
+        if not cases:
+            return _Row(code, "no_tests")
+        if code is None:
+            return _Row(None, None)
+        return _Row(code, None, Submission(Program(code, _code_before(prefix)), cases))
+
+    def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
+        """Verdict, accuracy and reason of a row, and the verdicts on its tests."""
+        if row.missing is not None or verdicts == ():
+            slug = None if row.missing == "no_response" else "verifier_error"
+            return _GradedRow(row.code, slug, self.wrong, row.missing or "bad_tests", None)
+        if verdicts is None:
+            return _GradedRow(None, "no_answer", self.wrong, None, None)
+        share = verdicts.count("passed") / len(verdicts)
+        failures = set(verdicts) - {"passed", "not_run"}
+        accuracy = self.wrong + share * (self.right - self.wrong)
+        if not failures:
+            return _GradedRow(row.code, "correct", self.right, None, verdicts)
+        if "verifier_error" in failures or (
+            failures == {"timeout"} and self.on_timeout == "missing"
+        ):
+            slug = "verifier_error" if "verifier_error" in failures else "timeout"
+            return _GradedRow(row.code, slug, self.wrong, slug, verdicts)
+        accuracy = accuracy if self.reward == "fraction" else self.wrong
+        return _GradedRow(row.code, "wrong_answer", accuracy, None, verdicts)
+
+    def _columns(self, results: list[_GradedRow]) -> Mapping[str, pa.Array]:
+        verdicts = [each.verdicts for each in results]
+        run = [None if v is None else len(v) - v.count("not_run") for v in verdicts]
+        passed = [None if v is None else v.count("passed") for v in verdicts]
+        return {
+            "verdict": pa.array([each.verdict for each in results], pa.string()),
+            "extracted_answer": pa.array([each.code for each in results], pa.string()),
+            **component(
+                "accuracy",
+                np.array([each.accuracy for each in results], np.float64),
+                pa.array([each.missing for each in results], pa.string()),
+            ),
+            "tests_passed": pa.array(passed, pa.int32()),
+            "tests_run": pa.array(run, pa.int32()),
+            "test_verdicts": pa.array(verdicts, pa.list_(pa.string())),
+        }
+
+    def _test_paths(self) -> tuple[str, ...]:
+        return (self.tests,) if isinstance(self.tests, str) else self.tests
+
+
+class _Row(NamedTuple):
+    """A response: its program, why it is not graded, and what is run where it is."""
+
+    code: str | None
+    missing: str | None
+    submission: Submission | None = None
+
+
+class _GradedRow(NamedTuple):
+    """What is written of a row; accuracy counts where no reason says that it is missing."""
+
+    code: str | None
+    verdict: str | None
+    accuracy: float
+    missing: str | None
+    verdicts: CaseVerdicts | None
+
+
+def _code_before(prefix: Any) -> str:
+    """Code of a column of texts or of chat messages."""
+    if isinstance(prefix, list):
+        asked = [message["content"] for message in prefix if message["role"] == "user"]
+        prefix = asked[-1] if asked else None
+    return prefix or ""

@@ -1,0 +1,210 @@
+"""What the operators that sample from a policy have in common: its fields, prompts and columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from typing_extensions import Self
+
+from ..columns import ROW_CONTRACT, content_ids
+from ..first_failures import FirstFailures
+from ..groups import Groups
+from ..operator import Change, ResumableOperator, Scope
+from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
+from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
+from .protocol import Failure, Prompt
+from .seeds import prompt_seeds
+
+_S = TypeVar("_S")
+_first_failures = FirstFailures(logging.getLogger(__name__).warning)
+
+
+class Sampled(Protocol):
+    """What was sampled for one prompt, by its origin: a group of samples, or of trajectories."""
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def seed(self) -> int | None: ...
+
+
+class RolloutMapper(ResumableOperator):
+    """Base of the operators that sample `n` responses to each prompt: one row becomes n rows."""
+
+    engine: EngineName = "transformers"
+    """`transformers`: in processes of this machine. `openai`: any server with OpenAI's API, such as
+    vLLM. `vllm`: vLLM on this machine's GPUs. `recorded`: the responses of an earlier run."""
+    model: str = "embedded"
+    """The policy: a folder or hub name; with `openai`, its name on the server. `embedded` is the
+    small policy that comes with rejuice. Not used by `recorded`."""
+    policy_version: NonNegativeInt = 0
+    """Version of the weights. Raise it when the weights behind a server's name change, so that
+    responses are sampled again; changes in a folder are detected automatically."""
+    n: PositiveInt = 8
+    """Responses to each prompt."""
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    """1 samples from the policy itself; 0 takes the most probable token."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Sample among the most probable tokens with this probability mass; 1 excludes none."""
+    max_tokens: PositiveInt = 1024
+    """Longest response, in tokens."""
+    seed: int = 0
+    """Another seed gives other samples."""
+    chat_template_kwargs: dict[str, Any] = Field({})
+    """Further arguments of the chat template, such as `{enable_thinking: false}` for Qwen3."""
+    on_policy: bool = True
+    """Raise an error if the engine gives no token ids and log-probabilities, or if `temperature`
+    or `top_p` change the distribution of the policy. Set it to false for evaluation."""
+    transformers: TransformersOptions = TransformersOptions()
+    """Options of that engine."""
+    openai: OpenAIOptions = OpenAIOptions()
+    """Options of that engine."""
+    vllm: VllmOptions = VllmOptions()
+    """Options of that engine."""
+    recorded: RecordedOptions = RecordedOptions()
+    """Options of that engine."""
+
+    scope: ClassVar[Scope] = Scope.GROUP  # To detect prompts that occur twice.
+    reasons: ClassVar[Mapping[str, str]] = {
+        "no_prompt": "the prompt is null or empty, or a message lacks its role or content",
+        "repeated_prompt": "the previous row has the same prompt_id: each prompt must be one row",
+        "prompt_too_long": "the prompt leaves no room for a response in the policy's context",
+        "template_refused": "the chat template refuses the messages",
+        "not_recorded": "the recording does not contain the prompt",
+        "request_refused": "the server refuses the request, such as a prompt that is too long",
+        "content_refused": "the server's content filter, or a refusal instead of a response",
+        "too_few_samples": "fewer than n responses came back, or were recorded",
+        "bad_response": "the server's answers could not be read",
+        "rate_limited": "the server was too busy at every attempt",
+        "server_error": "the server failed at every attempt",
+        "timeout": "the server took too long at every attempt",
+        "connection_lost": "the connection broke at every attempt",
+    }
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.on_policy and (self.temperature, self.top_p) != (1, 1):
+            raise ValueError("on_policy needs temperature: 1 and top_p: 1; or set on_policy: false")
+        if self.temperature == 0 and self.n > 1:
+            raise ValueError("temperature: 0 always gives the same response: it needs n: 1")
+        if self.engine == "openai" and self.model == "embedded" and self.openai.tokenizer is None:
+            raise ValueError(
+                "engine openai needs model, its name on the server; where that is 'embedded', set "
+                "openai: {tokenizer: embedded} too"
+            )
+        if self.engine == "recorded" and self.recorded.path is None:
+            raise ValueError(
+                "engine recorded needs recorded: {path: …}, the responses of an earlier run"
+            )
+        return self
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        # The options of the other engines are left out.
+        fields = self.model_dump(mode="json", exclude=set(get_args(EngineName)))
+        return {**fields, **cache_key_state(self._engine_spec())}
+
+    def preflight(self) -> None:
+        preflight(self._engine_spec())
+
+    def has_results(self) -> bool:
+        return self.engine == "recorded"
+
+    def close(self) -> None:
+        release(self._engine_spec())
+        _first_failures.clear()
+
+    def _engine_spec(self) -> EngineSpec:
+        options = getattr(self, self.engine)
+        kwargs = self.chat_template_kwargs
+        return EngineSpec(self.model, self.policy_version, self.on_policy, kwargs, options)
+
+    def prompts_of(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[tuple[int, Prompt | Failure]]:
+        """The prompt of each of these rows, or why there is none."""
+        repeated_N = Groups.of(table).position() > 0
+        seeds_N = prompt_seeds(table["prompt_id"], self.seed)
+        chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
+        for row, messages in zip(rows, chosen, strict=True):
+            chat = tuple((each["role"], each["content"]) for each in messages or () if each)
+            if repeated_N[row]:
+                yield row, Failure("repeated_prompt", "")
+            elif not chat or len(chat) < len(messages) or None in chain.from_iterable(chat):
+                yield row, Failure("no_prompt", "")
+            else:
+                yield row, Prompt(chat, int(seeds_N[row]))
+
+    def _results(
+        self,
+        table: pa.Table,
+        rows: Sequence[int],
+        sample: Callable[[Sequence[int], Sequence[Prompt]], Iterator[tuple[int, _S | Failure]]],
+    ) -> Iterator[tuple[int, _S | Failure]]:
+        """The result of each of these rows, as they finish.
+
+        Args:
+            table: whole groups.
+            rows: those to sample.
+            sample: from rows that have a prompt, and these prompts, to groups, each with the index
+                of its prompt. It is not called if there are none.
+        """
+        places, prompts = list[int](), list[Prompt]()
+        for row, prompt in self.prompts_of(table, rows):
+            if isinstance(prompt, Failure):
+                yield row, prompt
+            else:
+                places.append(row)
+                prompts.append(prompt)
+        for index, found in sample(places, prompts) if prompts else ():
+            if isinstance(found, Failure):
+                # The first with this reason is logged.
+                message = f"a prompt failed with {found.reason}: {found.detail}"
+                _first_failures.report(found.reason, message)
+            yield places[index], found
+
+    def _change_of(
+        self,
+        prompt_ids: pa.ChunkedArray,
+        found: Sequence[Sampled | Failure | None],
+        samples: Sequence[tuple[int, int, Sampled]],
+        columns: Mapping[str, pa.Array],
+    ) -> Change:
+        """The change to rows with these results.
+
+        Args:
+            prompt_ids: string[N].
+            found: the result of each row; a failure drops it.
+            samples: M of them: row, index in the group, and group.
+            columns: what describes the samples, M values each, the column `response` among them.
+        """
+        ids, texts = prompt_ids.to_pylist(), columns["response"].to_pylist()
+        parts = ((ids[row], str(k), text) for (row, k, _), text in zip(samples, texts, strict=True))
+        written = {
+            "response_id": content_ids(parts),
+            **columns,
+            **column_of("policy", (group.policy for *_, group in samples)),
+            **column_of("policy_version", (group.version for *_, group in samples)),
+            **column_of("sampling", (self._sampling(group) for *_, group in samples)),
+        }
+        reasons = [each.reason if isinstance(each, Failure) else None for each in found]
+        parents = np.array([row for row, *_ in samples], np.int64)
+        return Change(written, pa.array(reasons, pa.string()), parents)
+
+    def _sampling(self, group: Sampled) -> dict[str, float] | None:
+        if group.seed is None:
+            return None  # If the seed is unknown, so are the other sampling parameters.
+        settings = (self.temperature, self.top_p, self.max_tokens, group.seed)
+        return dict(zip(("temperature", "top_p", "max_tokens", "seed"), settings, strict=True))
+
+
+def column_of(name: str, values: Iterable[Any]) -> dict[str, pa.Array]:
+    """A column of the row contract, by its name."""
+    return {name: pa.array(list(values), ROW_CONTRACT[name])}

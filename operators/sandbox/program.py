@@ -1,0 +1,159 @@
+"""Runs one program, in the process that was confined for it.
+
+What is done here is done with the rights of the program, which may change all of it: nothing that
+confines may stand here.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import errno
+import importlib
+import io
+import linecache
+import os
+import random
+import site
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from typing import Any
+
+FAILED = 1  # the exit code after an exception
+_NAME = "<program>"
+_FRAMES = 8  # of a traceback, the innermost ones
+_LINES = 60  # of a traceback, the last ones
+_LINE = 1000  # characters of a line of a traceback
+_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")  # the same error on every machine
+
+# No file can be opened once a program runs, so it can import only what is here. Some of it is of no
+# use inside, such as `subprocess`, but programs import more than they use.
+_MODULES = """
+abc argparse array ast base64 binascii bisect builtins bz2 calendar cmath cmd code codecs
+collections collections.abc colorsys contextlib contextvars copy copyreg csv ctypes dataclasses
+datetime decimal difflib dis doctest encodings.ascii encodings.base64_codec encodings.cp1252
+encodings.hex_codec encodings.idna encodings.latin_1 encodings.punycode
+encodings.raw_unicode_escape encodings.rot_13 encodings.unicode_escape encodings.utf_16
+encodings.utf_16_be encodings.utf_16_le encodings.utf_32 encodings.utf_8 encodings.utf_8_sig enum
+errno faulthandler fileinput fnmatch fractions functools gc getopt glob graphlib hashlib heapq hmac
+html html.entities html.parser importlib importlib.util inspect io ipaddress itertools json keyword
+linecache locale logging lzma marshal math mmap numbers opcode operator os os.path pathlib pdb
+pickle pickletools platform pprint queue random re reprlib resource sched secrets select selectors
+shlex shutil signal socket stat statistics string stringprep struct subprocess symtable sys
+sysconfig tempfile textwrap threading time timeit token tokenize traceback tracemalloc types typing
+unicodedata unittest unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zipfile
+zlib zoneinfo _strptime concurrent.futures asyncio multiprocessing
+"""
+MODULES = tuple(_MODULES.split())
+"""Modules of the standard library that programs may import."""
+
+
+def prepare() -> None:
+    """Import what programs may import."""
+    for name in MODULES:
+        with contextlib.suppress(ImportError):  # a Python that was built without it
+            importlib.import_module(name)
+    site.setquit()  # `exit()` and `quit()`, which the server itself runs without
+    os.environ.clear()
+    sys.path.clear()
+    sys.argv[:] = [_NAME]
+
+
+def read(descriptor: int) -> str:
+    """The source in a file."""
+    size = os.fstat(descriptor).st_size
+    with open(descriptor, "rb") as file:
+        return file.read(size).decode("utf-8", "surrogatepass")
+
+
+def open_streams() -> None:
+    """Make the standard streams of the files 0, 1 and 2, as Python itself does."""
+    sys.stdin = _stream(0, "r", "surrogateescape")
+    sys.stdout = _stream(1, "w", "surrogateescape")
+    sys.stderr = _stream(2, "w", "backslashreplace")
+    # Fast readers ask how long their input is, for which the C library needs a call that takes
+    # paths. It does not change: nobody can write to it.
+    known = {descriptor: os.fstat(descriptor) for descriptor in range(3)}
+
+    def fstat(fd: int) -> os.stat_result:
+        if fd not in known:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return known[fd]
+
+    os.fstat = fstat
+
+
+def run(source: str, *, show_last: bool) -> int:
+    """Run a program and return its exit code.
+
+    Args:
+        source: the program.
+        show_last: print the value of its last statement, if that is an expression.
+    """
+    random.seed(0)  # the same program prints the same again
+    lines = io.StringIO(f"{source}\n", newline=None).readlines()  # for tracebacks
+    linecache.cache[_NAME] = (len(source), None, lines, _NAME)
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        for code in _compiled(source, show_last):
+            value = eval(code, main.__dict__)
+            if value is not None:
+                print(repr(value))
+        exit_code = 0
+    except SystemExit as error:
+        exit_code = _exit_code(error.code)
+    except BaseException as error:
+        _flush()
+        _report(error)
+        exit_code = FAILED
+    _flush()
+    return exit_code
+
+
+def _stream(descriptor: int, mode: str, errors: str) -> Any:
+    # Not line by line: a process that is killed loses what it has not flushed, as everywhere.
+    return open(descriptor, mode, encoding="utf-8", errors=errors, closefd=False)
+
+
+def _compiled(source: str, show_last: bool) -> Iterator[types.CodeType]:
+    """Code objects to evaluate in turn; only the last may have a value."""
+    if not show_last:
+        yield compile(source, _NAME, "exec", dont_inherit=True)
+        return
+    tree: Any = compile(source, _NAME, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    yield compile(tree, _NAME, "exec", dont_inherit=True)
+    if isinstance(last, ast.Expr):
+        yield compile(ast.Expression(last.value), _NAME, "eval", dont_inherit=True)
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return FAILED
+
+
+def _report(error: BaseException) -> None:
+    """Print the end of the traceback; if that fails, only what has happened."""
+    sys.setrecursionlimit(1000)
+    try:
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        text = traceback.TracebackException(type(error), error, trace, limit=-_FRAMES)
+        lines = [line for part in text.format() for line in part.splitlines()]
+        short = [line[:_LINE].replace(_LIBRARY, "") for line in lines[-_LINES:]]
+        sys.stderr.write("\n".join([*short, ""]))
+    except BaseException:  # memory is short, or the error itself is broken
+        os.write(2, b"MemoryError\n" if isinstance(error, MemoryError) else b"an exception\n")
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with contextlib.suppress(Exception):  # closed, or replaced by something else
+            stream.flush()  # type: ignore[union-attr]

@@ -1,0 +1,269 @@
+"""Runs Python programs that nobody has read, each in a confined process of its own.
+
+    with Sandbox() as sandbox:
+        sandbox.run("print(6 * 7)").stdout  # 42
+
+A program has the standard library, its standard streams, and nothing else: no file, no network, no
+other process or thread, no environment, bounded time, memory and output. `confine.py` says how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from functools import cache
+from typing import NamedTuple
+
+from ..errors import RecipeError
+from .bpf import ARCHITECTURES
+from .execution import STARTUP_SECONDS, Execution, RunningProgram, SandboxError, SandboxLimits, Stop
+from .server import REQUEST
+
+__all__ = ["Execution", "Sandbox", "SandboxError", "SandboxLimits", "Stop", "check_confinement"]
+
+_LEAST_MEMORY = 16 << 20  # bytes; with less, Python cannot even say that memory is short
+# The fork server imports only this package, under another name: the packages above it import much
+# that no program shall find.
+_FORK_SERVER = """
+import sys, types
+del sys.path[0]
+package = types.ModuleType("_sandbox")
+package.__path__ = [sys.argv[1]]
+sys.modules["_sandbox"] = package
+from _sandbox.server import main
+main(int(sys.argv[2]), int(sys.argv[3]))
+"""
+# Sets of strings print in the same order again, and times are those of UTC.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
+
+
+@cache
+def check_confinement() -> None:
+    """Check, by trying it, that programs can be confined on this machine.
+
+    Raises:
+        RecipeError: they cannot, and why.
+    """
+    right = "run it on Linux 5.13 or newer with Landlock (`lsm=landlock,...`), on x86_64 or aarch64"
+    found = "this machine cannot confine the Python programs of a policy"
+    if sys.platform != "linux" or os.uname().machine not in ARCHITECTURES:
+        raise RecipeError(f"{found}: it is {sys.platform} on {os.uname().machine}", right)
+    try:
+        with Sandbox() as sandbox:
+            tried = sandbox.run(_TRY)
+    except SandboxError as error:
+        raise RecipeError(f"{found}: {error}", right) from error
+    if (tried.status, tried.stdout) != ("ok", "confined"):
+        raise RecipeError(f"{found}: a test program ended with '{tried.status}'", right)
+
+
+# What a confined program cannot do, in few lines.
+_TRY = """
+import os, socket
+
+for attempt in (lambda: os.open("/", os.O_RDONLY), os.fork, socket.socket):
+    try:
+        attempt()
+    except PermissionError:
+        continue
+    raise SystemExit("not confined")
+print(end="confined")
+"""
+
+
+class _ServerProcess(NamedTuple):
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+
+
+class Sandbox:
+    """A fork server, started when first needed, and the programs that run in its forks.
+
+    Thread-safe. The fork server and all programs end with this process, however it ends; after a
+    fork of this process, the child has a fork server of its own.
+
+    Args:
+        workers: programs that run at the same time; further calls wait.
+    """
+
+    def __init__(self, *, workers: int = 1) -> None:
+        if workers < 1:
+            raise ValueError(f"a sandbox needs at least one worker, got {workers}")
+        self._workers = workers
+        self._reset()
+        _sandboxes.add(self)
+
+    def run(
+        self,
+        source: str,
+        *,
+        stdin: str = "",
+        limits: SandboxLimits = SandboxLimits(),  # noqa: B008, it is immutable
+        show_last: bool = False,
+        stop: Stop | None = None,
+    ) -> Execution:
+        """Run a program and wait for its end.
+
+        Args:
+            source: Python.
+            stdin: what it can read.
+            limits: what it may use.
+            show_last: print the value of the last statement, if it is an expression, as a notebook
+                does.
+            stop: ends it early.
+
+        Raises:
+            SandboxError: the sandbox has failed; the next call starts it again.
+            ValueError: the limits leave nothing to run with.
+        """
+        if limits.seconds <= 0 or limits.memory < _LEAST_MEMORY or limits.output < 0:
+            raise ValueError(f"a program cannot run within {limits}")
+        request = REQUEST.pack(limits.seconds, limits.memory, show_last)
+        with self._free, contextlib.ExitStack() as ours:
+            link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.enter_context(link)
+            if stop is not None:
+                stop.ends(link)
+            try:
+                with contextlib.ExitStack() as handed_over, theirs:
+                    files = [_file(text, handed_over) for text in (source, stdin)]
+                    pipes = [_pipe(ours, handed_over) for _ in range(2)]
+                    files += [write for _, write in pipes]
+                    self._send(request, [*files, theirs.fileno()])
+                return RunningProgram(link, [read for read, _ in pipes], limits).wait()
+            except SandboxError:
+                self._end_if_dead()
+                raise
+            except OSError as error:  # such as too many open files in this process
+                raise SandboxError(f"the program cannot be handed over: {error}") from error
+
+    def close(self) -> None:
+        """End the fork server and all programs. Idempotent; a later call starts it again."""
+        with self._lock:
+            self._end()
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the fork server; None: it does not run."""
+        return self._server.process.pid if self._server else None
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _reset(self) -> None:
+        self._free = threading.BoundedSemaphore(self._workers)
+        self._lock = threading.Lock()
+        self._server: _ServerProcess | None = None
+        self._finalizer: weakref.finalize[[_ServerProcess], Sandbox] | None = None
+
+    def _send(self, request: bytes, descriptors: list[int]) -> None:
+        """Hand a program to the fork server; one that has died is replaced once."""
+        with self._lock:
+            for attempt in range(2):
+                try:
+                    server = self._server or self._start()
+                    socket.send_fds(server.control, [request], descriptors)
+                    return
+                except OSError as error:  # no program has run
+                    self._end()
+                    if attempt:
+                        raise SandboxError(f"the fork server does not start: {error}") from error
+
+    def _start(self) -> _ServerProcess:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        caller = os.pidfd_open(os.getpid())
+        # Where Python's own library is found by it, the path is needed; it is no secret.
+        libraries = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
+        arguments = [os.path.dirname(os.path.abspath(__file__)), str(theirs.fileno()), str(caller)]
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-s", "-S", "-X", "utf8", "-c", _FORK_SERVER, *arguments],
+                    env={**_ENVIRONMENT, **libraries},
+                    pass_fds=[theirs.fileno(), caller],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # errors still show
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            os.close(caller)
+        ours.settimeout(STARTUP_SECONDS)
+        self._server = _ServerProcess(process, ours)
+        self._finalizer = weakref.finalize(self, _end, self._server)
+        return self._server
+
+    def _end(self) -> None:
+        if self._finalizer:
+            self._finalizer()
+        self._server = self._finalizer = None
+
+    def _end_if_dead(self) -> None:
+        with self._lock:
+            if self._server and self._server.process.poll() is not None:
+                self._end()
+
+    def forget(self) -> None:
+        """Drop the fork server in a forked child: it is the parent's."""
+        if self._server and self._finalizer:
+            self._finalizer.detach()
+            self._server.control.close()
+            self._server.process.returncode = 0  # not this process's child: never wait for it
+        self._reset()
+
+
+def _file(text: str, stack: contextlib.ExitStack) -> int:
+    """A file in memory with this content, which nobody can change."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    descriptor = os.memfd_create("text", flags)
+    stack.callback(os.close, descriptor)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(text.encode("utf-8", "surrogatepass"))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
+
+
+def _pipe(ours: contextlib.ExitStack, handed_over: contextlib.ExitStack) -> tuple[int, int]:
+    read, write = os.pipe()
+    ours.callback(os.close, read)
+    handed_over.callback(os.close, write)
+    return read, write
+
+
+def _end(server: _ServerProcess) -> None:
+    """End a fork server, which ends its programs."""
+    with contextlib.suppress(OSError), server.control:
+        server.control.shutdown(socket.SHUT_RDWR)
+    try:
+        server.process.wait(2.0)
+    except subprocess.TimeoutExpired:
+        server.process.kill()
+        server.process.wait()
+
+
+# --- forks of this process ------------------------------------------------------------
+
+_sandboxes = weakref.WeakSet[Sandbox]()
+
+
+def _after_fork() -> None:
+    for sandbox in list(_sandboxes):
+        sandbox.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

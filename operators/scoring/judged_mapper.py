@@ -1,0 +1,228 @@
+"""What mappers that ask another language model about responses have in common."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+import xxhash
+from pydantic import Field, PositiveInt, model_validator
+from typing_extensions import Self
+
+from ..chats import is_chat
+from ..errors import DataError
+from ..first_failures import FirstFailures
+from ..openai.options import ScorerOptions
+from ..operator import Change, ResumableOperator
+from .answer import ScorerAnswer
+from .cache import user_cache
+from .judge import REASONS, ScoringOutcome, ScoringRequest, open_judge, release
+from .prompt import chat_text
+from .verdict import AnswerFormat
+
+_log = logging.getLogger(__name__)
+_first_failures = FirstFailures(_log.warning)
+_SEEDS = 2**31
+
+
+class JudgedMapper(ResumableOperator):
+    """Base of mappers whose values are the verdicts of a language model behind a server.
+
+    No request is sent twice: answers are stored in `cache` under everything that determines them,
+    and equal requests, also of several threads, are sent once. Each row is committed as it
+    finishes. A failure never becomes a number.
+    """
+
+    model: str
+    """Name of the scorer on the server."""
+    revision: str = ""
+    """Identifies the weights. Change it when the weights behind the name change, and all responses
+    are scored again."""
+    server: ScorerOptions = ScorerOptions()
+    """Where the scorer is. Within a process, steps with the same options share its connections and
+    `concurrency`, in all threads."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """The temperature of the scorer."""
+    max_tokens: PositiveInt = 512
+    """Longest answer of the scorer, in tokens, including its reasoning."""
+    chat_template_kwargs: dict[str, Any] = Field({})
+    """Further arguments of the server's chat template, such as `{enable_thinking: false}` for
+    Qwen3."""
+    parameters: dict[str, Any] = Field({})
+    """Further fields of the request, such as `{reasoning_effort: low}`."""
+    tries: PositiveInt = 3
+    """How often to send a request while the verdict is malformed; once if `temperature` is 0,
+    because the answer would be the same."""
+    on_server_down: Literal["fail", "missing"] = "fail"
+    """What to do if the server is down for `patience_s`: end the run, or leave the rewards that it
+    has not scored missing, as `scorer_unreachable`."""
+    cache: Path | Literal["user"] | None = "user"
+    """File that stores answers. `user`: `rejuice/scores.sqlite` in your cache folder
+    ($XDG_CACHE_HOME or ~/.cache). Null: answers are not stored."""
+
+    retryable: ClassVar[frozenset[str] | None] = frozenset(REASONS)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        own = self._own_fields(self._probe()).keys() | {"n", "stream"}
+        for name in self.parameters:
+            if name in own:
+                raise ValueError(f"parameters must not name '{name}', which is set already")
+        return self
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        return self.model_dump(mode="json", exclude={"server", "cache"})
+
+    def apply(self, table: pa.Table) -> Change:
+        found = dict(self._outcomes(table, range(table.num_rows)))
+        return self._change(table, [found[row] for row in range(table.num_rows)])
+
+    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+        for row, outcome in self._outcomes(table, rows):
+            yield row, self._change(table.slice(row, 1), [outcome])
+
+    def preflight(self) -> None:
+        from ..openai.client import ServerDownError
+        from ..openai.preflight import check_server
+
+        if self.on_server_down == "fail":
+            check_server(self.server, self.model)
+            return
+        try:  # Once, without waiting: the run goes on either way.
+            check_server(self.server.model_copy(update={"patience_s": 0}), self.model)
+        except ServerDownError as error:
+            _log.warning("%s: rewards are missing while it is down", error.found)
+
+    def has_results(self) -> bool:
+        file = self._cache_file()
+        return file is not None and file.exists()
+
+    def close(self) -> None:
+        release(self.server, self._cache_file())
+        _first_failures.clear()
+
+    @abstractmethod
+    def _shown(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[tuple[str, ...] | ScoringOutcome]:
+        """What the scorer is shown of each row, or the outcome that is known without it."""
+
+    @abstractmethod
+    def _messages(self, shown: Sequence[str]) -> list[dict[str, str]]:
+        """The chat that shows it to the scorer."""
+
+    @abstractmethod
+    def _probe(self) -> tuple[str, ...]:
+        """Something short to show."""
+
+    @abstractmethod
+    def _answer_fields(self) -> Mapping[str, Any]:
+        """Fields of the request that say what the answer must look like."""
+
+    @abstractmethod
+    def _reader(self) -> Callable[[ScorerAnswer], tuple[float, ...]]:
+        """Reads the scores in an answer; raises MalformedError. Called once for each row."""
+
+    @abstractmethod
+    def _change(self, table: pa.Table, outcomes: Sequence[ScoringOutcome]) -> Change:
+        """The change to rows with these outcomes."""
+
+    def _outcomes(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[tuple[int, ScoringOutcome]]:
+        """The outcome of each of these rows, as they finish."""
+        places, requests = list[int](), list[ScoringRequest]()
+        for row, shown in zip(rows, self._shown(table, rows), strict=True):
+            if isinstance(shown, ScoringOutcome):
+                yield row, shown
+            else:
+                places.append(row)
+                requests.append(self._request(shown))
+        if not requests:
+            return
+        judge = open_judge(self.server, self._cache_file())
+        probe = self._body(self._probe())
+        fail = self.on_server_down == "fail"
+        for index, outcome in judge.outcomes(requests, probe, fail=fail):
+            if outcome.reason is not None:
+                message = f"a response has no score, {outcome.reason}: {outcome.detail}"
+                _first_failures.report(outcome.reason, message)
+            yield places[index], outcome
+
+    def _request(self, shown: tuple[str, ...]) -> ScoringRequest:
+        tries = self.tries if self.temperature else 1
+        return ScoringRequest(self._body(shown), self.revision, self._reader(), tries)
+
+    def _body(self, shown: tuple[str, ...]) -> dict[str, Any]:
+        return self._own_fields(shown) | self.parameters
+
+    def _own_fields(self, shown: tuple[str, ...]) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": self._messages(shown),
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+        }
+        if self.temperature:
+            # A seed of its own, or the same random numbers would decide about all responses.
+            body["seed"] = xxhash.xxh3_64_intdigest("\0".join(shown).encode()) % _SEEDS
+        body |= self._answer_fields()
+        if self.chat_template_kwargs:
+            body["chat_template_kwargs"] = self.chat_template_kwargs
+        return body
+
+    def _cache_file(self) -> Path | None:
+        if self.cache is None:
+            return None
+        return user_cache() if self.cache == "user" else self.cache.expanduser()
+
+
+def summed_notes(outcomes: Sequence[ScoringOutcome]) -> dict[str, float]:
+    """The figures of all outcomes, added up."""
+    notes: dict[str, float] = {}
+    for outcome in outcomes:
+        for name, figure in outcome.notes.items():
+            notes[name] = notes.get(name, 0) + figure
+    return notes
+
+
+def response_format(
+    answer_format: AnswerFormat, schema: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    """The field of a request that has the server constrain the answer; none for `text`."""
+    if answer_format == "text":
+        return {}
+    if answer_format == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    verdict = {"name": "verdict", "strict": True, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": verdict}}
+
+
+def questions_of(prompts: pa.ChunkedArray) -> list[str]:
+    """Each prompt as one text.
+
+    Raises:
+        DataError: the column does not hold chats.
+    """
+    kind = prompts.type
+    if not (pa.types.is_null(kind) or is_chat(kind)):
+        right = "prompt_template_mapper makes prompts: lists of messages with role and content"
+        raise DataError(f"column 'prompt' is {kind}", right)
+    return [chat_text([each for each in chat or () if each]) for chat in prompts.to_pylist()]
+
+
+def texts_of(table: pa.Table, name: str) -> list[str | None]:
+    """A column as texts.
+
+    Raises:
+        DataError: it holds something else.
+    """
+    kind = table[name].type
+    if pa.types.is_nested(kind):
+        raise DataError(f"column '{name}' is {kind}, not text", "give strings")
+    texts: list[str | None] = table[name].cast(pa.string()).to_pylist()
+    return texts

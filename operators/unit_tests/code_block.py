@@ -1,0 +1,62 @@
+"""Where the program is in a response."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..verifier.answer import after_think
+
+_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*?)[ \t\r]*")
+_PYTHON = frozenset({"python", "python3", "py", "py3"})
+
+
+class CodeBlock(NamedTuple):
+    """A fenced block of a response: its language, in lower case, and what is in it."""
+
+    language: str
+    code: str
+
+
+def extract_code(response: str, *, whole: bool = True) -> str | None:
+    r"""The program in a response, None where there is none.
+
+    It is the last fenced block that is labelled as Python, else the last block, else the whole
+    response. Only what follows the last `</think>` counts, and inside an unclosed `<think>` there
+    is no program. A block without an end, where generation was cut off, ends with the response.
+
+    Args:
+        response: as the policy wrote it.
+        whole: whether a response without a fenced block is itself a program.
+
+    >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
+    'print(1)\n'
+    """
+    text = after_think(response)
+    if text is None:
+        return None
+    blocks = list(_blocks(text))
+    if not blocks:
+        return text if whole and text.strip() else None
+    python = [block for block in blocks if block.language in _PYTHON]
+    code = (python or blocks)[-1].code
+    return code if code.strip() else None
+
+
+def _blocks(text: str) -> Iterator[CodeBlock]:
+    """Fenced blocks, after CommonMark; one that is indented as a whole loses its indentation."""
+    lines = iter(text.split("\n"))
+    for line in lines:
+        opened = _FENCE.fullmatch(line)
+        if not opened:
+            continue
+        indent, fence, info = opened.groups()
+        code = list[str]()
+        for inner in lines:
+            closed = _FENCE.fullmatch(inner)
+            if closed and closed[2].startswith(fence) and not closed[3]:
+                break
+            spaces = len(inner) - len(inner.lstrip(" \t"))
+            code.append(inner[min(len(indent), spaces) :])
+        yield CodeBlock(info.partition(" ")[0].lower(), "".join(f"{each}\n" for each in code))

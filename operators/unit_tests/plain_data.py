@@ -1,0 +1,133 @@
+"""Values as JSON, as they cross between the process of a test and that of a program.
+
+It runs in both, so it imports the standard library only. Whatever comes out of `decode` is made of
+built-in types: an instance of a program's own subclass of `int` arrives as an `int`.
+
+    None, bool, str, float, small int   themselves
+    list                                a list
+    anything else                       {"t": type, "v": content}
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+MOST_ITEMS = 100_000
+"""Items that are taken from an iterator, which may be endless."""
+_SMALL = 2**53
+_SEQUENCES: tuple[type, ...] = (tuple, set, frozenset, deque)
+_DICT_VIEWS: tuple[type, ...] = (KeysView, ValuesView, ItemsView)
+
+
+def encode(value: Any, other: Callable[[Any], Any]) -> Any:
+    """A value as JSON.
+
+    Args:
+        value: of any type.
+        other: encodes an object that is no plain data.
+
+    Raises:
+        RecursionError: the value is nested too deeply, or contains itself.
+    """
+    kind = type(value)
+    if kind is float and value != value:
+        return {"t": "float", "v": "nan"}  # Which is equal to itself, as a call of a test must be.
+    if value is None or kind in (bool, str, float):
+        return value
+    if kind is int:
+        # Without a limit of digits, which decimal notation has.
+        return value if -_SMALL < value < _SMALL else {"t": "int", "v": hex(value)}
+    if kind is list:
+        return [encode(item, other) for item in value]
+    if kind in (bytes, bytearray):
+        return {"t": kind.__name__, "v": value.hex()}
+    if kind is complex:
+        return {"t": "complex", "v": [value.real, value.imag]}
+    if kind is range:
+        return {"t": "range", "v": [value.start, value.stop, value.step]}
+    if kind in (date, datetime, time):
+        return {"t": kind.__name__, "v": value.isoformat()}
+    if kind is timedelta:
+        return {"t": "timedelta", "v": [value.days, value.seconds, value.microseconds]}
+    if kind in (Fraction, Decimal):
+        return {"t": kind.__name__, "v": str(value)}
+    if kind is dict:
+        return {"t": "dict", "v": [[encode(k, other), encode(v, other)] for k, v in value.items()]}
+    if kind in _SEQUENCES:
+        items = [encode(item, other) for item in value]
+        if kind in (set, frozenset):  # Their order differs between processes.
+            items.sort(key=lambda item: json.dumps(item, sort_keys=True))
+        return {"t": kind.__name__, "v": items}
+    if issubclass(kind, _DICT_VIEWS):
+        return [encode(item, other) for item in value]
+    for base in (int, float, str, bytes, list, dict, complex, *_SEQUENCES):
+        if issubclass(kind, base):
+            return encode(_as_base(value, base), other)
+    if hasattr(kind, "__next__"):
+        items = [encode(item, other) for item in islice(value, MOST_ITEMS)]
+        return {"t": "iterator", "v": items}
+    return other(value)
+
+
+def _as_base(value: Any, base: type) -> Any:
+    """An instance of a subclass, as what it is without it."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset, deque):
+        return base(base.__iter__(value))
+    if base is str:
+        return str.__str__(value)
+    if base is int:
+        return int.__int__(value)
+    if base is float:
+        return float.__float__(value)
+    return base.__getitem__(value, slice(None)) if base is bytes else base.__complex__(value)  # type: ignore[attr-defined]
+
+
+def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
+    """The value that `encode` was given.
+
+    Args:
+        item: JSON.
+        other: gives the value of a type that is not known here, and of its content.
+
+    Raises:
+        ValueError, TypeError, LookupError: nothing that `encode` gives.
+    """
+    if isinstance(item, list):
+        return [decode(inner, other) for inner in item]
+    if not isinstance(item, dict):
+        return item
+    kind, content = item["t"], item["v"]
+    if kind == "dict":
+        return {decode(key, other): decode(value, other) for key, value in content}
+    if kind == "iterator":
+        return iter([decode(inner, other) for inner in content])
+    for sequence in _SEQUENCES:
+        if kind == sequence.__name__:
+            return sequence(decode(inner, other) for inner in content)
+    made = _FROM_CONTENT.get(kind)
+    return made(content) if made else other(kind, content)
+
+
+_FROM_CONTENT: dict[str, Callable[[Any], Any]] = {
+    "int": lambda text: int(text, 16),
+    "float": float,
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "complex": lambda parts: complex(*parts),
+    "range": lambda parts: range(*parts),
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "time": time.fromisoformat,
+    "timedelta": lambda parts: timedelta(*parts),
+    "Fraction": Fraction,
+    "Decimal": Decimal,
+}

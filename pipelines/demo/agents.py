@@ -1,0 +1,136 @@
+"""Simulated agents: trajectories on arithmetic problems, with the real flow and calculator.
+
+Only the policy is simulated: what it writes in its turns is scripted, and differs in care.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...operators.agents.flows.react import React
+from ...operators.agents.play import Limits
+from ...operators.agents.runner import play_trajectory
+from ...operators.agents.task import Task
+from ...operators.agents.tool import ToolError
+from ...operators.agents.toolbox import Toolbox
+from ...operators.agents.tools.calculator import Calculator
+from ...operators.agents.trajectory import Trajectory, columns_of
+from ...operators.columns import ROW_CONTRACT, content_ids
+from ...operators.sampling import Group, Prompt, Sample
+from ..dataset.write import writer
+from .numbers import Split, pick, seeded
+from .problems import Problem, SolutionStep, problems
+from .recorded import check_format
+from .solvers import worked
+
+POLICY = "simulated"
+MAX_TURNS = 6
+_SLIPS = {"careful": 0.0, "brief": 0.1, "hasty": 0.4, "clumsy": 0.05, "lost": 0.0, "unlucky": 0.0}
+"""How often each agent gets a step wrong."""
+_DRAWN = ("careful", "careful", "brief", "brief", "hasty", "hasty", "clumsy", "clumsy", "lost")
+_BATCH = 200
+_COLUMNS = ("response", "finish_reason", "turns", "turn_count", "tool_calls", "tool_errors")
+
+
+def write_trajectories(
+    path: Path,
+    *,
+    seed: int = 0,
+    prompts: int = 200,
+    trajectories: int = 8,
+    split: Split = "train",
+    levels: Sequence[int] = (1, 2, 3),
+) -> None:
+    """Write one row per trajectory, as `agent_rollout_mapper` exports them, without token ids.
+
+    The problems are those of `write_prompts` with the same arguments. One trajectory in fifty ends
+    because its calculator is out of order.
+
+    Raises:
+        RejuiceError: there is no such format, split or level, or there are fewer problems.
+    """
+    check_format(path)
+    names = ("prompt", *_COLUMNS, "response_id", "policy")
+    schema = pa.schema([(name, ROW_CONTRACT[name]) for name in names])
+    made = iter(problems(seed, split, prompts, levels))
+    with writer(path, schema) as write:
+        while batch := list(islice(made, _BATCH)):
+            write(asyncio.run(_table(batch, seed, trajectories, schema)))
+
+
+async def _table(batch: Sequence[Problem], seed: int, n: int, schema: pa.Schema) -> pa.Table:
+    pairs = [(problem, k) for problem in batch for k in range(n)]
+    found = [await _trajectory(problem, seed, k) for problem, k in pairs]
+    columns = columns_of(found)
+    chats = [[{"role": "user", "content": problem.question}] for problem, _ in pairs]
+    parts = (
+        (problem.question, str(k), each.response)
+        for (problem, k), each in zip(pairs, found, strict=True)
+    )
+    every = {
+        **columns,
+        "prompt": pa.array(chats, ROW_CONTRACT["prompt"]),
+        "response_id": content_ids(parts),
+        "policy": pa.array([POLICY] * len(found), pa.string()),
+    }
+    return pa.table([every[name] for name in schema.names], schema=schema)
+
+
+async def _trajectory(problem: Problem, seed: int, k: int) -> Trajectory:
+    (calculator,) = await Calculator().functions()
+    agent = pick(seeded(seed, k, "agent", problem.question), _DRAWN)
+    if seeded(seed, k, "luck", problem.question).random() < 0.02:
+        agent, calculator = "unlucky", calculator._replace(call=_out_of_order)
+    return await play_trajectory(
+        React(format="lines", max_turns=MAX_TURNS),
+        Task("", (("user", problem.question),), {}),
+        sampler=_Scripted(list(_actions(problem, agent, seed, k))),
+        encode=None,
+        toolbox=Toolbox([calculator]),
+        models={},
+        limits=Limits(64, None),
+        seed=seed,
+        index=k,
+    )
+
+
+class _Scripted:
+    """A policy that writes one line after the other, and the last one again and again."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    async def sample(self, prompt: Prompt, max_tokens: int) -> Group:
+        line = self._lines.pop(0) if len(self._lines) > 1 else self._lines[0]
+        return Group(POLICY, 0, None, None, (Sample(line, None, None, "stop"),))
+
+
+async def _out_of_order(given: Any, task: Any) -> Any:
+    raise ToolError("the calculator is out of order")
+
+
+def _actions(problem: Problem, agent: str, seed: int, k: int) -> Iterator[str]:
+    """What an agent writes, turn by turn."""
+    rng = seeded(seed, k, agent, problem.question)
+    steps = worked(problem, rng, slips=_SLIPS[agent])
+    if agent == "lost":
+        yield f"calculate: {_expression(steps[0])}"
+        return
+    if agent == "clumsy":
+        yield pick(rng, ("I need to think about this.", f"calculate: {steps[0].left} plus some"))
+    if agent != "hasty":
+        yield from (f"calculate: {_expression(step)}" for step in steps)
+    shown = steps if agent == "careful" else steps[-1:]
+    opening = pick(rng, ("", "Step by step: ", "Worked out: ", "In short, "))
+    reasons = "; ".join(step.equation for step in shown)
+    yield f"answer: {opening}{reasons}. The answer is {steps[-1].result}"
+
+
+def _expression(step: SolutionStep) -> str:
+    return step.equation.partition(" = ")[0]

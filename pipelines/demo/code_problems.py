@@ -1,0 +1,299 @@
+"""Small programming problems with tests of both styles, and simulated programs with typical faults.
+
+A problem asks for a function of one argument and for a script around it. So the same program can be
+tested by assertions about the function, and by what it prints.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from ...operators import RejuiceError
+from .numbers import SPLITS, Split, hashed, pick, seeded, split_of
+
+Argument: TypeAlias = int | str | list[int]
+"""What a function of a problem is given; a script reads it from one line."""
+Programmer = Literal[
+    "right", "off_by_one", "wrong_type", "other_operation", "half_done", "exits_early",
+    "syntax_error", "no_code", "endless_loop",
+]  # fmt: skip
+CASES = 4
+"""Tests of a problem, in each style."""
+_MOST_REPEATS = 100
+_READ = {
+    "number": "int(input())",
+    "numbers": "list(map(int, input().split()))",
+    "text": "input()",
+}
+_QUESTION = (
+    "Write a Python function `{name}({parameter})` that {task}. "
+    "Run as a script, the program reads the argument from one line and prints the result."
+)
+_WORDS = ("apple", "river", "stone", "cloud", "paper", "green", "table", "seven", "moon", "window")
+
+
+class CodeTemplate(NamedTuple):
+    """A programming problem without its numbers.
+
+    Attributes:
+        name: of the function.
+        parameter: of the function, a key of the ways to read it.
+        task: what the function does, with slots for three numbers and a letter.
+        result: the right result, as an expression with the same slots.
+        other: the result of a program that has misread the task.
+    """
+
+    name: str
+    parameter: str
+    task: str
+    result: str
+    other: str
+
+
+CODE_TEMPLATES = (
+    CodeTemplate(
+        "scale",
+        "number",
+        "multiplies `number` by {a} and adds {b}",
+        "{a} * number + {b}",
+        "{a} * (number + {b})",
+    ),
+    CodeTemplate(
+        "boxes",
+        "number",
+        "says how many boxes for {a} things each `number` things need",
+        "-(-number // {a})",
+        "number // {a}",
+    ),
+    CodeTemplate(
+        "distance",
+        "number",
+        "says how far `number` is from {b}",
+        "abs(number - {b})",
+        "number - {b}",
+    ),
+    CodeTemplate(
+        "digits",
+        "number",
+        "adds up the digits of `number` and multiplies the sum by {a}",
+        "{a} * sum(map(int, str(number)))",
+        "{a} * len(str(number))",
+    ),
+    CodeTemplate(
+        "multiples",
+        "number",
+        "counts the whole numbers from 1 to `number` that {a} divides",
+        "number // {a}",
+        "number % {a}",
+    ),
+    CodeTemplate(
+        "above",
+        "numbers",
+        "counts the items of `numbers` above {b}",
+        "sum(item > {b} for item in numbers)",
+        "sum(item >= {b} for item in numbers)",
+    ),
+    CodeTemplate(
+        "divisible",
+        "numbers",
+        "adds up the items of `numbers` that {a} divides",
+        "sum(item for item in numbers if item % {a} == 0)",
+        "sum(item // {a} for item in numbers)",
+    ),
+    CodeTemplate(
+        "largest",
+        "numbers",
+        "gives the largest item of `numbers`, but {b} if all are smaller",
+        "max([*numbers, {b}])",
+        "max(numbers)",
+    ),
+    CodeTemplate(
+        "spread",
+        "numbers",
+        "multiplies the range of `numbers`, largest minus smallest item, by {a}",
+        "{a} * (max(numbers) - min(numbers))",
+        "{a} * (numbers[-1] - numbers[0])",
+    ),
+    CodeTemplate(
+        "letters",
+        "text",
+        "counts the letter {c} in `text` and adds {b}",
+        "text.count({c}) + {b}",
+        "len(text.split({c})) + {b}",
+    ),
+    CodeTemplate(
+        "longest",
+        "text",
+        "multiplies the length of the longest word of `text` by {a}",
+        "{a} * max(map(len, text.split()))",
+        "{a} * len(max(text.split()))",
+    ),
+    CodeTemplate(
+        "words",
+        "text",
+        "counts the words of `text` with more than {d} letters and adds {b}",
+        "sum(len(word) > {d} for word in text.split()) + {b}",
+        "sum(len(word) >= {d} for word in text.split()) + {b}",
+    ),
+)
+"""Templates of all splits."""
+
+
+class CodeProblem(NamedTuple):
+    """A programming problem.
+
+    Attributes:
+        question: the text.
+        template: what it was made of.
+        result: the right result, as an expression.
+        other: that of a program that has misread the task.
+        cases: arguments, each with its right result.
+    """
+
+    question: str
+    template: CodeTemplate
+    result: str
+    other: str
+    cases: tuple[tuple[Argument, int], ...]
+
+    @property
+    def code(self) -> str:
+        """The solution."""
+        return _program(self, f"    return {self.result}\n")
+
+    @property
+    def assertions(self) -> list[str]:
+        """The tests as statements."""
+        return [
+            f"assert {self.template.name}({given!r}) == {result}" for given, result in self.cases
+        ]
+
+    @property
+    def inputs(self) -> list[dict[str, str]]:
+        """The tests as `input` and `output` of the script."""
+        return [
+            {"input": f"{_line(given)}\n", "output": f"{result}\n"} for given, result in self.cases
+        ]
+
+
+def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
+    """The first `n` problems of a split with different questions; no two splits share one.
+
+    Raises:
+        RejuiceError: there is no such split, or there are fewer problems.
+    """
+    if split not in SPLITS:
+        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
+    seen = set[str]()
+    repeats = i = 0
+    while len(seen) < n:
+        found = _problem(seed, split, i)
+        i += 1
+        repeats = repeats + 1 if found is None or found.question in seen else 0
+        if repeats == _MOST_REPEATS:
+            raise RejuiceError(f"hardly more than {len(seen)} different problems", "ask for fewer")
+        if found is not None and not repeats:
+            seen.add(found.question)
+            yield found
+
+
+def programs(problem: CodeProblem, seed: int, n: int) -> Iterator[tuple[str, Programmer]]:
+    """The responses of `n` programmers to a problem, each with who has written it.
+
+    Some problems are easier than others, so some groups are all right, and most are mixed.
+    """
+    ease = 0.15 + 0.8 * hashed(f"{seed}/{problem.question}") / 2**64
+    for k in range(n):
+        rng = seeded(seed, k, problem.question)
+        programmer = "right" if rng.random() < ease else pick(rng, _FAULTY)
+        yield PROGRAMMERS[programmer](problem, rng), programmer
+
+
+def _problem(seed: int, split: Split, i: int) -> CodeProblem | None:
+    rng = seeded("code", seed, split, i)
+    template = CODE_TEMPLATES[i % len(CODE_TEMPLATES)]
+    for _ in range(_MOST_REPEATS):
+        a, b = 2 + int(rng.random() * 30), 3 + int(rng.random() * 30)
+        slots = {"a": a, "b": b, "d": 3 + a % 4, "c": repr(pick(rng, "aeorstn"))}
+        question = _QUESTION.format(
+            name=template.name, parameter=template.parameter, task=template.task.format(**slots)
+        )
+        if split_of(question, ()) == split:
+            break
+    else:
+        return None  # The split has no problem of this template.
+    result, other = template.result.format(**slots), template.other.format(**slots)
+    arguments = [_ARGUMENTS[template.parameter](rng) for _ in range(CASES)]
+    cases = tuple((each, _value(result, template.parameter, each)) for each in arguments)
+    return CodeProblem(question, template, result, other, cases)
+
+
+def _value(expression: str, parameter: str, argument: Argument) -> int:
+    """The value of an expression of a template."""
+    found: int = eval(expression, {parameter: argument})
+    return found
+
+
+def _numbers(rng: random.Random) -> list[int]:
+    return [int(rng.random() * 40) for _ in range(3 + int(rng.random() * 5))]
+
+
+_ARGUMENTS: Mapping[str, Callable[[random.Random], Argument]] = {
+    "number": lambda rng: 1 + int(rng.random() * 99),
+    "numbers": _numbers,
+    "text": lambda rng: " ".join(pick(rng, _WORDS) for _ in range(2 + int(rng.random() * 4))),
+}
+
+
+def _line(argument: Argument) -> str:
+    return " ".join(map(str, argument)) if isinstance(argument, list) else str(argument)
+
+
+def _program(problem: CodeProblem, body: str) -> str:
+    name, parameter = problem.template.name, problem.template.parameter
+    script = f'if __name__ == "__main__":\n    print({name}({_READ[parameter]}))\n'
+    return f"def {name}({parameter}):\n{body}\n\n{script}"
+
+
+def _fenced(problem: CodeProblem, rng: random.Random, body: str) -> str:
+    opening = pick(rng, ("Here is the program.", "The function takes the value of one line."))
+    return f"{opening}\n\n```python\n{_program(problem, body)}```"
+
+
+def _returns(problem: CodeProblem, rng: random.Random, result: str) -> str:
+    forms = ("    return {}\n", "    result = {}\n    return result\n")
+    return _fenced(problem, rng, pick(rng, forms).format(result))
+
+
+PROGRAMMERS: Mapping[Programmer, Callable[[CodeProblem, random.Random], str]] = {
+    "right": lambda p, rng: _returns(p, rng, p.result),
+    "off_by_one": lambda p, rng: _returns(p, rng, f"{p.result} + 1"),
+    "wrong_type": lambda p, rng: _returns(p, rng, f"[{p.result}]"),
+    "other_operation": lambda p, rng: _returns(p, rng, p.other),
+    "half_done": lambda p, rng: _fenced(p, rng, f"    result = {p.result}\n"),
+    "exits_early": lambda p, rng: _fenced(p, rng, "    raise SystemExit(0)\n"),
+    "syntax_error": lambda p, rng: _returns(p, rng, f"({p.result}"),
+    "no_code": lambda p, rng: "<think>I have to write a function. Where do I begin?",
+    "endless_loop": lambda p, rng: _fenced(p, rng, "    while True:\n        pass\n"),
+}
+"""How each programmer answers."""
+
+_FAULTY: Sequence[Programmer] = (
+    *("off_by_one",) * 4, *("other_operation",) * 4, "wrong_type", "half_done", "exits_early",
+    "syntax_error", "no_code", "endless_loop",
+)  # fmt: skip
+"""Who makes mistakes, each as often as its share."""
+
+
+def code_row(problem: CodeProblem, seed: int, responses: int) -> dict[str, Any]:
+    """A problem as a row of a dataset, with recorded responses."""
+    written = programs(problem, seed, responses)
+    return {
+        "question": problem.question,
+        "code": problem.code,
+        "test_list": problem.assertions,
+        "tests": problem.inputs,
+        "responses": [{"text": text, "student": student} for text, student in written],
+    }

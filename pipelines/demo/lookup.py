@@ -1,0 +1,230 @@
+"""Questions about a handful of documents, for agents that search and calculate.
+
+Every task has documents of its own with numbers of its own, so nothing can be memorised: what a
+policy learns is when to search, for what, when to calculate and when to answer. No two splits share
+a question, because every question names somebody and each split has names of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+from ...operators import RejuiceError
+from .numbers import SPLITS, Split, calculate, hashed, pick, seeded
+from .templates import NAMES, WORDS
+
+LookupKind = Literal["count", "price", "pair", "hops"]
+
+KINDS: tuple[LookupKind, ...] = get_args(LookupKind)
+"""What is asked: a number in one document; a price times a number; the sum or the difference of the
+numbers in two documents; a price times a number, in the shop that another document names."""
+
+# fmt: off
+GOODS = ("chairs", "clocks", "drums", "hats", "lamps", "pillows", "shirts", "tables")
+SHOPS = ("bazaar", "depot", "factory", "harbour", "mall", "market", "museum", "station")
+# fmt: on
+
+QUESTIONS = {
+    "count": "How many {things} does {A} have?",
+    "price": "How many dollars does {A} pay for {k} {goods} at the {shop}?",
+    "sum": "How many {things} do {A} and {B} have together?",
+    "difference": "How many more {things} does {A} have than {B}?",
+    "hops": "How many dollars do {k} {goods} cost where {A} shops?",
+}
+"""The questions; those of the kind `pair` are `sum` and `difference`."""
+
+DOCUMENTS = {
+    "count": "{A} has {n} {things}.",
+    "price": "The {shop} sells {goods} for {n} dollars.",
+    "visit": "{A} shops at the {shop}.",
+}
+"""The sentences of documents, each of which is one."""
+
+DOCUMENT_COUNT = 13
+"""Documents of a task: five counts, five prices, three shops."""
+
+_MOST_REPEATS = 1_000
+_COUNTS, _PRICES, _TIMES = range(10, 100), range(10, 61), range(2, 10)
+_Item = TypeVar("_Item")
+
+
+class Lookup(NamedTuple):
+    """A step that finds a document.
+
+    Attributes:
+        query: words that only this document has all of.
+        document: what the search gives.
+    """
+
+    query: str
+    document: str
+
+
+class LookupTask(NamedTuple):
+    """A task with its solution.
+
+    Attributes:
+        question: the text.
+        answer: the right answer, a whole number above 0.
+        documents: all different, in no order.
+        kind: what is asked.
+        lookups: documents that the answer needs, in an order in which they can be found.
+        expression: what is calculated of them, such as `8 * 46`; None where nothing is.
+    """
+
+    question: str
+    answer: int
+    documents: tuple[str, ...]
+    kind: LookupKind
+    lookups: tuple[Lookup, ...]
+    expression: str | None
+
+
+def lookup_task(seed: int, split: Split, i: int) -> LookupTask:
+    """Task `i` of a split, which depends on the arguments and on nothing else.
+
+    Raises:
+        RejuiceError: there is no such split.
+
+    Example:
+        >>> lookup_task(0, "train", 4).question
+        'How many marbles does Emma have?'
+    """
+    if split not in SPLITS:
+        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
+    return make_task(seeded("lookup", seed, split, i), NAMES[split])
+
+
+def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
+    """The first `n` tasks of a split that differ in question or answer, as prompts do.
+
+    Memory holds one hash of each task.
+
+    Raises:
+        RejuiceError: there are fewer different tasks.
+    """
+    seen = set[int]()
+    repeats = i = 0
+    while len(seen) < n:
+        found = lookup_task(seed, split, i)
+        key = hashed(f"{found.question} {found.answer}")
+        repeats = repeats + 1 if key in seen else 0
+        if repeats == _MOST_REPEATS:
+            found_n = f"hardly more than {len(seen)} different look-up tasks"
+            raise RejuiceError(found_n, "ask for fewer")
+        if not repeats:
+            seen.add(key)
+            yield found
+        i += 1
+
+
+def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
+    """A task about three of these people."""
+    world = _world(rng, people)
+    kind = pick(rng, KINDS)
+    asked = _ASKED[kind](rng, world)
+    left, operation, right = asked.calculation
+    return LookupTask(
+        question=QUESTIONS[asked.question].format(**asked.words),
+        answer=left if operation is None else calculate(left, operation, right),
+        documents=tuple(_drawn(rng, list(world.documents.values()), len(world.documents))),
+        kind=kind,
+        lookups=tuple(Lookup(query, world.documents[query]) for query in asked.queries),
+        expression=None if operation is None else f"{left} {operation} {right}",
+    )
+
+
+class _World(NamedTuple):
+    """What is true in a task.
+
+    Attributes:
+        people: three.
+        thing: what every one of them has.
+        good: what every shop sells.
+        shops: three.
+        counts: how many things somebody has.
+        prices: what a good costs in a shop.
+        visited: the shop where somebody buys.
+        documents: each by the query that finds it.
+    """
+
+    people: list[str]
+    thing: str
+    good: str
+    shops: list[str]
+    counts: dict[tuple[str, str], int]
+    prices: dict[tuple[str, str], int]
+    visited: dict[str, str]
+    documents: dict[str, str]
+
+
+class _Asked(NamedTuple):
+    """A question: its key in QUESTIONS, the words in it, what is looked up and calculated."""
+
+    question: str
+    words: dict[str, Any]
+    queries: list[str]
+    calculation: tuple[int, str | None, int]
+
+
+def _world(rng: random.Random, people: Sequence[str]) -> _World:
+    """A world; of its six counts and of its six prices one is in no document."""
+    chosen, shops = _drawn(rng, people, 3), _drawn(rng, SHOPS, 3)
+    things, goods = _drawn(rng, WORDS["things"], 2), _drawn(rng, GOODS, 2)
+    owned = [(who, what) for what in things for who in chosen][:-1]
+    sold = [(shop, what) for what in goods for shop in shops][:-1]
+    counts = dict(zip(owned, _drawn(rng, _COUNTS, len(owned)), strict=True))
+    prices = dict(zip(sold, _drawn(rng, _PRICES, len(sold)), strict=True))
+    visited = {who: pick(rng, shops) for who in chosen}
+    count, price, visit = DOCUMENTS["count"], DOCUMENTS["price"], DOCUMENTS["visit"]
+    documents = {
+        **{f"{who} {what}": count.format(A=who, n=n, things=what)
+           for (who, what), n in counts.items()},
+        **{f"{shop} {what}": price.format(shop=shop, goods=what, n=n)
+           for (shop, what), n in prices.items()},
+        **{f"{who} shops": visit.format(A=who, shop=shop) for who, shop in visited.items()},
+    }  # fmt: skip
+    return _World(chosen, things[0], goods[0], shops, counts, prices, visited, documents)
+
+
+def _count(rng: random.Random, world: _World) -> _Asked:
+    a, thing = world.people[0], world.thing
+    words = {"A": a, "things": thing}
+    return _Asked("count", words, [f"{a} {thing}"], (world.counts[a, thing], None, 0))
+
+
+def _price(rng: random.Random, world: _World) -> _Asked:
+    a, shop, k = world.people[0], pick(rng, world.shops), pick(rng, _TIMES)
+    words = {"A": a, "shop": shop, "k": k, "goods": world.good}
+    product = (k, "*", world.prices[shop, world.good])
+    return _Asked("price", words, [f"{shop} {world.good}"], product)
+
+
+def _pair(rng: random.Random, world: _World) -> _Asked:
+    question, operation = pick(rng, (("sum", "+"), ("difference", "-")))
+    thing, pair = world.thing, world.people[:2]
+    if question == "difference":  # Who has more comes first.
+        pair.sort(key=lambda who: -world.counts[who, thing])
+    a, b = pair
+    words = {"A": a, "B": b, "things": thing}
+    both = (world.counts[a, thing], operation, world.counts[b, thing])
+    return _Asked(question, words, [f"{a} {thing}", f"{b} {thing}"], both)
+
+
+def _hops(rng: random.Random, world: _World) -> _Asked:
+    a, k = world.people[0], pick(rng, _TIMES)
+    shop = world.visited[a]
+    words = {"A": a, "k": k, "goods": world.good}
+    queries = [f"{a} shops", f"{shop} {world.good}"]
+    return _Asked("hops", words, queries, (k, "*", world.prices[shop, world.good]))
+
+
+_ASKED = {"count": _count, "price": _price, "pair": _pair, "hops": _hops}
+
+
+def _drawn(rng: random.Random, items: Sequence[_Item], n: int) -> list[_Item]:
+    """Some of the items, all different, in any order."""
+    rest = list(items)
+    return [rest.pop(int(rng.random() * len(rest))) for _ in range(n)]

@@ -1,0 +1,171 @@
+"""A retrieval server: what the policy sees, and what is missing with a reason."""
+
+import asyncio
+
+import pytest
+from fake_search import TEST, FakeSearch
+from fake_server import Trouble
+
+from rejuice.operators import EngineError
+from rejuice.operators.agents.tool import Observation, ToolError
+from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.tools.http_search import HttpSearch
+
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
+
+
+def tool_at(server, **fields):
+    quick = {"back_off_s": 0.001, "attempts": 3, "patience_s": 0}
+    return HttpSearch(**{"base_url": server.url, **quick, **fields})
+
+
+def outcomes(tool, *queries):
+    """The observation of each query, or the error instead of it."""
+
+    async def work():
+        toolbox = await Toolbox.of([tool])
+        calls = [toolbox.call("http_search", {"query": query}, {}) for query in queries]
+        try:
+            return await asyncio.gather(*calls, return_exceptions=True)
+        finally:
+            await tool.close()
+
+    return asyncio.run(work())
+
+
+def test_what_search_r1_finds():
+    with FakeSearch() as server:
+        tool = tool_at(server, k=2)
+        tool.preflight()
+        assert outcomes(tool, "drink 7") == [
+            Observation("[1] Tea: drink 7 is hot.\n[2] drink 7 is cold.")
+        ]
+        assert server.bodies[7] == [{"queries": ["drink 7"], "topk": 2, "return_scores": True}]
+
+
+def test_what_searxng_finds():
+    with FakeSearch() as server:
+        tool = tool_at(server, style="searxng", k=1, longest=5)
+        tool.preflight()
+        assert outcomes(tool, "7 & 8 + é?") == [Observation("Page 1: about […]")]
+        assert server.bodies[7] == [{"q": "7 & 8 + é?", "format": "json"}]
+
+
+def test_nothing_is_found():
+    says = {1: {"result": [[]]}}
+    with FakeSearch(says=says) as server:
+        found = outcomes(tool_at(server), "1", " ")
+        assert found == [
+            Observation("nothing was found"),
+            Observation("the query is empty", "error"),
+        ]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Trouble.ERROR_500,
+        Trouble.ERROR_503,
+        Trouble.RATE_LIMIT,
+        Trouble.RESET,
+        Trouble.RESET_MID_BODY,
+        Trouble.CUT_JSON,
+        Trouble.HTML,
+    ],
+)
+def test_what_passes_is_tried_again(trouble):
+    with FakeSearch({7: [trouble]}) as server:
+        (found,) = outcomes(tool_at(server), "7")
+        assert (found.status, server.attempts[7]) == ("ok", 2)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (Trouble.ERROR_500, "server_error: 500: 500"),
+        (Trouble.RESET, "connection_lost: Server disconnected"),
+        (Trouble.HTML, "bad_response: body: Invalid JSON"),
+        (Trouble.TOO_MUCH, "bad_response: an answer of more than 1 MiB"),
+        (Trouble.SLOW, "timeout: no answer in 0.05 s"),
+    ],
+)
+def test_a_search_that_is_never_answered_is_missing_with_a_reason(trouble, message, monkeypatch):
+    monkeypatch.setattr("rejuice.operators.openai.client._LARGEST_ANSWER", 1 << 20)
+    with FakeSearch({7: [trouble] * 9}) as server:
+        attempts = {"attempts": 1, "timeout_s": 0.05} if trouble is Trouble.SLOW else {}
+        bad, good = outcomes(tool_at(server, **attempts), "7", "8")
+        assert good.status == "ok"
+        assert isinstance(bad, ToolError)
+        assert str(bad).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"result": []}, "bad_response: 0 results, not 1"),
+        ({"result": [[{"document": {"id": "1"}}]]}, "bad_response: a document has no text, but"),
+        ([], "bad_response: body: Input should be "),
+    ],
+)
+def test_an_answer_of_another_form_is_missing_with_a_reason(answer, message):
+    with FakeSearch(says={7: answer}) as server:
+        (found,) = outcomes(tool_at(server), "7")
+        assert isinstance(found, ToolError)
+        assert str(found).startswith(message)
+
+
+def test_a_query_that_the_server_refuses_is_the_policys_own_doing():
+    with FakeSearch({7: [Trouble.REFUSED]}) as server:
+        assert outcomes(tool_at(server), "7") == [
+            Observation("the search refuses this query: 400: 400", "error")
+        ]
+
+
+def test_a_server_that_vanishes_and_comes_back():
+    async def work(server, tool):
+        toolbox = await Toolbox.of([tool])
+        assert (await toolbox.call("http_search", {"query": "1"}, {})).status == "ok"
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(ToolError, match=r"could not be reached: .*; is the server up\?$"):
+            await toolbox.call("http_search", {"query": "2"}, {})
+        await asyncio.to_thread(server.start)
+        assert (await toolbox.call("http_search", {"query": "3"}, {})).status == "ok"
+        await tool.close()
+
+    with FakeSearch() as server:
+        asyncio.run(work(server, tool_at(server)))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (Trouble.NOT_FOUND, "answers 404: 404; is base_url right?"),
+        (Trouble.NO_KEY, "answers 401: 401; is the key right? see api_key_env"),
+        (Trouble.ERROR_500, "answers no search: server_error, 500: 500; is it a server of the st"),
+        (Trouble.HTML, "answers no search: bad_response, body: Invalid JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_server_is_found_before_sampling(trouble, message):
+    with FakeSearch({TEST: [trouble] * 9}) as server, pytest.raises(EngineError) as error:
+        tool_at(server).preflight()
+    assert str(error.value).startswith(f"{server.url} {message}")
+
+
+def test_no_server():
+    with FakeSearch() as server:
+        server.kill()
+        with pytest.raises(EngineError, match=r"is the server up\?$"):
+            tool_at(server).preflight()
+
+
+def test_a_revision_stands_for_what_is_searched_wherever_the_server_is():
+    one, other = "http://a:1", "http://b:2"
+    assert (
+        HttpSearch(base_url=one, timeout_s=1).cache_key_fields()
+        == HttpSearch(base_url=one).cache_key_fields()
+        != HttpSearch(base_url=other).cache_key_fields()
+    )
+    named = [
+        HttpSearch(base_url=url, revision="wiki-18").cache_key_fields() for url in (one, other)
+    ]
+    assert named[0] == named[1]

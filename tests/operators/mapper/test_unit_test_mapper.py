@@ -1,0 +1,332 @@
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators import DataError, RecipeError
+from rejuice.operators.check import check_operator
+from rejuice.operators.fields import build
+from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
+from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
+from rejuice.operators.sandbox import run as sandbox
+from rejuice.operators.unit_tests import grading
+
+STRING = pa.string()
+SQUARE = "```python\nprint(int(input()) ** 2)\n```"
+DOUBLE = "It is:\n```python\nprint(int(input()) * 2)\n```"
+ENDLESS = "```python\nwhile True: pass\n```"
+TESTS = [{"input": "2\n", "output": "4\n"}, {"input": "3\n", "output": "9\n"}]
+STRUCTS = pa.list_(pa.struct([("input", STRING), ("output", STRING)]))
+
+
+def table(*rows, tests=STRUCTS):
+    responses, cells = zip(*rows, strict=True)
+    return pa.table({"response": pa.array(responses, STRING), "tests": pa.array(cells, tests)})
+
+
+def written(operator, rows):
+    change = check_operator(operator, rows)
+    assert change.reasons is None
+    assert change.parents is None
+    return {name: column.to_pylist() for name, column in change.columns.items()}
+
+
+def test_a_program_is_right_if_it_passes_all_tests():
+    rows = [(text, TESTS) for text in (SQUARE, DOUBLE, "", "<think>hmm", "I do not know.")]
+    columns = written(UnitTestMapper(), table(*rows))
+    assert columns == {
+        "verdict": ["correct", "wrong_answer", "no_answer", "no_answer", "wrong_answer"],
+        "extracted_answer": [
+            "print(int(input()) ** 2)\n",
+            "print(int(input()) * 2)\n",
+            None,
+            None,
+            "I do not know.",
+        ],
+        "reward_accuracy": [1.0, 0.0, 0.0, 0.0, 0.0],
+        "reward_accuracy_missing": [None] * 5,
+        "tests_passed": [2, 1, None, None, 0],
+        "tests_run": [2, 2, None, None, 1],
+        "test_verdicts": [
+            ["passed", "passed"],
+            ["passed", "failed"],
+            None,
+            None,
+            ["error", "not_run"],
+        ],
+    }
+
+
+def test_types():
+    change = check_operator(UnitTestMapper(), table((SQUARE, TESTS)))
+    assert {name: str(column.type) for name, column in change.columns.items()} == {
+        "verdict": "string",
+        "extracted_answer": "string",
+        "reward_accuracy": "double",
+        "reward_accuracy_missing": "string",
+        "tests_passed": "int32",
+        "tests_run": "int32",
+        "test_verdicts": "list<item: string>",
+    }
+
+
+def test_a_share_of_the_tests():
+    tests = [{"input": "1", "output": "2"}, *TESTS]
+    operator = UnitTestMapper(reward="fraction", right=2, wrong=-1)
+    columns = written(operator, table((SQUARE, tests), (DOUBLE, tests), ("x", tests), ("", tests)))
+    assert columns["reward_accuracy"] == [1.0, 1.0, -1.0, -1.0]
+    assert columns["tests_passed"] == [2, 2, 0, None]
+    assert columns["tests_run"] == [3, 3, 3, None]
+    assert columns["verdict"] == ["wrong_answer"] * 3 + ["no_answer"]
+
+
+@pytest.mark.parametrize("reward", ["all", "fraction"])
+def test_a_program_that_does_not_finish_is_wrong(reward):
+    rows = table((ENDLESS, TESTS), (SQUARE, TESTS))
+    columns = UnitTestMapper(timeout=0.4, reward=reward).map(rows)
+    assert columns["verdict"].to_pylist() == ["wrong_answer", "correct"]
+    assert columns["reward_accuracy"].to_pylist() == [0.0, 1.0]
+    assert columns["test_verdicts"].to_pylist()[0] == ["timeout", "not_run"]
+
+
+def test_a_timeout_is_missing_if_the_recipe_sets_it():
+    late = "```python\nif input() == '3':\n    while True: pass\nprint({})\n```"
+    rows = table((late.format(4), TESTS), (late.format(5), TESTS))
+    columns = UnitTestMapper(timeout=0.4, on_timeout="missing", reward="fraction").map(rows)
+    assert columns["verdict"].to_pylist() == ["timeout", "wrong_answer"]
+    assert columns["reward_accuracy"].to_pylist() == [None, 0.0]
+    assert columns["reward_accuracy_missing"].to_pylist() == ["timeout", None]
+
+
+def test_what_cannot_be_graded_is_missing_and_no_zero():
+    bad = [{"input": None, "output": "4"}]
+    rows = table((SQUARE, TESTS), (None, TESTS), (SQUARE, None), (SQUARE, []), (SQUARE, bad))
+    columns = written(UnitTestMapper(), rows)
+    assert columns["verdict"] == ["correct", None, *["verifier_error"] * 3]
+    assert columns["reward_accuracy"] == [1.0, *[None] * 4]
+    reasons = [None, "no_response", "no_tests", "no_tests", "bad_tests"]
+    assert columns["reward_accuracy_missing"] == reasons
+    assert columns["test_verdicts"] == [["passed"] * 2, *[None] * 4]
+    assert columns["extracted_answer"][2:] == ["print(int(input()) ** 2)\n"] * 3
+    assert set(reasons) - {None} <= set(UnitTestMapper.missing)
+
+
+class Broken:
+    """A sandbox that fails at some programs."""
+
+    def run(self, source, **fields):
+        if "input" in source:
+            raise sandbox.SandboxError("the fork server has ended")
+        return grading.Sandbox().run(source, **fields)
+
+
+def test_a_failure_of_the_sandbox_is_missing(monkeypatch):
+    monkeypatch.setattr(grading, "shared_sandbox", Broken)
+    columns = UnitTestMapper().map(table((SQUARE, TESTS), ("```python\nprint(1)\n```", TESTS)))
+    assert columns["verdict"].to_pylist() == ["verifier_error", "wrong_answer"]
+    assert columns["reward_accuracy"].to_pylist() == [None, 0.0]
+    assert columns["reward_accuracy_missing"].to_pylist() == ["verifier_error", None]
+    assert columns["test_verdicts"].to_pylist() == [["verifier_error", "not_run"], ["failed", "not_run"]]  # fmt: skip
+    assert "verifier_error" in UnitTestMapper.retryable
+
+
+def test_a_machine_that_cannot_confine_is_refused_before_any_program_runs(monkeypatch):
+    def refuse():
+        raise RecipeError("this machine cannot confine the Python programs of a policy")
+
+    monkeypatch.setattr(sandbox, "check_confinement", refuse)
+    monkeypatch.setattr(grading, "shared_sandbox", None)
+    for attempt in (
+        UnitTestMapper().preflight,
+        lambda: UnitTestMapper().map(table((SQUARE, TESTS))),
+    ):
+        with pytest.raises(RecipeError, match="cannot confine"):
+            attempt()
+
+
+# Columns as public sets have them; the problems are our own.
+
+
+def test_mbpp():
+    rows = pa.table(
+        {
+            "text": ["Write a function to cube a number."] * 2,
+            "test_list": [["assert cube(2) == 8", "assert isclose(cube(0.5), 0.125)"]] * 2,
+            "test_setup_code": ["from math import isclose"] * 2,
+            "challenge_test_list": [["assert cube(-1) == -1"], []],
+            "response": ["```python\ndef cube(x):\n    return abs(x) ** 3\n```"] * 2,
+        }
+    )
+    fields = {"style": "assert", "setup": "test_setup_code"}
+    columns = written(build(UnitTestMapper, {"tests": "test_list", **fields}), rows)
+    assert columns["verdict"] == ["correct"] * 2
+    both = build(UnitTestMapper, {"tests": ["test_list", "challenge_test_list"], **fields})
+    assert written(both, rows)["verdict"] == ["wrong_answer", "correct"]
+
+
+def test_mbpp_sanitized():
+    rows = pa.table(
+        {
+            "test_list": [["assert isclose(half(1), 0.5)"]],
+            "test_imports": [["import sys", "from math import *"]],
+            "response": ["def half(x): return x / 2"],
+        }
+    )
+    operator = UnitTestMapper(tests="test_list", setup="test_imports", style="assert")
+    assert written(operator, rows)["verdict"] == ["correct"]
+
+
+HUMAN_EVAL = {
+    "prompt": 'from typing import List\n\n\ndef last(items: List[int]) -> int:\n    """The last item."""\n',
+    "test": "METADATA = {}\n\n\ndef check(candidate):\n    assert candidate([1, 2]) == 2\n    assert candidate([3]) == 3\n",
+    "entry_point": "last",
+}
+
+
+@pytest.mark.parametrize("is_chat", [False, True])
+def test_human_eval(is_chat):
+    responses = [
+        "    return items[-1]\n",
+        "```python\ndef last(items: List[int]) -> int:\n    return items[-1]\n```",
+        "    return items[0]\n",
+        "    return candidate\n",
+    ]
+    rows = pa.table({"response": responses, **{k: [v] * 4 for k, v in HUMAN_EVAL.items()}})
+    if is_chat:
+        template = PromptTemplateMapper(question="prompt", reference=None, system="Complete it.")
+        chats = template.apply(rows).columns["prompt"]
+        rows = rows.drop_columns("prompt").append_column("prompt", chats)
+    operator = UnitTestMapper(
+        tests="test", style="assert", entry_point="entry_point", prefix="prompt"
+    )
+    columns = written(operator, rows)
+    assert columns["verdict"] == ["correct", "correct", "wrong_answer", "wrong_answer"]
+    assert columns["test_verdicts"] == [["passed"], ["passed"], ["failed"], ["error"]]
+
+
+def test_apps_and_code_contests():
+    apps = {"inputs": ["2\n", "3\n"], "outputs": ["4\n", "9\n"]}
+    rows = table((SQUARE, json.dumps(apps)), (DOUBLE, json.dumps(apps)), tests=STRING)
+    assert written(UnitTestMapper(), rows)["verdict"] == ["correct", "wrong_answer"]
+    lists = pa.struct([("input", pa.list_(STRING)), ("output", pa.list_(STRING))])
+    public, private = ({"input": [k], "output": [str(int(k) ** 2)]} for k in "23")
+    rows = pa.table(
+        {
+            "response": [SQUARE, DOUBLE],
+            "public_tests": pa.array([public] * 2, lists),
+            "private_tests": pa.array([private] * 2, lists),
+        }
+    )
+    operator = UnitTestMapper(tests=("public_tests", "private_tests"))
+    assert written(operator, rows)["tests_passed"] == [2, 1]
+
+
+def test_a_field_of_structs():
+    rows = pa.table(
+        {"response": [SQUARE], "reward_model": [{"ground_truth": json.dumps(TESTS), "style": "x"}]}
+    )
+    operator = UnitTestMapper(tests="reward_model.ground_truth")
+    assert written(operator, rows)["verdict"] == ["correct"]
+    with pytest.raises(DataError, match=r"there is no .reward_model\.truth."):
+        UnitTestMapper(tests="reward_model.truth").map(rows)
+
+
+def test_only_fenced_programs_count_if_the_recipe_sets_it():
+    rows = table(("print(int(input()) ** 2)", TESTS))
+    assert UnitTestMapper().map(rows)["verdict"].to_pylist() == ["correct"]
+    operator = UnitTestMapper(without_block="no_answer")
+    assert operator.map(rows)["verdict"].to_pylist() == ["no_answer"]
+
+
+def test_numbers_may_be_off():
+    tests = [{"input": "", "output": "0.3333"}]
+    rows = table(("```python\nprint(1 / 3)\n```", tests))
+    assert UnitTestMapper().map(rows)["verdict"].to_pylist() == ["wrong_answer"]
+    operator = UnitTestMapper(float_tolerance=1e-3)
+    assert operator.map(rows)["verdict"].to_pylist() == ["correct"]
+
+
+def test_limits_are_those_of_the_fields():
+    code = "```python\nx = b'x' * (60 << 20)\nprint('y' * 3000)\n```"
+    rows = table((code, [{"input": "", "output": "y" * 3000}]))
+    for fields, expected in (({}, "passed"), ({"memory": 32}, "memory"), ({"max_output": 2000}, "output")):  # fmt: skip
+        assert UnitTestMapper(**fields).map(rows)["test_verdicts"].to_pylist() == [[expected]]
+
+
+def test_tests_that_call_nothing_are_bad():
+    rows = table(("f = len", ["assert True"]), tests=pa.list_(STRING))
+    columns = written(UnitTestMapper(style="assert"), rows)
+    assert columns["reward_accuracy_missing"] == ["bad_tests"]
+    assert columns["verdict"] == ["verifier_error"]
+
+
+def test_equal_rows_are_graded_once(monkeypatch):
+    seen = []
+    run = grading.Grader._run
+
+    def counted(self, program, case):
+        seen.append(case)
+        return run(self, program, case)
+
+    monkeypatch.setattr(grading.Grader, "_run", counted)
+    UnitTestMapper().map(table(*[(SQUARE, TESTS)] * 5))
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"right": 0}, "wrong 0.0 is not below right 0.0"),
+        ({"setup": "test_setup_code"}, "setup is for style assert"),
+        ({"entry_point": "entry_point"}, "entry_point is for style assert"),
+        ({"style": "assert", "float_tolerance": 0.1}, "float_tolerance is for style stdin"),
+        ({"timeout": 0}, "field 'timeout' is 0; input should be greater than 0"),
+        ({"test": "test_list"}, "unknown field 'test'; did you mean 'tests'?"),
+    ],
+)
+def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
+    with pytest.raises(RecipeError) as error:
+        build(UnitTestMapper, fields)
+    assert str(error.value) == message
+
+
+RESPONSES = [SQUARE, DOUBLE, None, "", "```python\nprint(4)\n```", "```python\n1 / 0\n```"]
+CELLS = [TESTS, TESTS[:1], None, [], [{"input": None, "output": "4"}]]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(RESPONSES), st.sampled_from(CELLS)), max_size=8), st.data()
+)
+def test_rows_are_kept_and_chunks_do_not_matter(rows, data):
+    """`check_operator` looks at a second run, too, and at pickling."""
+    whole = pa.Table.from_pylist(
+        [{"response": r, "tests": t} for r, t in rows],
+        pa.schema([("response", STRING), ("tests", STRUCTS)]),
+    )
+    operator = UnitTestMapper()
+    columns = operator.map(whole)
+    assert {len(column) for column in columns.values()} == {len(rows)}
+    at = data.draw(st.integers(0, len(rows)))
+    halves = [operator.map(part) for part in (whole.slice(0, at), whole.slice(at))]
+    for name, column in columns.items():
+        assert pa.concat_arrays([half[name] for half in halves]).equals(column)
+    for verdict, value, reason in zip(
+        *(
+            columns[n].to_pylist()
+            for n in ("verdict", "reward_accuracy", "reward_accuracy_missing")
+        ),
+        strict=True,
+    ):
+        assert (value is None) == (reason is not None) == (verdict in (None, "verifier_error"))
+
+
+def test_the_pass_rate_of_a_group():
+    rows = table((SQUARE, TESTS), (DOUBLE, TESTS), ("", TESTS), (None, TESTS))
+    rows = rows.append_column("prompt_id", pa.array(["p"] * 4))
+    verdicts = UnitTestMapper().map(rows)["verdict"]
+    found = GroupStatsMapper().map(rows.append_column("verdict", verdicts))
+    assert found["pass_rate"].to_pylist() == [pytest.approx(1 / 3)] * 4

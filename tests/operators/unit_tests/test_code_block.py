@@ -1,0 +1,52 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rejuice.operators.unit_tests.code_block import extract_code
+
+CODE = "def f(x):\n    return x\n"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        f"```python\n{CODE}```",
+        f"Here:\n\n```Python\n{CODE}```\nIt prints:\n```text\n3\n```",
+        f"```py\nx = 1\n```\nor better\n~~~python3 title=a\n{CODE}~~~",
+        f"```\n{CODE}```",
+        f"```text\n3\n```\n```\n{CODE}```",
+        f"<think>```python\nx\n```</think>\n```python\n{CODE}```",
+        f"````python\n{CODE}````",
+        "1. So:\n   ```python\n   def f(x):\n       return x\n   ```\n2. Done",
+        f"```python\n{CODE}```\r\n",
+    ],
+)
+def test_the_last_block_counts(response):
+    assert extract_code(response) == CODE
+
+
+def test_a_block_that_was_cut_off_ends_with_the_response():
+    assert extract_code("```python\ndef f(x):\n    ret") == "def f(x):\n    ret\n"
+
+
+def test_a_response_without_a_block():
+    assert extract_code("    return x\n") == "    return x\n"
+    assert extract_code("    return x\n", whole=False) is None
+
+
+@pytest.mark.parametrize(
+    "response", ["", " \n", "```python\n\n```", "<think>```python\nx\n```", "<think>a</think> "]
+)
+def test_no_program(response):
+    assert extract_code(response) is None
+
+
+def test_a_fence_in_a_string_of_a_longer_block():
+    code = 'text = """\n```python\n"""\n'
+    assert extract_code(f"````python\n{code}````") == code
+
+
+@given(st.text(alphabet="`~ \npython<think>/x", max_size=60))
+def test_any_response_has_a_program_or_none(response):
+    found = extract_code(response)
+    assert found is None or found.strip()
