@@ -19,7 +19,7 @@ from rejuice.operators.agents.tools.http_search import HttpSearch
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
-FAULTS = [
+PASSING = [
     Trouble.RATE_LIMIT,
     Trouble.RATE_LIMIT_AFTER,
     Trouble.ERROR_500,
@@ -29,13 +29,11 @@ FAULTS = [
     Trouble.CUT_JSON,
     Trouble.HTML,
     Trouble.TOO_MUCH,
-    Trouble.SLOW,
 ]
-GOOD, ONCE, FOR_EVER = 0, 100, 200
-SCRIPT = {ONCE + at: [fault] for at, fault in enumerate(FAULTS)}
-SCRIPT |= {FOR_EVER + at: [fault] * 999 for at, fault in enumerate(FAULTS)}
-NUMBERS = [GOOD + at for at in range(20)] + list(SCRIPT)
-QUICK = {"back_off_s": 0.001, "attempts": 3, "patience_s": 0, "timeout_s": 0.6, "give_up_s": 1}
+BUSY = [Trouble.RATE_LIMIT, Trouble.RATE_LIMIT_AFTER]  # They use up no attempt, only time.
+GOOD, ONCE, FOR_EVER = range(20), 100, 200
+# Long enough for any answer that comes: on a busy machine one took more than a second.
+QUICK = {"back_off_s": 0.001, "attempts": 3, "patience_s": 0, "timeout_s": 120, "give_up_s": 120}
 
 
 async def ends(search, model, numbers):
@@ -71,10 +69,11 @@ async def ends(search, model, numbers):
         await model.close()
 
 
-def both(search, chat):
+def both(search, chat, **limits):
+    options = QUICK | limits
     return (
-        HttpSearch(base_url=search.url, **QUICK),
-        FrozenModel(base_url=chat.url, model="m", **QUICK),
+        HttpSearch(base_url=search.url, **options),
+        FrozenModel(base_url=chat.url, model="m", **options),
     )
 
 
@@ -83,13 +82,46 @@ def small_answers(monkeypatch):
     monkeypatch.setattr("rejuice.operators.openai.client._LARGEST_ANSWER", 1 << 18)
 
 
-@pytest.mark.parametrize("failing", ["tool_failed", "model_failed"])
-def test_what_one_server_does_to_some_does_not_touch_the_others(failing):
-    search_script, chat_script = (SCRIPT, {}) if failing == "tool_failed" else ({}, SCRIPT)
+def outcomes(failing, script, numbers, **limits):
+    """The ends of trajectories where one of the two servers follows a script."""
+    search_script, chat_script = (script, {}) if failing == "tool_failed" else ({}, script)
     with FakeSearch(search_script) as search, FakeChat(chat_script) as chat:
-        found = asyncio.run(ends(*both(search, chat), NUMBERS))
-    expected = {number: failing if number >= FOR_EVER else "stop" for number in NUMBERS}
-    assert found == expected
+        return asyncio.run(ends(*both(search, chat, **limits), numbers))
+
+
+def for_ever(faults):
+    return {FOR_EVER + at: [fault] * 9999 for at, fault in enumerate(faults)}
+
+
+FAILING = pytest.mark.parametrize("failing", ["tool_failed", "model_failed"])
+
+
+@FAILING
+def test_what_one_server_does_to_some_does_not_touch_the_others(failing):
+    once = {ONCE + at: [fault] for at, fault in enumerate(PASSING)}
+    lasting = for_ever([fault for fault in PASSING if fault not in BUSY])
+    found = outcomes(failing, once | lasting, [*GOOD, *once, *lasting])
+    assert found == dict.fromkeys([*GOOD, *once], "stop") | dict.fromkeys(lasting, failing)
+
+
+@FAILING
+def test_a_server_that_is_always_busy_for_some_is_given_up_for_those(failing):
+    lasting = for_ever(BUSY)
+    found = outcomes(failing, lasting, [*GOOD, *lasting], give_up_s=0.3)
+    assert found == dict.fromkeys(GOOD, "stop") | dict.fromkeys(lasting, failing)
+
+
+@FAILING
+def test_an_answer_that_never_comes_fails_its_trajectory(failing):
+    lasting = for_ever([Trouble.SLOW])
+    assert outcomes(failing, lasting, lasting, timeout_s=0.05) == dict.fromkeys(lasting, failing)
+
+
+@FAILING
+def test_an_answer_that_came_too_late_is_asked_for_again(failing):
+    # Attempts enough for a machine on which a good answer is late many times too.
+    late = {ONCE: [Trouble.SLOW]}
+    assert outcomes(failing, late, late, timeout_s=0.5, attempts=99) == {ONCE: "stop"}
 
 
 @pytest.mark.parametrize("gone", ["tool_failed", "model_failed"])
