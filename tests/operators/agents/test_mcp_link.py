@@ -16,7 +16,7 @@ async def cancelled(waiting):
     for _ in range(20):
         await asyncio.sleep(0)
     task.cancel()
-    await asyncio.wait({task}, timeout=5)
+    await asyncio.wait({task}, timeout=60)
     return task.cancelled()
 
 

@@ -15,7 +15,7 @@ from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_verify_mapper import LlmVerifyMapper, _normalised
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
-QUICK = {"back_off_s": 0.002, "timeout_s": 1.0, "patience_s": 0.2, "attempts": 6}
+QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.2, "attempts": 6}
 PROBE = "Hi"
 
 

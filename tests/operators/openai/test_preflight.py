@@ -103,7 +103,7 @@ def test_a_server_that_is_down_is_waited_for_aloud(caplog):
         start = time.monotonic()
         with pytest.raises(ServerDownError) as error:
             check_server(options_of(server, patience_s=100), "m", clock=seconds(4))
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 90
         assert str(error.value).startswith(f"{server.url} could not be reached for 100 s: Cannot ")
     lines = waits(caplog)
     assert 3 <= len(lines) <= 7

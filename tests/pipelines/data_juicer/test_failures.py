@@ -377,7 +377,7 @@ def test_steps_at_the_same_time_do_not_mix():
     def work(name):
         with watching() as watch:
             for _ in range(50):
-                both.wait(timeout=20)
+                both.wait(timeout=120)
                 log("WARNING", name)
             found[name] = watch.logged
 

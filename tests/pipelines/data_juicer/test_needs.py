@@ -122,7 +122,7 @@ class Model:
         self.to = lambda device: self
 
     def __call__(self, messages, **_):
-        self.barrier.wait(timeout=20)
+        self.barrier.wait(timeout=120)
         return self.answer(messages[-1]["content"])
 
 

@@ -125,7 +125,7 @@ def test_killed_with_two_workers_leaves_no_process_and_the_same_bytes(command, t
         time.sleep(rng.uniform(0.8, 2.2))
         running.kill()
         running.wait()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while group_is_alive(running.pid) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not group_is_alive(running.pid)

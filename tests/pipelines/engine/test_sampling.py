@@ -24,7 +24,7 @@ from rejuice.pipelines.engine.journal import entries
 from rejuice.pipelines.recipe.read import load
 
 N = 3
-QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 0.3, "patience_s": 5, "attempts": 6}
+QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 60, "patience_s": 5, "attempts": 6}
 COMMAND = [sys.executable, "-m", "rejuice.trainer", "run"]
 TROUBLES = [  # of single prompts
     Trouble.RATE_LIMIT, Trouble.RATE_LIMIT_AFTER, Trouble.ERROR_500, Trouble.ERROR_503,
@@ -87,7 +87,7 @@ def test_failures_of_a_server_end_as_responses_or_decisions(recipe_of, draw):
     rng = random.Random(draw)
     with FakeServer(retry_after=rng.choice(["0.02", "0", "soon"])) as server:
         # Time enough for a good answer on a busy machine: one that is given up is requested again.
-        path = recipe_of(server, 60, timeout_s=2)
+        path = recipe_of(server, 60, timeout_s=4)
         server.script = {
             seed: [rng.choice(TROUBLES) for _ in range(rng.choice([0, 0, 1, 2, 6]))]
             for seed in seeds_of(path)
@@ -118,7 +118,12 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
         server.script = {seeds_of(path)[20]: [Trouble.SLOW] * 9}
         url = server.url
 
-        threading.Timer(0.3, server.kill).start()
+        def kill_in_the_middle():
+            while not committed(path):
+                time.sleep(0.005)
+            server.kill()
+
+        threading.Thread(target=kill_in_the_middle).start()
         with pytest.raises(EngineError) as caught:
             engine.run(load(path))
         message = str(caught.value)

@@ -248,7 +248,7 @@ def judged_groups(count, n):
 
 
 def judge_at(url, **fields):
-    server = {"concurrency": 64, "timeout_s": 20, "attempts": 1, "patience_s": 0, "base_url": url}
+    server = {"concurrency": 64, "timeout_s": 120, "attempts": 1, "patience_s": 0, "base_url": url}
     return LlmQualityRewardMapper(model="m", server=server, cache=None, **fields)
 
 
@@ -296,7 +296,7 @@ def test_four_pieces_compute_at_a_time(pool):
             with lock:
                 running += 1
                 most = max(most, running)
-            four.wait(timeout=10)
+            four.wait(timeout=120)
             with lock:
                 running -= 1
             return {}

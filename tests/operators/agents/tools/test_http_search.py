@@ -86,17 +86,21 @@ def test_what_passes_is_tried_again(trouble):
         (Trouble.RESET, "connection_lost: Server disconnected"),
         (Trouble.HTML, "bad_response: body: Invalid JSON"),
         (Trouble.TOO_MUCH, "bad_response: an answer of more than 1 MiB"),
-        (Trouble.SLOW, "timeout: no answer in 0.05 s"),
     ],
 )
 def test_a_search_that_is_never_answered_is_missing_with_a_reason(trouble, message, monkeypatch):
     monkeypatch.setattr("rejuice.operators.openai.client._LARGEST_ANSWER", 1 << 20)
     with FakeSearch({7: [trouble] * 9}) as server:
-        attempts = {"attempts": 1, "timeout_s": 0.05} if trouble is Trouble.SLOW else {}
-        bad, good = outcomes(tool_at(server, **attempts), "7", "8")
+        bad, good = outcomes(tool_at(server), "7", "8")
         assert good.status == "ok"
         assert isinstance(bad, ToolError)
         assert str(bad).startswith(message)
+
+
+def test_a_search_without_an_answer_in_time_is_missing():
+    with FakeSearch({7: [Trouble.SLOW]}) as server:
+        (late,) = outcomes(tool_at(server, attempts=1, timeout_s=0.05), "7")
+        assert (type(late), str(late)) == (ToolError, "timeout: no answer in 0.05 s")
 
 
 @pytest.mark.parametrize(

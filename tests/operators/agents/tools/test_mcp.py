@@ -106,7 +106,7 @@ def test_a_server_that_dies_in_the_middle_is_missing_and_comes_back():
 
 @slow
 def test_a_call_that_never_ends_is_missing():
-    tool = Mcp(command=PROGRAM, timeout_s=0.2)
+    tool = Mcp(command=PROGRAM, timeout_s=3)
     assert calls(tool, ("wait", {}), ADD) == [
         "mcp: wait: Request 'tools/call' timed out",
         Observation("54"),
