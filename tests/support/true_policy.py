@@ -10,12 +10,12 @@ import numpy as np
 
 
 class TruePolicy:
-    """A policy by transformers in float32, without any cache or batch."""
+    """A policy by transformers, in float32 unless told otherwise, without any cache or batch."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dtype: str = "float32") -> None:
         from transformers import AutoModelForCausalLM
 
-        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 
     def rows(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Any:
         """float[T, V]: log-probabilities of all tokens at each position of the response."""

@@ -30,7 +30,7 @@ def real_model():
     return Path(folder)
 
 
-@pytest.fixture(params=["embedded", "real"])
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real_model)])
 def policy(request):
     return EMBEDDED if request.param == "embedded" else real_model()
 
@@ -54,7 +54,9 @@ def save(folder, policy, lora=None, seed=0):
     with torch.no_grad():
         for each in model.parameters():
             if each.requires_grad:
-                each += 0.01 * torch.randn_like(each)
+                # As small as training is: a policy that is no longer one magnifies rounding.
+                size = 0.1 * each.std() if each.any() and each.numel() > 1 else 0.01
+                each += size * torch.randn_like(each)
     state = {k: v for k, v in model.state_dict().items() if lora is None or "lora_" in k}
     torch.save(state, folder / "model_world_size_1_rank_0.pt")
     return model
@@ -85,10 +87,12 @@ LORAS = {
 @pytest.mark.parametrize("lora", LORAS)
 def test_log_probs_are_those_of_what_was_trained(verl, policy, tmp_path, lora):
     trained = save(tmp_path / "actor", policy, LORAS[lora])
-    expected = logprobs(trained, *IDS)
+    # In float64, where the sum of weights and adapter is the only thing that is rounded.
+    expected = logprobs(trained.double(), *IDS)
+    del trained
     assert expected != pytest.approx(TruePolicy(policy).logprobs(*IDS), abs=1e-3)
     folder = merged(tmp_path / "actor", policy, tmp_path / "policy")
-    assert TruePolicy(folder).logprobs(*IDS) == pytest.approx(expected, abs=1e-5)
+    assert TruePolicy(folder, "float64").logprobs(*IDS) == pytest.approx(expected, abs=1e-5)
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "float32"
 
