@@ -1,0 +1,36 @@
+r"""Where a response ends, and what a policy wrote beyond it.
+
+A policy whose sampling does not stop goes on after its end token, or with another question of its
+own. What it writes there answers nothing that it was asked.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Tokens that end a turn (ChatML, GPT-2, Llama, Gemma, Phi, DeepSeek), or begin the next one.
+_TURN_ENDS = re.compile(
+    r"<\|(?:im_end|endoftext|eot_id|eom_id|end_of_text|end)\|>|</s>|<end_of_turn>|<eos>"
+    r"|<｜end▁of▁sentence｜>|(?<=\S)\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>)"
+)
+_NEXT_QUESTION = re.compile(r"\n[ \t#*]*(?:Question|Problem|Q)(?: ?\d{1,3})?[ \t*]*:")
+_ANSWERED = re.compile(
+    r"####\s*[^\s#]|\\(?:boxed|fbox)\s*\{[^}]|\b[Aa]nswer(?: is|:)\**\s*[^\s*]|(?:^|\n)A:[ \t]*\S"
+)
+
+
+def own_text(response: str) -> str:
+    r"""A response up to its end token, or to a question of its own after its answer.
+
+    >>> own_text("#### 41\n\nQuestion: 2+2?\n#### 42")
+    '#### 41'
+    """
+    # To see that a response has none of the literals takes a tenth of the time of the pattern.
+    t = response
+    if ("|" in t or "s>" in t or "_turn>" in t or "｜" in t) and (end := _TURN_ENDS.search(t)):
+        t = t[: end.start()]
+    if ("Q" in t or "Problem" in t) and _NEXT_QUESTION.search(t):
+        answered = _ANSWERED.search(t)
+        question = _NEXT_QUESTION.search(t, answered.end()) if answered else None
+        return t[: question.start()].rstrip() if question else t
+    return t
