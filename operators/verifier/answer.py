@@ -95,10 +95,14 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    text = after_think(own_text(response))
-    if text is None:
-        return None
-    text, tagged = _inside_answer_tag(text)
+    text, tagged = own_text(response), False
+    if "think>" in text:
+        thought_out = after_think(text)
+        if thought_out is None:
+            return None
+        text = thought_out
+    if "answer>" in text:
+        text, tagged = _inside_answer_tag(text)
     if "\\" in text and (box := boxed(text)) is not None:
         return _final_answer(text, box[1]) or box[0]
     if (marked := _marked_line(text)) is not None:
@@ -122,8 +126,6 @@ def after_think(text: str) -> str | None:
 
 
 def _inside_answer_tag(text: str) -> tuple[str, bool]:
-    if "answer>" not in text:
-        return text, False
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, end if end >= 0 else len(text))
     if start < 0:
@@ -133,7 +135,7 @@ def _inside_answer_tag(text: str) -> tuple[str, bool]:
 
 
 def _marked_line(text: str) -> str | None:
-    mark = text.rfind("####")
+    mark = text.rfind("####") if "#" in text else -1
     if mark >= 0 and (mark == 0 or text[mark - 1] in "\n "):
         line = text[mark + 4 :].lstrip().split("\n", 1)[0].strip()
         if line and (is_bare(line) or _is_bound(line)):

@@ -13,7 +13,8 @@ _UNBRACED = re.compile(r"\\(?:boxed|fbox)\s+(-?[\d\\.][^\s$]{0,100}?)(?=[.,;:!?]
 # (`\ge`, "at least 445 widgets") has the value that was asked for. `=> ` is an arrow.
 _SIGN = re.compile(
     r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])|\b(?=t)"
-    r"|\banswer is (?=at))([-−±<>≠]|\\pm|\\(?:neq?|gt|lt)|(?:than|at (?:least|most))\b)\s*\$?\s*$"
+    r"|\banswer is (?=at)|(?<![^\n])(?=[-−±]\$?\Z))"
+    r"([-−±<>≠]|\\pm|\\(?:neq?|gt|lt)|(?:than|at (?:least|most))\b)\s*\$?\s*$"
 )
 # What follows a box and changes its value: an exponent, a magnitude.
 _BOX_AFTER = re.compile(

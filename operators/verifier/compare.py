@@ -30,7 +30,7 @@ def exactly(answer: str, reference: str) -> bool | None:
     answer within the limits whose evaluation never ends is still a timeout.
     """
     if answer == reference:
-        return None if is_missing(reference) else True
+        return None if not answer.isdecimal() and is_missing(reference) else True
     if _integer(answer) and _integer(reference):
         return int(answer) == int(reference)
     if (a := read_simple(answer)) and (b := read_simple(reference)):

@@ -25,9 +25,10 @@ def own_text(response: str) -> str:
     >>> own_text("#### 41\n\nQuestion: 2+2?\n#### 42")
     '#### 41'
     """
-    # To see that a response has none of the marks takes a tenth of the time of a pattern.
     t = response
-    if ("|" in t or "_" in t or "｜" in t or "</s>" in t) and (end := _TURN_ENDS.search(t)):
+    # A search for one character takes a hundredth of the time of a search for a pattern.
+    marked = "|" in t or "_" in t or "｜" in t or ("/" in t and "</s>" in t)
+    if marked and (end := _TURN_ENDS.search(t)):
         t = t[: end.start()]
     if ("Q" in t or ("P" in t and "Problem" in t)) and _NEXT_QUESTION.search(t):
         answered = _ANSWERED.search(t)

@@ -300,7 +300,7 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
 CONVENTIONS: list[tuple[str, str, str, bool]] = [
     (r"\frac{2}{3}", "0.6666666", "seven digits cut off count like seven digits rounded", True),
     ("-8", "—8", "any dash is a minus", True),
-    ("5", "5'", "a stray mark", True),
+    ("5", "5'", "a stray mark", False),
     ("5", "~5", "a tie of LaTeX, not an approximation", True),
     ("5", "5 (wrong)", "a word after a number is a unit", True),
     ("4", "all but 4", "the last number counts", True),
