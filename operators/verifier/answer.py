@@ -46,11 +46,11 @@ _SENTENCE_WORDS = frozenset(
     )
 )
 _FINAL_ANSWER = re.compile(r"\bfinal answer\b[\s*_]*(?:is\b|:)", re.IGNORECASE)
+_DELIMITERS = " \t\n*_:=$\\[("
 _MATHEMATICAL = re.compile(r"[\d\\$]")
 _OPTION = re.compile(
-    r"[\s*-]*\(?(?:(?:option|candidate|choice|possibility|guess) (?=[A-J\d])|(?=[A-J]))(\w)"
-    r"[.):]\**\s+(.+)",
-    re.IGNORECASE,
+    r"[\s*-]*\(?(?:(?i:option|candidate|choice|possibility|guess) (?=[A-Ja-j\d])|(?=[A-J]))(\w)"
+    r"[.):]\**\s+(.+)"
 )
 _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d", re.I)
 _RELATION_START = re.compile(
@@ -192,8 +192,13 @@ def _final_answer(text: str, start: int) -> str | None:
     named = list(_FINAL_ANSWER.finditer(text, start))
     if not named:
         return None
-    found = _affirmed(text, _clause(text[named[-1].end() :][:_TAIL]))
-    return found if found and _MATHEMATICAL.search(found) else None
+    rest = text[named[-1].end() :][:_TAIL]
+    found = _affirmed(text, _clause(rest))
+    if not found or not _MATHEMATICAL.search(found):
+        return None
+    # "The final answer is rounded to 2 places" names none.
+    at_once = rest.lstrip(_DELIMITERS).startswith(found.lstrip(_DELIMITERS))
+    return found if at_once else None
 
 
 def _from_prose(text: str) -> str | None:

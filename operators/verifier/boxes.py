@@ -28,6 +28,8 @@ _NEXT_ITEM = re.compile(
     r"[.):][\s$]*",
     re.IGNORECASE,
 )
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_LONG = 4_000  # a longer content is refused, in braces or not
 _CUT_OFF = re.compile(r"(?<=\d)\.{3,}$")
 
 
@@ -95,11 +97,23 @@ def _box_spans(text: str) -> list[tuple[int, int, int]]:
     return spans
 
 
+def _is_braced(content: str) -> bool:
+    r"""Whether one pair of braces is around it all, unlike in `{1,2} \setminus {2}`."""
+    if not (content.startswith("{") and content.endswith("}")) or len(content) > _LONG:
+        return False
+    depth = 0
+    for brace in _BRACES.finditer(content):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return brace.end() == len(content)
+    return False
+
+
 def _peel(content: str) -> str:
     for box in ("\\boxed", "\\fbox"):
         content = content.replace(box, "") if box in content else content
     content = content.strip()
     depth = 0
-    while depth < 64 and content.startswith("{") and content.endswith("}"):
+    while depth < 64 and _is_braced(content):
         content, depth = content[1:-1].strip(), depth + 1
     return _CUT_OFF.sub(r"\\ldots", content) if content.endswith("...") else content

@@ -8,7 +8,7 @@ import re
 _NEGATION = re.compile(
     r"(?:\b(?:not|never|anything but|unlikely to be|no (?:es|é)|nicht|non è)"
     r"|n['’]t|n['’]est pas|不是)"
-    r"(?: (?:be|equal(?: to)?))?[\s*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?$",
+    r"(?: (?:be|equal(?: to)?))?[ \t*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?$",
     re.IGNORECASE,
 )
 _REFUTED = re.compile(
@@ -17,8 +17,9 @@ _REFUTED = re.compile(
 )
 _DISOWNED = re.compile(r"\(\s?(?:incorrect|wrong|not correct|false)\s?\)")
 _GIVES_UP = re.compile(
-    r"(?:\b(?:I|we) (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do)"
-    r"|(?:do not|don['’]t) know|give up|have no idea)\b|\?\s*No\b)[^\d\n]{0,60}\s*$"
+    r"(?:\bI (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do)"
+    r"|(?:do not|don['’]t) know|give up|have no idea)\b|\banswer\b(?:[^.?\n]|\.\d){0,80}\?\s*No\b)"
+    r"[^\d\n]{0,60}\s*$"
 )
 _REACH = 40  # characters before an answer in which its negation begins
 

@@ -13,7 +13,7 @@ _TURN_ENDS = re.compile(
     r"<\|(?:im_end|endoftext|eot_id|eom_id|end_of_text|end)\|>|</s>|<end_of_turn>"
     r"|<｜end▁of▁sentence｜>|(?<=\S)\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>)"
 )
-_NEXT_QUESTION = re.compile(r"\n[ \t#*]*(?:Question|Problem|Q)(?: ?\d{1,3})?[ \t*]*:")
+_NEXT_QUESTION = re.compile(r"\n[ \t#*]*(?:Question|Problem|Q)[ \t*]*:")
 _ANSWERED = re.compile(
     r"####\s*[^\s#]|\\(?:boxed|fbox)\s*\{[^}]|\b[Aa]nswer(?: is|:)\**\s*[^\s*]|(?:^|\n)A:[ \t]*\S"
 )

@@ -58,7 +58,9 @@ def test_what_follows_an_end_token_does_not_count(token: str) -> None:
 
 def test_a_question_of_its_own_after_the_answer_does_not_count() -> None:
     none_is_paid("#### #\n\nQuestion: 2+2?\nAnswer: 4\n#### @", "A: #\n\nQ: 2+2?\nA: @")
-    assert paid("#### 42\n\n**Problem 2:** 2+2?\n#### 4", "42")
+    assert paid("#### 42\n\n**Problem:** 2+2?\n#### 4", "42")
+    # Numbered ones are parts of the question that it was asked.
+    assert paid("Q1: How many boxes?\nA: 6\nQ2: How many pens?\nA: 42", "42")
     # A question that is repeated before any answer is none of its own.
     assert paid("Let me see.\n\nQuestion: 6 times 7?\nAnswer: 42", "42")
     assert paid("I answer in steps.\n\nProblem: 6 times 7?\n6 * 7 = 42", "42")
@@ -80,6 +82,8 @@ def test_a_negated_answer_is_not_the_answer() -> None:
         r"It is not \boxed{@}",
     )
     assert extract_answer("It isn't x^2+1.") == "not x^2+1"
+    assert paid("Believe it or not\n$42$", "42")
+    assert paid("It is not only $42$", "42")
 
 
 def test_an_answer_that_is_called_wrong_is_not_the_answer() -> None:
@@ -101,6 +105,8 @@ def test_an_answer_that_is_given_up_is_none() -> None:
         "Is the answer @? No.",
     )
     assert paid("I do not know a short way, but the answer is 42.", "42")
+    assert paid("So she pays 42 dollars, and we do not know the tip.", "42")
+    assert paid("The answer is 42. Can it be more? No.", "42")
     assert paid("I could not do it by hand, so I counted: 42", "42")
 
 
@@ -156,6 +162,8 @@ def test_what_changes_the_value_in_the_box_stays_with_it(response: str) -> None:
         (r"We gain $\boxed{255}$. Final Answer: The final answer is $10,455$. I hope so.", "10455"),
         (r"Half is \boxed{5}." "\n\n**Final Answer**\n10\n\nFinal answer: 10", "10"),
         (r"So \boxed{5}. The final answer is 5 apples.", "5"),
+        (r"So \boxed{3.14}. The final answer is rounded to 2 decimal places.", "3.14"),
+        (r"So \boxed{5}. The final answer is: \[ x = 10 \]", "10"),
         (r"So \boxed{\frac12}. The final answer is a fraction.", r"\frac12"),
         (r"The final answer is \boxed{5}. We checked 3 ways.", "5"),
     ],
@@ -174,6 +182,8 @@ def test_a_final_answer_after_the_box_replaces_it(response: str, reference: str)
         (r"So the answer is $\\boxed{C}$.", "C"),
         (r"\\boxed{-3}", "-3"),
         (r"4 \\\boxed{5}", "5"),
+        (r"\boxed{{{5}}}", "5"),
+        (r"\boxed{{1,2} \setminus {2}}", r"{1,2} \setminus {2}"),
     ],
 )
 def test_boxes_that_are_written_otherwise(response: str, answer: str) -> None:
