@@ -12,25 +12,28 @@ import re
 from .exact import read_number
 from .limits import refusal
 
-_OPERATORS = re.compile(
+_OPERATIONS = re.compile(
     r"\\(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|min|max|det|[dt]?binom|choose|[bp]?mod|lfloor|lceil)"
     r"(?![a-zA-Z])|(\\frac\s*\{\s*(?:d|\\partial)\s*\}|')|(!|\|)"
 )
-_STEPS = re.compile(r"=|\\approx(?![a-zA-Z])|≈")
+_STEPS = re.compile(r"(?<![<>!])=|\\approx(?![a-zA-Z])|≈")
+_DELIMITERS = re.compile(r"\$|\\[()\[\]]|(?<!\\)\\[,;:! ]|\\(?:left|right)(?![a-zA-Z])")
 _RATIO = re.compile(r"(?:/\s*|\}\s*\{\s*|\\[dtc]?frac\s*\d\s*\{?)(\d+)")
-_NAMES = re.compile(r"\\(?:text|mathrm|operatorname)\s*\{[^{}]*\}|[a-zA-Z]\s*=")
-_SYMBOL = re.compile(r"\d+(?:[.,]\d+)*|\\[a-zA-Z]+|[a-zA-Z]|[-+/^*]")
-_LAYOUT = frozenset({r"\left", r"\right", r"\cdot", r"\times", r"\{", r"\,", r"\quad", r"\cup"})
-_CONSTANTS = frozenset("eiπ")
+_CONSTANT = re.compile(
+    r"(?:[\d.\s(){}\[\]^_/*+eiπ!-]|\\(?:[dtc]?frac|sqrt|pi|cdot|times|ln|lg|log|sin|cos|tan)(?![a-zA-Z]))+"
+)
+_ROOT_AS_POWER = re.compile(r"\^\s*\{\s*(\d+)\s*/\s*(\d+)\s*\}")
+_PRODUCT = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])")
+_SYMBOL = re.compile(r"\d+(?:\.\d+)?|\\[a-zA-Z]+|[a-zA-Z]|[-+/^*]")
 
 
 def is_worked_out(answer: str, reference: str) -> bool:
     r"""Whether an answer has a form that a reference of this form asks for.
 
     * A reference that is a numeral (`42`, `\frac{3}{4}`, `0.5`, `12 cm`) asks for a numeral: no
-      operation but a fraction in lowest terms. After `x =` or a chain, its end counts.
-    * A constant (`2\sqrt{3}`, `(1,\pi)`) asks for a closed form of at most one symbol more than
-      its own: a numeral, a letter, a command or a sign is a symbol.
+      operation but a fraction in lowest terms. Of `x = 1 + 2 = 3` the end counts.
+    * A constant (`2\sqrt{3}`, `\frac{\pi}{4}`) asks for a closed form of at most one symbol more
+      than its own: a numeral, a letter, a command or a sign is a symbol.
     * No answer may have an operation (a sum, an integral, a derivative, a binomial) that the
       reference does not have.
 
@@ -41,24 +44,15 @@ def is_worked_out(answer: str, reference: str) -> bool:
         return True
     if refusal(answer):
         return False
-    value = _STEPS.split(answer)[-1]
+    value = _STEPS.split(_DELIMITERS.sub(" ", answer))[-1]
     if read_number(reference):
-        number = read_number(value)
-        ratio = _RATIO.search(value)
-        return bool(number) and (
-            not ratio or number is None or int(ratio[1]) == number.value.denominator
-        )
-    if _operations(answer) - _operations(reference):
+        number, ratio = read_number(value), _RATIO.search(value)
+        return number is not None and (ratio is None or int(ratio[1]) == number.value.denominator)
+    if set(_OPERATIONS.findall(value)) - set(_OPERATIONS.findall(reference)):
         return False
-    known = _symbols(_STEPS.split(reference)[-1])
-    if any(len(s) == 1 and s.isalpha() and s not in _CONSTANTS for s in known):
-        return True
-    return len(_symbols(value)) <= len(known) + 1
-
-
-def _operations(text: str) -> set[str]:
-    return {"".join(found) for found in _OPERATORS.findall(text)}
+    known = _DELIMITERS.sub(" ", reference)
+    return not _CONSTANT.fullmatch(known) or len(_symbols(value)) <= len(_symbols(known)) + 1
 
 
 def _symbols(text: str) -> list[str]:
-    return [s for s in _SYMBOL.findall(_NAMES.sub("", text)) if s not in _LAYOUT]
+    return _SYMBOL.findall(_PRODUCT.sub(" ", _ROOT_AS_POWER.sub(r" \1 \2 ", text)))
