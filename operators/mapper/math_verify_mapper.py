@@ -45,10 +45,10 @@ class MathVerifyMapper(Mapper):
     if references are plain numbers: an answer that times out against one is hardly ever right."""
 
     worked_out: bool = False
-    r"""Whether a reference that is a numeral asks for a numeral as answer.
+    """Whether a reference that is a numeral asks for a numeral as answer.
 
     Otherwise an equal value is enough, and a policy may put the formula of the question into its
-    box. A reference that is another constant, such as `2\sqrt{3}`, then asks for a closed form of
+    box. A reference that is another constant, such as 2√3, then asks for a closed form of
     about its length, and no answer may have a sum, integral or other operation that its reference
     does not have."""
 
