@@ -45,7 +45,8 @@ _SENTENCE_WORDS = frozenset(
         "made need needs i'm don't know cannot can can't if then total options option"
     )
 )
-_FINAL_ANSWER = re.compile(r"\bfinal answer\b[\s*_]*(?:is\b|:)", re.IGNORECASE)
+_BOLD = re.compile(r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*(?![\w*(])")
+_FINAL_ANSWER = re.compile(r"\bfinal answer\b[ \t*_]*(?:is\b|:|\n)", re.IGNORECASE)
 _DELIMITERS = " \t\n*_:=$\\[("
 _MATHEMATICAL = re.compile(r"[\d\\$]")
 _OPTION = re.compile(
@@ -192,7 +193,7 @@ def _final_answer(text: str, start: int) -> str | None:
     named = list(_FINAL_ANSWER.finditer(text, start))
     if not named:
         return None
-    rest = text[named[-1].end() :][:_TAIL]
+    rest = _BOLD.sub(r"\1", text[named[-1].end() :][:_TAIL])
     found = _affirmed(text, _clause(rest))
     if not found or not _MATHEMATICAL.search(found):
         return None
@@ -203,6 +204,7 @@ def _final_answer(text: str, start: int) -> str | None:
 
 def _from_prose(text: str) -> str | None:
     """The answer in prose; none if the policy gives up."""
+    text = _BOLD.sub(r"\1", text) if "**" in text else text
     return None if gives_up(text) else _affirmed(text, _in_prose(text))
 
 

@@ -19,7 +19,7 @@ _DISOWNED = re.compile(r"\(\s?(?:incorrect|wrong|not correct|false)\s?\)")
 _GIVES_UP = re.compile(
     r"(?:\bI (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do)"
     r"|(?:do not|don['’]t) know|give up|have no idea)\b|\banswer\b(?:[^.?\n]|\.\d){0,80}\?\s*No\b)"
-    r"[^\d\n]{0,60}\s*$"
+    r"(?: (?:it|this|that|how|yet|for sure|the answer))?\W*$"
 )
 _REACH = 40  # characters before an answer in which its negation begins
 

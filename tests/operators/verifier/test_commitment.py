@@ -107,6 +107,7 @@ def test_an_answer_that_is_given_up_is_none() -> None:
     assert paid("I do not know a short way, but the answer is 42.", "42")
     assert paid("So she pays 42 dollars, and we do not know the tip.", "42")
     assert paid("The answer is 42. Can it be more? No.", "42")
+    assert paid("So the answer is 42.\n\nNote: I could not simplify it further.", "42")
     assert paid("I could not do it by hand, so I counted: 42", "42")
 
 
@@ -163,6 +164,8 @@ def test_what_changes_the_value_in_the_box_stays_with_it(response: str) -> None:
         (r"Half is \boxed{5}." "\n\n**Final Answer**\n10\n\nFinal answer: 10", "10"),
         (r"So \boxed{5}. The final answer is 5 apples.", "5"),
         (r"So \boxed{3.14}. The final answer is rounded to 2 decimal places.", "3.14"),
+        (r"So \boxed{5}. Final answer: **10** apples", "10"),
+        (r"So \boxed{5}." "\n\n### Final Answer\n$10$", "10"),
         (r"So \boxed{5}. The final answer is: \[ x = 10 \]", "10"),
         (r"So \boxed{\frac12}. The final answer is a fraction.", r"\frac12"),
         (r"The final answer is \boxed{5}. We checked 3 ways.", "5"),
