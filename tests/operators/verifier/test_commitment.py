@@ -122,6 +122,14 @@ def test_a_list_of_options_chooses_none() -> None:
     assert paid("A. 1\nB. 42\nThe answer is 42.", "42")
 
 
+def test_the_number_of_a_list_item_is_no_answer() -> None:
+    cut_off = "41. We get 40.\n\n42. **Calculate the total"
+    assert extract_answer(cut_off) == "40"
+    assert extract_answer("1. He has 3 + 4 = 7.\n2.") == "7"
+    assert paid("It is, as we saw,\n42. That is all.", "42")
+    assert paid("1. First we add.\n2. The total is 42", "42")
+
+
 @pytest.mark.parametrize("answer", ["42'", "42...", "42....", r"42\prime"])
 def test_a_numeral_that_goes_on_is_another_number(answer: str) -> None:
     assert not paid(rf"\boxed{{{answer}}}", "42")
