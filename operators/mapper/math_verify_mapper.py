@@ -31,7 +31,9 @@ class MathVerifyMapper(Mapper):
     """
 
     timeout: float = Field(5.0, gt=0)
-    """Seconds for one answer; a verification that takes longer is killed."""
+    """Seconds of processor time for one answer; a verification that takes longer is killed.
+
+    It may take ten times as long by the wall, so that load makes no timeouts."""
     right: float = Field(1.0, allow_inf_nan=False)
     """Accuracy of a correct response."""
     wrong: float = Field(0.0, allow_inf_nan=False)
@@ -41,6 +43,14 @@ class MathVerifyMapper(Mapper):
 
     A policy may learn to avoid `wrong` by answers whose verification never finishes. Choose `wrong`
     if references are plain numbers: an answer that times out against one is hardly ever right."""
+
+    worked_out: bool = False
+    """Whether a reference that is a numeral asks for a numeral as answer.
+
+    Otherwise an equal value is enough, and a policy may put the formula of the question into its
+    box. A reference that is another constant, such as 2√3, then asks for a closed form of
+    about its length, and no answer may have a sum, integral or other operation that its reference
+    does not have."""
 
     depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
     gil_bound: ClassVar[bool] = True
@@ -81,6 +91,7 @@ class MathVerifyMapper(Mapper):
             responses.take(pa.array(rows)).to_pylist(),
             references.take(pa.array(rows)).to_pylist(),
             timeout=self.timeout,
+            worked_out=self.worked_out,
         )
         slugs = _scatter([verdict.verdict for verdict in verdicts], rows, table.num_rows)
         failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]

@@ -54,7 +54,7 @@ class VerdictRecheckMapper(Operator):
     share: float = Field(1.0, gt=0, le=1)
     """Share of the responses to grade again, chosen at random."""
     timeout: float = Field(5.0, gt=0)
-    """Seconds for one response; a verification that takes longer is killed."""
+    """Seconds of processor time for one response; a verification that takes longer is killed."""
     seed: int = 0
     """Another seed gives another choice."""
 

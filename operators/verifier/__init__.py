@@ -23,17 +23,32 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-def verify(response: str | None, reference: str | None, *, timeout: float = 5.0) -> Verdict:
+def verify(
+    response: str | None,
+    reference: str | None,
+    *,
+    timeout: float = 5.0,
+    worked_out: bool = False,
+) -> Verdict:
     r"""The verdict about one response.
 
     `response` is the whole text of a policy, or a bare answer; `reference` is the bare
     reference answer, such as `18` or `\frac{1}{2}`, never a worked solution. `timeout` is
-    in seconds and applies to the symbolic tier; the exact tier takes microseconds.
+    in seconds of processor time and applies to the symbolic tier; the exact tier takes
+    microseconds. With `worked_out`, an equal value is not enough: of a numeral as reference, the
+    answer must be a numeral, too (`worked_out.py`).
 
     >>> verify("18 - 6 = 12, so the answer is 12.", "12")
     Verdict(verdict='correct', answer='12')
     """
-    return verify_batch([response], [reference], timeout=timeout)[0]
+    _check_text("responses", (response,))
+    _check_text("references", (reference,))
+    _check_limits(timeout, None)
+    slug, answer = _at_once(response, reference, worked_out)
+    verdicts = [Verdict(slug or "wrong_answer", answer)]
+    if slug is None and answer is not None and reference is not None:
+        _decide({(answer, reference): [0]}, verdicts, timeout, workers=1)
+    return verdicts[0]
 
 
 def verify_batch(
@@ -42,6 +57,7 @@ def verify_batch(
     *,
     timeout: float = 5.0,
     workers: int | None = None,
+    worked_out: bool = False,
 ) -> list[Verdict]:
     """The verdicts about many responses, in order.
 
@@ -58,25 +74,42 @@ def verify_batch(
     _check_text("references", references)
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses but {len(references)} references")
-    if timeout <= 0 or (workers is not None and workers < 1):
-        raise ValueError(f"timeout and workers must be positive, got {timeout} and {workers}")
+    _check_limits(timeout, workers)
     verdicts = list[Verdict]()
     undecided = dict[tuple[str, str], list[int]]()
     for response, reference in zip(responses, references, strict=True):
-        answer = extract_answer(response) if response else None
-        if reference is None:
-            verdicts.append(Verdict("verifier_error", answer))
-            continue
-        if answer is None:
-            verdicts.append(Verdict("no_answer", None))
-            continue
-        equal = exactly(answer, reference)
-        if equal is None:
+        slug, answer = _at_once(response, reference, worked_out)
+        if slug is None and answer is not None and reference is not None:
             undecided.setdefault((answer, reference), []).append(len(verdicts))
-        verdicts.append(Verdict("correct" if equal else "wrong_answer", answer))
+        verdicts.append(Verdict(slug or "wrong_answer", answer))
     if undecided:
         _decide(undecided, verdicts, timeout, workers)
     return verdicts
+
+
+def _at_once(
+    response: str | None, reference: str | None, worked_out: bool
+) -> tuple[Slug | None, str | None]:
+    """The slug as far as no process is needed for it, else None; and the answer."""
+    answer = extract_answer(response) if response else None
+    if reference is None:
+        return "verifier_error", answer
+    if answer is None:
+        return "no_answer", None
+    if worked_out:
+        from .worked_out import is_worked_out
+
+        if not is_worked_out(answer, reference):
+            return "wrong_answer", answer
+    equal = exactly(answer, reference)
+    if equal is None:
+        return None, answer
+    return ("correct" if equal else "wrong_answer"), answer
+
+
+def _check_limits(timeout: float, workers: int | None) -> None:
+    if timeout <= 0 or (workers is not None and workers < 1):
+        raise ValueError(f"timeout and workers must be positive, got {timeout} and {workers}")
 
 
 def _check_text(name: str, texts: Sequence[str | None]) -> None:

@@ -9,25 +9,15 @@ from __future__ import annotations
 
 import re
 
+from .boxes import boxed
+from .commitment import gives_up, is_negated
+from .ending import own_text
 from .last_number import last_number
 from .words import listed
 
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
 
-_BOX_PARTS = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-# What precedes a box and belongs to it: a sign, a comparison, a negation. `=> ` is an arrow.
-_SIGN = re.compile(
-    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≤≥≠])|(?=\\[gln][et])|\b(?=[nat]))"
-    r"([-−±<>≤≥≠]|\\pm|\\(?:geq?|leq?|neq?|gt|lt)|(?:not|at (?:least|most)|than)\b)\s*\$?\s*$"
-)
-# What follows a box and changes its value: an exponent, a magnitude.
-_BOX_AFTER = re.compile(
-    r"\}\s?\$?\s?(\^\s?(?:\{[^{}]*\}|\w)|(?<=[}$])k\b|(?:hundred|thousand|[mb]illion|trillion)\b)"
-)
-_LIST_GLUE = re.compile(
-    r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
-)
 _KEYWORD = re.compile(
     r"\b(?:(?:answer|solution|root)s?|correct (?:option|choice))\b[\s*_]{0,4}"
     r"(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
@@ -54,6 +44,14 @@ _SENTENCE_WORDS = frozenset(
         "gives give get gets got final because have has had takes took which let equals makes make "
         "made need needs i'm don't know cannot can can't if then total options option"
     )
+)
+_BOLD = re.compile(r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*(?![\w*(])")
+_FINAL_ANSWER = re.compile(r"\bfinal answer\b[ \t*_]*(?:is\b|:|\n)", re.IGNORECASE)
+_DELIMITERS = " \t\n*_:=$\\[("
+_MATHEMATICAL = re.compile(r"[\d\\$]")
+_OPTION = re.compile(
+    r"[\s*-]*\(?(?:(?i:option|candidate|choice|possibility|guess) (?=[A-Ja-j\d])|(?=[A-J]))(\w)"
+    r"[.):]\**\s+(.+)"
 )
 _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d", re.I)
 _RELATION_START = re.compile(
@@ -83,11 +81,12 @@ def extract_answer(response: str) -> str | None:
 
     In this order:
 
-    1. Only what follows the last `</think>` counts. Inside an unclosed `<think>` there
-       is no answer.
+    1. What follows an end token such as `<|im_end|>` does not count, nor what precedes the last
+       `</think>`. Inside an unclosed `<think>` there is no answer.
     2. The last `<answer>`; the rules below then apply inside it.
     3. The last balanced `\boxed{}` or `\fbox{}`, nested ones peeled. Boxes with only
-       commas, spaces, "and" or "or" between them are one answer, a list.
+       commas, spaces, "and" or "or" between them are one answer, a list. "Final answer: 18" after
+       the box replaces it.
     4. The last line that begins with `####`, or a last line `A: 18`.
     5. A short text without prose is itself the answer.
     6. "answer is", "Answer:" or "is the answer", the last one.
@@ -97,12 +96,16 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    text = after_think(response)
-    if text is None:
-        return None
-    text, tagged = _inside_answer_tag(text)
-    if "\\" in text and (boxed := _boxed(text)) is not None:
-        return boxed
+    text, tagged = own_text(response), False
+    if "think>" in text:
+        thought_out = after_think(text)
+        if thought_out is None:
+            return None
+        text = thought_out
+    if "answer>" in text:
+        text, tagged = _inside_answer_tag(text)
+    if "\\" in text and (box := boxed(text)) is not None:
+        return _final_answer(text, box[1]) or box[0]
     if (marked := _marked_line(text)) is not None:
         return marked
     text = text.strip()
@@ -124,8 +127,6 @@ def after_think(text: str) -> str | None:
 
 
 def _inside_answer_tag(text: str) -> tuple[str, bool]:
-    if "answer>" not in text:
-        return text, False
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, end if end >= 0 else len(text))
     if start < 0:
@@ -134,60 +135,8 @@ def _inside_answer_tag(text: str) -> tuple[str, bool]:
     return text[start + len("<answer>") : end if end > start else len(text)], True
 
 
-def _boxed(text: str) -> str | None:
-    if "\\boxed" not in text and "\\fbox" not in text:
-        return None
-    spans = _box_spans(text)
-    if not spans:
-        return None
-    contents = [_peel(text[spans[-1][1] : spans[-1][2]])]
-    changed = _BOX_AFTER.match(text, spans[-1][2])
-    if changed and contents[0]:
-        power = changed[1][0] == "^"
-        contents[0] = f"({contents[0]}){changed[1]}" if power else f"{contents[0]} {changed[1]}"
-    sign = _SIGN.search(text, max(0, spans[-1][0] - 24), spans[-1][0])
-    if sign and contents[0]:
-        return f"{sign[1]}({contents[0]})"
-    # Outermost boxes only, backwards, as long as they form one list.
-    following = spans[-1][0]
-    for start, inner, end in reversed(spans[:-1]):
-        if end > following:
-            continue  # nested in the box that follows
-        if following - end > 41 or not _LIST_GLUE.fullmatch(text, end + 1, following):
-            break
-        contents.append(_peel(text[inner:end]))
-        following = start
-    return ", ".join(dict.fromkeys(reversed(contents))) or None
-
-
-def _box_spans(text: str) -> list[tuple[int, int, int]]:
-    """(start, content start, content end) of every balanced box, in order of their ends."""
-    stack: list[tuple[int, int] | None] = []
-    spans = list[tuple[int, int, int]]()
-    for token in _BOX_PARTS.finditer(text):
-        mark = token[0]
-        if mark == "{":
-            stack.append(None)
-        elif mark == "}":
-            if stack and (opened := stack.pop()):
-                spans.append((*opened, token.start()))
-        elif mark[-1] == "{" and len(mark) > 2:
-            stack.append((token.start(), token.end()))
-    return spans
-
-
-def _peel(content: str) -> str:
-    for box in ("\\boxed", "\\fbox"):
-        content = content.replace(box, "") if box in content else content
-    content = content.strip()
-    depth = 0
-    while depth < 64 and content.startswith("{") and content.endswith("}"):
-        content, depth = content[1:-1].strip(), depth + 1
-    return content
-
-
 def _marked_line(text: str) -> str | None:
-    mark = text.rfind("####")
+    mark = text.rfind("####") if "#" in text else -1
     if mark >= 0 and (mark == 0 or text[mark - 1] in "\n "):
         line = text[mark + 4 :].lstrip().split("\n", 1)[0].strip()
         if line and (is_bare(line) or _is_bound(line)):
@@ -239,7 +188,32 @@ def _is_bound(text: str) -> bool:
     return len(words) <= 5 and not _SENTENCE_WORDS.intersection(words) and "=" not in text
 
 
+def _final_answer(text: str, start: int) -> str | None:
+    """The mathematics that "Final answer: ..." names after the last box."""
+    named = list(_FINAL_ANSWER.finditer(text, start))
+    if not named:
+        return None
+    rest = _BOLD.sub(r"\1", text[named[-1].end() :][:_TAIL])
+    found = _affirmed(text, _clause(rest))
+    if not found or not _MATHEMATICAL.search(found):
+        return None
+    # "The final answer is rounded to 2 places" names none.
+    at_once = rest.lstrip(_DELIMITERS).startswith(found.lstrip(_DELIMITERS))
+    return found if at_once else None
+
+
 def _from_prose(text: str) -> str | None:
+    """The answer in prose; none if the policy gives up."""
+    text = _BOLD.sub(r"\1", text) if "**" in text else text
+    return None if gives_up(text) else _affirmed(text, _in_prose(text))
+
+
+def _affirmed(text: str, found: str | None) -> str | None:
+    """What was found, with its negation ("isn't") if it has one."""
+    return f"not {found}" if found and is_negated(text, text.rfind(found)) else found
+
+
+def _in_prose(text: str) -> str | None:
     keywords = list(_KEYWORD.finditer(text))
     if keywords and (found := _clause(text[keywords[-1].end() :])):
         return found
@@ -253,7 +227,20 @@ def _from_prose(text: str) -> str | None:
     line = text.rstrip().rsplit("\n", 1)[-1]
     if _is_bound(line):
         return line.strip()
-    return _trailing_math(line) or last_number(text)
+    return _options(text) or _trailing_math(line) or last_number(text)
+
+
+def _options(text: str) -> str | None:
+    """The items of a list of options that ends a text, as one answer: none of them is chosen."""
+    items = list[str]()
+    label = ""
+    for line in reversed(text.rstrip().split("\n")):
+        option = _OPTION.match(line)
+        if not option or (label and ord(option[1].upper()) != ord(label) - 1):
+            break
+        label = option[1].upper()
+        items.append(option[2].strip(" $"))
+    return ", ".join(reversed(items)) if len(items) > 1 and all(map(is_bare, items)) else None
 
 
 def _clause(text: str) -> str | None:

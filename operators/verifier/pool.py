@@ -1,9 +1,9 @@
 """A process pool that enforces deadlines: a worker that is late or dies is replaced.
 
-The parent measures time and kills, without signal handler, alarm or thread. So it works the same
-from any thread, from an event loop, in a daemonic process and in a Ray worker. Workers are started
-by command line, not by `multiprocessing`, so `__main__` may be a notebook, standard input or a
-script without a guard.
+The parent reads the clocks of its workers and kills, without signal handler, alarm or thread. So it
+works the same from any thread, from an event loop, in a daemonic process and in a Ray worker.
+Workers are started by command line, not by `multiprocessing`, so `__main__` may be a notebook,
+standard input or a script without a guard.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
+from .deadline import CLOCKS, Clocks, Deadline
 from .verdict import Slug
 from .worker import Rule, receive, send
 
 STARTUP_SECONDS = 120.0  # importing sympy on a busy machine takes a while
-LEAST_SECONDS = 0.3  # guaranteed to a pair once its worker is ready, however long that took
 SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for one another
-_GRACE = 0.2  # seconds that a reply in transit may take
+_GRACE = 5.0  # seconds that the rest of a reply may take, which was sent in one piece
+_LEAST_WAIT = 0.001  # seconds between two looks at a clock
 # The fork server imports only this package, under another name: the packages above it import numpy
 # and pyarrow, which would double the time to the first answer.
 _FORK_SERVER = """
@@ -54,7 +55,7 @@ class _Worker(NamedTuple):
 class _Job(NamedTuple):
     worker: _Worker
     row: int
-    deadline: float
+    deadline: Deadline
 
 
 class WorkerPoolError(RuntimeError):
@@ -67,11 +68,12 @@ class Pool:
     Up to `spare` more are started for callers that would get none; they end after one pair.
     """
 
-    def __init__(self, size: int, *, spare: int = 0) -> None:
+    def __init__(self, size: int, *, spare: int = 0, clocks: Clocks = CLOCKS) -> None:
         if size < 1:
             raise ValueError(f"a pool needs at least one worker, got {size}")
         self._size = size
         self._spare = spare
+        self._clocks = clocks
         self._idle = list[_Worker]()
         self._started = 0
         self._waiting = 0
@@ -96,10 +98,10 @@ class Pool:
     ) -> list[GradingOutcome]:
         """Outcomes of (answer, reference) pairs, in order.
 
-        `timeout` is the number of seconds for each pair, including the start of its worker, but
-        at least `LEAST_SECONDS` (or `timeout`) of work; `workers` is how many this call may use
-        at a time; `rule` is how to compare a pair. With `math_verify`, the first element of a
-        pair is a whole response.
+        `timeout` is the number of seconds of processor time that a worker has for each pair, and
+        a tenth of what it has by the wall; the start of processes is not in it. `workers` is how
+        many this call may use at a time; `rule` is how to compare a pair. With `math_verify`, the
+        first element of a pair is a whole response.
 
         Raises:
             WorkerPoolError: no process could be started.
@@ -111,12 +113,10 @@ class Pool:
         try:
             while jobs or unsent is not None:
                 while unsent is not None and len(jobs) < workers:
-                    requested = time.monotonic()
                     worker = self._take(block=not jobs)
                     if worker is None:
                         break
-                    least = time.monotonic() + min(timeout, LEAST_SECONDS)
-                    job = _Job(worker, unsent, max(requested + timeout, least))
+                    job = _Job(worker, unsent, Deadline(worker.pid, timeout, self._clocks))
                     unsent = next(remaining, None)
                     if self._submit(job, (*pairs[job.row], rule)):
                         jobs[worker.link] = job
@@ -164,26 +164,26 @@ class Pool:
         return True
 
     def _collect(self, jobs: dict[socket.socket, _Job]) -> Iterator[tuple[_Job, GradingOutcome]]:
-        """Yield finished outcomes; if there are jobs, wait for at least one."""
+        """Yield finished outcomes; if there are none, wait until there may be one."""
         if not jobs:
             return
-        wait = max(0.0, min(job.deadline for job in jobs.values()) - time.monotonic())
+        remaining = min(job.deadline.remaining() for job in jobs.values())
+        wait = max(_LEAST_WAIT, remaining) if remaining > 0 else 0.0
         with selectors.DefaultSelector() as selector:
             for link in jobs:
                 selector.register(link, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(wait)]
-        now = time.monotonic()
         for link, job in list(jobs.items()):
             if link in ready:
                 yield job, self._finish(jobs.pop(link))
-            elif now >= job.deadline:
+            elif job.deadline.remaining() <= 0:
                 del jobs[link]
                 self._discard(job.worker)
                 yield job, GradingOutcome("timeout", "over the deadline")
 
     def _finish(self, job: _Job) -> GradingOutcome:
         try:
-            job.worker.link.settimeout(max(_GRACE, job.deadline - time.monotonic()))
+            job.worker.link.settimeout(_GRACE)
             slug, reason = receive(job.worker.link)
             job.worker.link.settimeout(None)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Rate of `verify_batch` beside math-verify, per core, on GSM8K model solutions.
+"""Rates of `verify_batch`, `verify` and math-verify, per core, on GSM8K model solutions.
 
     python tests/bench/bench_verifier.py [model_solutions.jsonl]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from rejuice.operators.verifier import verify_batch
+from rejuice.operators.verifier import verify, verify_batch
 from rejuice.operators.verifier.exact import read_plain
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data/gsm8k/model_solutions.jsonl"
@@ -73,13 +73,20 @@ def main() -> None:
             verdicts = verify_batch(responses, references, workers=1)
         return [v.verdict == "correct" for v in verdicts]
 
-    from math_verify import parse, verify
+    def one_by_one() -> list[bool]:
+        for _ in range(loops):
+            read_plain.cache_clear()
+            verdicts = [verify(*pair) for pair in zip(responses, references, strict=True)]
+        return [v.verdict == "correct" for v in verdicts]
+
+    from math_verify import parse
+    from math_verify import verify as is_equal
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)
 
     def math_verify() -> list[bool]:
         return [
-            verify(
+            is_equal(
                 parse(f"${reference}$", parsing_timeout=None),
                 parse(response, parsing_timeout=None),
                 timeout_seconds=None,
@@ -88,17 +95,20 @@ def main() -> None:
         ]
 
     ours_s, ours_verdicts = measured(ours, 3)
+    each_s, each_verdicts = measured(one_by_one, 3)
     theirs_s, theirs_verdicts = measured(math_verify, 1)
     n = len(responses)
     print(f"{n} distinct responses, {time.strftime('%Y-%m-%d')}, python {sys.version.split()[0]}")
     print(f"{'':24}{'responses per CPU-s':>20}{'wrong verdicts':>16}")
     for name, seconds, verdicts in (
         ("verify_batch", ours_s / loops, ours_verdicts),
+        ("verify, one by one", each_s / loops, each_verdicts),
         ("math-verify", theirs_s, theirs_verdicts),
     ):
         wrong = sum(v != label for v, label in zip(verdicts, labels, strict=True))
         print(f"{name:24}{n / seconds:20,.0f}{wrong:16d}")
-    print(f"ratio {theirs_s / (ours_s / loops):.0f}")
+    print(f"math-verify to verify_batch: {theirs_s / (ours_s / loops):.0f}")
+    print(f"verify to verify_batch: {each_s / ours_s:.2f}")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,13 @@ pytestmark = pytest.mark.slow
 DISAGREEMENTS = {
     (4, 4, "wrong_answer"),
     (48, 3, "wrong_answer"),
+    (76, 0, "wrong_answer"),
     (78, 4, "wrong_answer"),
     (114, 7, "wrong_answer"),
-    (183, 0, "correct"),
+    (150, 4, "wrong_answer"),
+    (151, 6, "wrong_answer"),
+    (166, 5, "wrong_answer"),
+    (183, 5, "wrong_answer"),
 }
 """Problem, response and our verdict."""
 
@@ -49,9 +53,9 @@ def test_the_card_says_what_is_in_the_file():
 
 
 def test_verdicts(graded):
-    assert Counter(graded["verdict"].to_pylist()) == {"wrong_answer": 1389, "correct": 211}
+    assert Counter(graded["verdict"].to_pylist()) == {"wrong_answer": 1395, "correct": 205}
     rates = graded["pass_rate"].to_numpy()[::N]
-    assert ((rates == 0).sum(), (rates == 1).sum()) == (115, 0)
+    assert ((rates == 0).sum(), (rates == 1).sum()) == (119, 0)
     assert rates.mean() == np.mean(graded["reward_accuracy"].to_numpy())
 
 
@@ -69,9 +73,9 @@ def test_the_shipped_recipe_curates_them(recipe):
     for step in report.steps:
         assert step.rows_in + step.added == step.rows_out + sum(step.dropped.values())
     rows = {step.step: (step.rows_in, step.rows_out) for step in report.steps}
-    assert rows["pass_rate_filter"] == (1600, 680)
-    assert rows["truncated_response_filter"] == (680, 527)
-    assert rows["exact_deduplicator"] == rows["minhash_deduplicator"] == (527, 527)
+    assert rows["pass_rate_filter"] == (1600, 648)
+    assert rows["truncated_response_filter"] == (648, 521)
+    assert rows["exact_deduplicator"] == rows["minhash_deduplicator"] == (521, 521)
     table = pq.read_table(report.export_path)
     labels = Counter(table.filter(pc.equal(table["task"], "verify"))["label"].to_pylist())
-    assert labels["Yes"] == labels["No"] == (681 - 527) / 2
+    assert labels["Yes"] == labels["No"] == (675 - 521) / 2

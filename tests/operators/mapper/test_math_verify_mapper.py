@@ -28,7 +28,7 @@ def slug_verifier(monkeypatch):
     """A verifier for which the response is the verdict."""
     calls = []
 
-    def verify_batch(responses, references, *, timeout):
+    def verify_batch(responses, references, *, timeout, worked_out):
         calls.append((len(responses), timeout))
         return [Verdict(text, None if text == "no_answer" else f"<{text}>") for text in responses]
 
@@ -113,6 +113,18 @@ def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
     with pytest.raises(RecipeError) as error:
         build(MathVerifyMapper, fields)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("worked_out", "right"), [(False, [1.0, 1.0, 1.0]), (True, [0.0, 1.0, 0.0])]
+)
+def test_a_formula_of_the_question_may_earn_nothing(worked_out, right):
+    rows = table(
+        (r"\boxed{\binom{9}{2}}", "36"),
+        (r"\boxed{36}", "36"),
+        (r"\boxed{\sqrt{50}+\sqrt{18}}", r"8\sqrt{2}"),
+    )
+    assert written(MathVerifyMapper(worked_out=worked_out), rows)["reward_accuracy"] == right
 
 
 @pytest.mark.parametrize("references", [[42, 43], [42.0, 43.5]])

@@ -18,8 +18,8 @@ import afresh
 import psutil
 import pytest
 
-from rejuice.operators.cores import usable_cores
 from rejuice.operators.verifier import Verdict, verify, verify_batch
+from rejuice.operators.verifier.deadline import Clocks
 from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool
 
 # Within every textual limit, and without end: only the deadline stops them.
@@ -50,9 +50,7 @@ def test_order_and_verdicts(pool: Pool) -> None:
 def test_late_workers_are_replaced_and_others_unaffected(pool: Pool) -> None:
     pool.run([EASY], timeout=30, workers=2)
     pairs = [EASY, (ENDLESS, "42"), EASY, (ENDLESS, "43"), EASY, EASY]
-    start = time.monotonic()
     outcomes = pool.run(pairs, timeout=1, workers=2)
-    assert time.monotonic() - start < 3
     assert [o.slug for o in outcomes] == [
         "correct",
         "timeout",
@@ -182,13 +180,9 @@ def in_a_spawned_child() -> list[Verdict]:
 )
 def test_it_works_the_same(place: Callable[[], list[Verdict]]) -> None:
     verify(*EASY)  # the parent has workers, which a child must not touch
-    start = time.monotonic()
     assert [v.verdict for v in place()] == ["timeout", "correct"]
-    assert time.monotonic() - start < 15  # a child starts processes of its own
     assert verify(*EASY).verdict == "correct"
-    start = time.monotonic()
     assert in_main_thread()[0].verdict == "timeout"
-    assert time.monotonic() - start < 2
 
 
 SCRIPT = """
@@ -249,42 +243,38 @@ def test_the_import_is_light() -> None:
 
 
 FIRST = """
-import time
 from rejuice.operators.verifier import verify
 for answer, reference in ({first!r}, {easy!r}):
-    start = time.monotonic()
-    print(verify(answer, reference, timeout=1.0).verdict, time.monotonic() - start)
+    print(verify(answer, reference, timeout=1.0).verdict)
 """
 
 
 @pytest.mark.parametrize(
     ("first", "slug"), [((ENDLESS, "3"), "timeout"), (EASY, "correct")], ids=["endless", "easy"]
 )
-def test_the_first_call_of_a_process_keeps_the_deadline(first: tuple[str, str], slug: str) -> None:
+def test_the_first_call_of_a_process_has_a_verdict(first: tuple[str, str], slug: str) -> None:
     script = FIRST.format(first=first, easy=EASY)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    words = done.stdout.split()
-    assert words[::2] == [slug, "correct"]
-    assert float(words[1]) < 2
+    assert done.stdout.split() == [slug, "correct"]
 
 
 def test_callers_do_not_wait_for_each_other() -> None:
-    assert verify(*EASY).verdict == "correct"
-    before = len(workers_of(shared_pool(1)))
-
-    def timed(_: int) -> tuple[str, bool]:
-        start = time.monotonic()
-        return verify(ENDLESS, "42", timeout=0.5).verdict, time.monotonic() - start < 1.5
-
+    used = [0.0]
+    clocks = Clocks(lambda: 0.0, lambda pid: used[0])
+    pool = Pool(1, spare=8, clocks=clocks)
     with ThreadPoolExecutor(8) as executor:
-        assert list(executor.map(timed, range(8))) == [("timeout", True)] * 8
-    assert verify(*EASY).verdict == "correct"
-    deadline = time.monotonic() + 2
-    while len(workers_of(shared_pool(1))) > max(before, usable_cores()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        endless = [
+            executor.submit(pool.run, [(ENDLESS, "42")], timeout=0.5, workers=1) for _ in range(8)
+        ]
+        assert [o.slug for o in pool.run([EASY], timeout=0.5, workers=1)] == ["correct"]
+        assert not any(each.done() for each in endless)
+        used[0] = 1.0  # seconds of processor time: all of them are late
+        assert [each.result()[0].slug for each in endless] == ["timeout"] * 8
+    assert [o.slug for o in pool.run([EASY], timeout=0.5, workers=1)] == ["correct"]
+    assert pool._started <= 1  # the spare ones have ended
+    pool.close()
 
 
 def test_the_shared_pool_grows() -> None:

@@ -1,0 +1,119 @@
+r"""The content of the last `\boxed{}` of a response, with what belongs to it."""
+
+from __future__ import annotations
+
+import re
+
+from .commitment import is_disowned, is_negated, is_refuted
+
+# A response that was escaped once too often has two backslashes.
+_BOX_PARTS = re.compile(r"\\{1,2}(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_UNBRACED = re.compile(r"\\(?:boxed|fbox)\s+(-?[\d\\.][^\s$]{0,100}?)(?=[.,;:!?]?(?:[\s$]|\Z))")
+# What precedes a box and changes its value: a sign, a strict comparison. A bound that is attained
+# (`\ge`, "at least 445 widgets") has the value that was asked for. `=> ` is an arrow.
+_SIGN = re.compile(
+    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])|\b(?=t)"
+    r"|\banswer is (?=at)|(?<![^\n])(?=[-−±]\$?\Z))"
+    r"([-−±<>≠]|\\pm|\\(?:neq?|gt|lt)|(?:than|at (?:least|most))\b)\s*\$?\s*$"
+)
+# What follows a box and changes its value: an exponent, a magnitude.
+_BOX_AFTER = re.compile(
+    r"\}\s?\$?\s?(\^\s?(?:\{[^{}]*\}|\w)|(?<=[}$])k\b|(?:hundred|thousand|[mb]illion|trillion)\b)"
+)
+_LIST_GLUE = re.compile(
+    r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
+)
+_NEXT_ITEM = re.compile(
+    r"[\s.,;$]*\n[ \t*-]*(?:(?:candidate|option|choice|possibility|guess) ?\w{1,2}|\(?[a-z]\)?)"
+    r"[.):][\s$]*",
+    re.IGNORECASE,
+)
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_LONG = 4_000  # a longer content is refused, in braces or not
+_CUT_OFF = re.compile(r"(?<=\d)\.{3,}$")
+
+
+def boxed(text: str) -> tuple[str, int] | None:
+    """The answer in the last box, and where the box ends; None if there is no box."""
+    if "\\boxed" not in text and "\\fbox" not in text:
+        return None
+    spans = _box_spans(text)
+    if not spans:
+        unbraced = list(_UNBRACED.finditer(text))
+        return (unbraced[-1][1], unbraced[-1].end()) if unbraced else None
+    start, inner, end = spans[-1]
+    last = _with_power(text, _peel(text[inner:end]), end)
+    sign = _SIGN.search(text, max(0, start - 24), start) if last else None
+    answer = f"{sign[1]}({last})" if sign else ", ".join(_listed(text, spans, last))
+    if not answer:
+        return None
+    if is_negated(text, start) or is_refuted(text, end + 1) or is_disowned(answer):
+        answer = f"not({answer})"
+    return answer, end + 1
+
+
+def _with_power(text: str, content: str, end: int) -> str:
+    """The content of a box with the exponent or magnitude behind it."""
+    changed = _BOX_AFTER.match(text, end) if content else None
+    if not changed:
+        return content
+    power = changed[1][0] == "^"
+    return f"({content}){changed[1]}" if power else f"{content} {changed[1]}"
+
+
+def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> list[str]:
+    """The last box and those before it, as long as they form one list; outermost boxes only."""
+    contents, following = [last], spans[-1][0]
+    for start, inner, end in reversed(spans[:-1]):
+        if end > following:
+            continue  # nested in the box that follows
+        if not _joined(text, end + 1, following):
+            break
+        contents.append(_peel(text[inner:end]))
+        following = start
+    return list(dict.fromkeys(reversed(contents)))
+
+
+def _joined(text: str, end: int, start: int) -> bool:
+    """Whether what is between two boxes makes them items of one list."""
+    if start - end > 40:
+        return False
+    return bool(_LIST_GLUE.fullmatch(text, end, start) or _NEXT_ITEM.fullmatch(text, end, start))
+
+
+def _box_spans(text: str) -> list[tuple[int, int, int]]:
+    """(start, content start, content end) of every balanced box, in order of their ends."""
+    stack: list[tuple[int, int] | None] = []
+    spans = list[tuple[int, int, int]]()
+    for token in _BOX_PARTS.finditer(text):
+        mark = token[0]
+        if mark == "{":
+            stack.append(None)
+        elif mark == "}":
+            if stack and (opened := stack.pop()):
+                spans.append((*opened, token.start()))
+        elif mark[-1] == "{" and len(mark) > 2:
+            stack.append((token.start(), token.end()))
+    return spans
+
+
+def _is_braced(content: str) -> bool:
+    r"""Whether one pair of braces is around it all, unlike in `{1,2} \setminus {2}`."""
+    if not (content.startswith("{") and content.endswith("}")) or len(content) > _LONG:
+        return False
+    depth = 0
+    for brace in _BRACES.finditer(content):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return brace.end() == len(content)
+    return False
+
+
+def _peel(content: str) -> str:
+    for box in ("\\boxed", "\\fbox"):
+        content = content.replace(box, "") if box in content else content
+    content = content.strip()
+    depth = 0
+    while depth < 64 and _is_braced(content):
+        content, depth = content[1:-1].strip(), depth + 1
+    return _CUT_OFF.sub(r"\\ldots", content) if content.endswith("...") else content

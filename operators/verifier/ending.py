@@ -1,0 +1,37 @@
+r"""Where a response ends, and what a policy wrote beyond it.
+
+A policy whose sampling does not stop goes on after its end token, or with another question of its
+own. What it writes there answers nothing that it was asked.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Tokens that end a turn (ChatML, GPT-2, Llama, Gemma, Phi, DeepSeek), or begin the next one.
+_TURN_ENDS = re.compile(
+    r"<\|(?:im_end|endoftext|eot_id|eom_id|end_of_text|end)\|>|</s>|<end_of_turn>"
+    r"|<｜end▁of▁sentence｜>|(?<=\S)\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>)"
+)
+_NEXT_QUESTION = re.compile(r"\n[ \t#*]*(?:Question|Problem|Q)[ \t*]*:")
+_ANSWERED = re.compile(
+    r"####\s*[^\s#]|\\(?:boxed|fbox)\s*\{[^}]|\b[Aa]nswer(?: is|:)\**\s*[^\s*]|(?:^|\n)A:[ \t]*\S"
+)
+
+
+def own_text(response: str) -> str:
+    r"""A response up to its end token, or to a question of its own after its answer.
+
+    >>> own_text("#### 41\n\nQuestion: 2+2?\n#### 42")
+    '#### 41'
+    """
+    t = response
+    # A search for one character takes a hundredth of the time of a search for a pattern.
+    marked = "|" in t or "_" in t or "｜" in t or ("/" in t and "</s>" in t)
+    if marked and (end := _TURN_ENDS.search(t)):
+        t = t[: end.start()]
+    if ("Q" in t or ("P" in t and "Problem" in t)) and _NEXT_QUESTION.search(t):
+        answered = _ANSWERED.search(t)
+        question = _NEXT_QUESTION.search(t, answered.end()) if answered else None
+        return t[: question.start()].rstrip() if question else t
+    return t

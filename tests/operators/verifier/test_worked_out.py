@@ -1,0 +1,49 @@
+r"""The form of an answer, where a formula of the right value is not enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from rejuice.operators.verifier import verify, verify_batch
+
+
+@pytest.mark.parametrize(
+    ("reference", "worked_out", "formulas"),
+    [
+        (
+            "42",
+            ["42", "x=42", r"6 \cdot 7 = 42", r"42\text{ cm}", "forty-two", r"\boxed{42.0}"],
+            ["6*7", r"\frac{84}{2}", r"\sqrt{1764}", r"\binom{9}{2}+6", r"\int_0^{42} dx"],
+        ),
+        ("1024", ["1024", "1,024", r"1.024 \times 10^3"], ["2^{10}", "1000+24"]),
+        (
+            "0.5",
+            [r"\frac12", "1/2", r"50\%", "0.50", r"$p = \frac{1}{2}$"],
+            [r"\frac{2}{4}", "3/6", r"\sin(\pi/6)", "1-0.5"],
+        ),
+        ("3.5", ["3 1/2", r"3\frac{1}{2}", r"\frac72"], [r"\frac{14}{4}", r"3+\frac12"]),
+        (
+            r"8\sqrt{2}",
+            [r"8\sqrt{2}", r"8\cdot 2^{1/2}", r"\sqrt{128}", r"x = 8\sqrt 2"],
+            [r"\sqrt{50}+\sqrt{18}", r"\sqrt{200}-\sqrt{8}"],
+        ),
+        (r"\frac{\sqrt{3}}{2}", [r"\frac{\sqrt{3}}{2}", r"\sqrt{3}/2"], [r"\int_0^{\sqrt 3} \frac12 dx"]),
+        ("2x", ["2x", "x+x", r"2 \cdot x"], [r"\frac{d}{dx}x^2"]),
+        ("1, 2", ["1, 2", r"\{1,2\}", "x=1, x=2"], []),
+        (r"\text{east}", ["east", r"\text{east}"], []),
+    ],
+)  # fmt: skip
+def test_a_formula_of_the_right_value_is_not_worked_out(
+    reference: str, worked_out: list[str], formulas: list[str]
+) -> None:
+    answers = [*worked_out, *formulas]
+    verdicts = verify_batch(answers, [reference] * len(answers), worked_out=True)
+    found = {answer: bool(verdict) for answer, verdict in zip(answers, verdicts, strict=True)}
+    assert found == {**dict.fromkeys(worked_out, True), **dict.fromkeys(formulas, False)}
+
+
+def test_by_default_an_equal_value_is_enough() -> None:
+    assert verify(r"\boxed{\frac{84}{2}}", "42")
+    assert not verify(r"\boxed{\frac{84}{2}}", "42", worked_out=True)
+    assert verify(None, "42", worked_out=True) == ("no_answer", None)
+    assert verify("42", None, worked_out=True) == ("verifier_error", "42")
