@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from .exact import read_plain
+from .exact import read_plain, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, ORDER, Interval, read_intervals
 from .lists import COMMA, MAX_ITEMS, AnswerCollection, plus_minus, read_collection
 from .notation import closes_at, split_top
@@ -288,6 +288,10 @@ def _value(chain: list[str]) -> str | None:
     if is_name(value) and len(steps) == 1 and read_plain(steps[0]):
         return steps[0]  # 3 = x
     shown = steps[1:] if is_name(steps[0]) else steps
+    # `x = 41 = 42` is no answer: numerals of a chain agree, or it has no value.
+    numbers = [n for n in map(read_plain, (*shown, value)) if n]
+    if any(not same_number(n, numbers[0]) for n in numbers):
+        return None
     if not is_name(steps[0]) and read_plain(steps[0]):
         return None
     return None if any(_has_letters(s) for s in shown) else value
@@ -311,8 +315,9 @@ def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
 
 
 def _words(text: str) -> str:
-    # Letters in mathematics are names: x and X differ.
-    text = text.lower() if _IN_WORDS.match(text) or is_prose(text) else text
+    # Letters in mathematics are names: x and X differ, and LC is a product.
+    in_words = _IN_WORDS.match(text) and not re.fullmatch(r"[A-Z]{2}", text)
+    text = text.lower() if in_words or is_prose(text) else text
     text = re.sub(r"(?<=[a-z])[.,](?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
     text = " ".join(text.split())
     return _ALIASES.get(text, text)

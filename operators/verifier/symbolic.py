@@ -16,6 +16,7 @@ from typing import Any
 
 import mpmath
 import sympy
+from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .exact import Number, read_plain, rounds_to, same_number
@@ -53,9 +54,22 @@ _DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
 _DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
 _NAMED_FUNCTION = re.compile(
-    r"(?<![\\a-zA-Z])(sin|cos|tan|cot|sec|csc|log|ln|exp|pi|infty)(?![a-z])"
+    r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
+    r"|log|ln|exp|pi|infty)(?![a-z])"
 )
-_CAPITAL = re.compile(r"(?:(?<![\\a-zA-Z])[A-Z]|\\[A-Z][a-z]+)(?![a-zA-Z_{])")
+# What letters are in a formula: environments, commands, differentials, words below, single letters.
+_LETTER = re.compile(
+    r"(?P<kept>\\(?:begin|end)\s*\{[a-zA-Z]+\}|\\[a-z][a-zA-Z]*|\\[^a-zA-Z])"
+    r"|(?P<name>\\[A-Z][a-z]+|[a-zA-Z])"
+    r"(?:_(?:\{\s*(?P<below>[0-9a-zA-Z]+)\s*\}|(?P<short>[0-9a-zA-Z])))?"
+)
+_INTEGRAL = re.compile(r"\\int(?![a-zA-Z])|\\frac\{d")
+# The stripper of units takes the last letter of `2\pi r h` for hours.
+_AS_WRITTEN = LatexExtractionConfig(
+    normalization_config=NormalizationConfig(
+        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
+    )
+)
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
 
@@ -101,9 +115,10 @@ def _same_leaf(answer: str, reference: str) -> bool:
     left, right = _unnamed(answer), _unnamed(reference)
     if left is None or right is None:
         return False
-    known, answered = expression(right), expression(left)
+    known = expression(right)
     if known is None:
         raise ValueError("the reference is not mathematics")
+    answered = expression(left)
     if answered is None:
         return False
     return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
@@ -140,12 +155,12 @@ def expression(text: str) -> Expression | None:
     try:
         parsed = parse(
             f"${_parsable(text)}$",
-            extraction_config=[LatexExtractionConfig()],
+            extraction_config=[_AS_WRITTEN],
             fallback_mode="no_fallback",
             parsing_timeout=None,  # the parent enforces the deadline
             raise_on_error=True,
         )
-    except (MemoryError, RecursionError):
+    except MemoryError:
         raise  # our failure, which says nothing about the answer
     except Exception:  # the parser's many ways to reject what is not mathematics
         return None
@@ -160,7 +175,7 @@ def _parsable(text: str) -> str:
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
     text = _NAMED_FUNCTION.sub(r"\\\1 ", text)
-    return _distinct_capitals(text)
+    return _distinct_letters(text)
 
 
 def _repeating(m: re.Match[str]) -> str:
@@ -170,9 +185,26 @@ def _repeating(m: re.Match[str]) -> str:
     return rf"\frac{{{value}}}{{{nines}}}"
 
 
-def _distinct_capitals(text: str) -> str:
-    """Capitals as indexed letters: the parser folds case, and A is not a."""
-    return _CAPITAL.sub(lambda m: f"{m[0].lower()}_{{99}}", text)
+def _distinct_letters(text: str) -> str:
+    """Letters apart, capitals as indexed letters: the parser folds case and reads `E_1` as e."""
+    differentials = bool(_INTEGRAL.search(text))
+
+    def rewritten(m: re.Match[str]) -> str:
+        if m["kept"]:
+            return m[0]
+        name, below = m["name"], m["below"] or m["short"] or ""
+        before = text[m.start() - 1 : m.start()]
+        if differentials and (name == "d" or (before == "d" and not below)):
+            return name
+        if name[0] == "\\":
+            return f"{name.lower()}_{{99{below}}}"
+        if name.isupper():
+            return f" q_{{99{name.lower()}{below}}} "
+        if below and name in "ei":
+            return f" q_{{98{name}{below}}} "
+        return f" {name}_{{{below}}} " if below else f" {name} "
+
+    return _LETTER.sub(rewritten, text)
 
 
 def _with_constants(value: Expression) -> Expression:
@@ -298,8 +330,10 @@ def _evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> An
         if not number.is_number or not number.is_finite:
             return None
         real, imaginary = (_mpf(part, digits) for part in number.as_real_imag())
-    except (TypeError, ValueError, ArithmeticError, NotImplementedError):
-        return None  # sympy's ways to report that there is no value here
+    except MemoryError:
+        raise
+    except Exception:  # sympy's many ways to report that there is no value here
+        return None
     if abs(imaginary) <= AGREEMENT * abs(real):
         imaginary = mpmath.mpf(0)
     return mpmath.mpc(real, imaginary) if imaginary else real
