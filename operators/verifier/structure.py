@@ -250,6 +250,9 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
         return None
     named = is_name(x[0]) or is_name(y[0])
     left, right = _value(x), _value(y)
+    values = x[1:] if is_name(x[0]) else x
+    if len(values) > 1 and len(y) == 1 and not any(_has_letters(v) for v in values):
+        return all(same(v, y[0], leaf) for v in values)  # `10^3 = 1000`, not `6 \cdot 8 = 42`
     if left is not None and right is not None:
         if min(len(x), len(y)) > 1 and x[0] != y[0] and not _same_function(x[0], y[0]):
             # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal.
