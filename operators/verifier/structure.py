@@ -45,7 +45,7 @@ _ALIASES = {
 _RATIO = re.compile(r"(\d+(?:\.\d+)?)\s*(?::|\bto\b)\s*(\d+(?:\.\d+)?)(?:\s*:\s*(\d+(?:\.\d+)?))?$")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([ap])?\.?\s*(?:m\.?)?$", re.IGNORECASE)
 _PROSE = re.compile(
-    r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|yes|no|not|true|none"
+    r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|yes|no|not|or|and|true|none"
     r"|may|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)(?![A-Za-z])",
     re.IGNORECASE,
 )
@@ -252,6 +252,8 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
     left, right = _value(x), _value(y)
     values = x[1:] if is_name(x[0]) else x
     if len(values) > 1 and len(y) == 1 and not any(_has_letters(v) for v in values):
+        if len(set(values)) < len(values):
+            return False  # `0 = 0` says nothing
         return all(same(v, y[0], leaf) for v in values)  # `10^3 = 1000`, not `6 \cdot 8 = 42`
     if left is not None and right is not None:
         if min(len(x), len(y)) > 1 and x[0] != y[0] and not _same_function(x[0], y[0]):

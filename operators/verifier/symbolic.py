@@ -171,6 +171,8 @@ def expression(text: str) -> Expression | None:
 
 def _parsable(text: str) -> str:
     """The form that the parser reads without loss: no floats, no degrees, no bare names."""
+    if "\\begin" not in text:  # no rows: a command escaped twice
+        text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
     text = _REPEATING.sub(_repeating, text)
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
