@@ -85,7 +85,7 @@ def _print_rewards(judged: pa.Table) -> None:
 
 
 def _print_order(judged: pa.Table) -> None:
-    """Of each pair of a right and a wrong response of a group: which one is judged better."""
+    """Which one is judged better, for each pair of a right and a wrong response of a group."""
     order: Counter[str] = Counter()
     for rows in _groups_of(judged):
         right, wrong = (

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class TruePolicy:
-    """A policy by transformers, in float32 unless told otherwise, without any cache or batch."""
+    """A policy by transformers, by default in float32, without any cache or batch."""
 
     def __init__(self, folder: Path, dtype: str = "float32") -> None:
         from transformers import AutoModelForCausalLM

@@ -571,16 +571,8 @@ def test_closing_in_the_middle_leaves_no_thread_and_no_connection():
             list(sampling)
 
 
-@pytest.fixture
-def _interrupts():
-    """Ctrl-C as it mostly is; in the background of a shell it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.alone
-@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_in_the_middle_leaves_no_connection(make):
     with FakeServer({seed: [Trouble.SLOW] for seed in range(50)}) as server:
         engine = make(server, timeout_s=60)

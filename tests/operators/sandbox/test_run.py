@@ -298,6 +298,7 @@ sandbox.run("while True: pass", limits=SandboxLimits(seconds=600))
 """
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_all_ends_with_the_caller_however_it_ends(how):
     with subprocess.Popen(
@@ -330,6 +331,7 @@ def test_a_forked_process_has_a_fork_server_of_its_own(sandbox):
     assert sandbox.run("print(2)").stdout == "2\n"
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_a_call_that_is_interrupted_ends_its_program():
     with Sandbox() as sandbox:
         sandbox.run("")

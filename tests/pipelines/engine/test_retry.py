@@ -321,9 +321,9 @@ def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch):
     rows.append({"prompt_id": "x", "response": "The answer is 1.", "reference": None})
     late, verified = {"The answer is 3.", "The answer is 7."}, []
 
-    def verify(responses, references, *, timeout):
+    def verify(responses, references, **options):
         verified.extend(responses)
-        found = verify_batch(responses, references, timeout=timeout)
+        found = verify_batch(responses, references, **options)
         return [
             Verdict("timeout", None) if response in late else verdict
             for response, verdict in zip(responses, found, strict=True)

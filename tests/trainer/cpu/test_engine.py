@@ -184,7 +184,7 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     made.set_loss_fn(LossSettings.of(made.config.actor).loss())
     plain = Plain()
     names = ("prompts", "responses", "old_log_probs", "advantages", "ref_log_prob", WEIGHT)
-    policy = divergence = entropy = 0.0
+    policy = divergence = entropy = size = 0.0
     for prompt, response, old, advantage, reference, weight in list(
         zip(*(turns[name].unbind() for name in names), strict=True)
     )[: N * PROMPTS]:
@@ -192,6 +192,7 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
         ratio, far = (log_prob - old).exp(), reference - log_prob
         gain = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.28) * advantage)
         policy = policy - (weight * gain).sum()
+        size += (weight * gain).abs().sum().item()
         divergence = divergence + (weight * (far.exp() - far - 1).clamp(-10, 10)).sum()
         entropy = entropy + (weight * uncertainty).sum()
     loss = policy + 0.1 * divergence - 0.01 * entropy
@@ -210,8 +211,9 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     found = metrics_of(made.update_actor(copy.copy(turns)))
     for name, theirs in plain.model.named_parameters():
         assert (ours[name] - theirs.grad).abs().max() < 1e-6 * norm, name
-    assert found["loss"] == pytest.approx(loss.item(), rel=2e-6)
-    assert found["actor/pg_loss"] == pytest.approx(policy.item(), rel=2e-6)
+    # Terms of both signs cancel, and how float32 rounds each of them depends on the processor.
+    assert found["loss"] == pytest.approx(loss.item(), abs=1e-6 * size)
+    assert found["actor/pg_loss"] == pytest.approx(policy.item(), abs=1e-6 * size)
     assert found["kl_loss"] == pytest.approx(divergence.item(), rel=2e-6)
     assert found["actor/entropy_loss"] == pytest.approx(entropy.item(), rel=1e-5)
     assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)
