@@ -18,6 +18,7 @@ SameLeaf = Callable[[str, str], bool]
 
 
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
+_STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
 _MATRIX = re.compile(
     r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
     re.DOTALL,
@@ -250,9 +251,10 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
         return None
     named = is_name(x[0]) or is_name(y[0])
     left, right = _value(x), _value(y)
-    values = x[1:] if is_name(x[0]) else x
+    steps = split_top(a, _STEPS)
+    values = steps[1:] if is_name(steps[0]) else steps
     if len(values) > 1 and len(y) == 1 and not any(_has_letters(v) for v in values):
-        if len(set(values)) < len(values):
+        if len(set(values)) == 1:
             return False  # `0 = 0` says nothing
         return all(same(v, y[0], leaf) for v in values)  # `10^3 = 1000`, not `6 \cdot 8 = 42`
     if left is not None and right is not None:

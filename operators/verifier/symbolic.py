@@ -20,6 +20,7 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .exact import Number, read_plain, rounds_to, same_number
+from .measures import Measure, agree, read_unit
 from .notation import plain, split_top
 from .structure import is_prose, same
 from .words import listed
@@ -70,6 +71,7 @@ _AS_WRITTEN = LatexExtractionConfig(
         basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
     )
 )
+_UNIT = re.compile(r"(?<=[\w})])\s+([A-Za-z]{2,}[A-Za-z. ]*(?:\^\s*\{?\s*[0-9]\s*\}?)?)$")
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
 
@@ -115,13 +117,28 @@ def _same_leaf(answer: str, reference: str) -> bool:
     left, right = _unnamed(answer), _unnamed(reference)
     if left is None or right is None:
         return False
+    (left, unit), (right, expected) = _without_unit(left), _without_unit(right)
+    factor = agree(unit, expected)
     known = expression(right)
     if known is None:
         raise ValueError("the reference is not mathematics")
     answered = expression(left)
-    if answered is None:
+    if answered is None or factor is None:
         return False
+    if factor != 1:
+        known = sympy.Rational(factor.numerator, factor.denominator) * known
     return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
+
+
+def _without_unit(text: str) -> tuple[str, Measure | None]:
+    """A value without the unit after it, and the unit. One letter is a name, as in `2\\pi r h`."""
+    found = _UNIT.search(text)
+    measure = read_unit(found[1].replace(" ^", "^"), attached=False) if found else None
+    if found is None or measure is None:
+        return text, None
+    if measure.known:
+        return text[: found.start()], measure
+    return (text[: found.start()] if measure.stems <= {"unit"} else text), None
 
 
 def _unnamed(text: str) -> str | None:
