@@ -323,16 +323,26 @@ def test_an_answer_that_exhausts_the_memory_is_not_wrong(
         assert worker.receive(ours)[0] == slug
 
 
-@pytest.mark.parametrize("error", [MemoryError, RecursionError])
-def test_a_parser_short_of_memory_gives_no_verdict_on_the_answer(
-    error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def fail_with(error: type[Exception], patch: pytest.MonkeyPatch) -> None:
     def fails(*args: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(symbolic, "parse", fails)
-    with pytest.raises(error):
+    patch.setattr(symbolic, "parse", fails)
+
+
+def test_a_parser_short_of_memory_gives_no_verdict_on_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail_with(MemoryError, monkeypatch)
+    with pytest.raises(MemoryError):
         symbolic.expression("x+17y")
+
+
+def test_what_is_nested_too_deeply_for_the_parser_is_not_mathematics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail_with(RecursionError, monkeypatch)
+    assert symbolic.expression("x+19y") is None
 
 
 def test_bad_arguments_are_refused() -> None:
