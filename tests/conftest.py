@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -35,6 +36,14 @@ def pytest_configure(config):
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def interrupts():
+    """Ctrl-C as it mostly is; in the background of a shell it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

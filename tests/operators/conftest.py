@@ -1,16 +1,6 @@
 """What tests of several engines need."""
 
-import signal
-
 import pytest
-
-
-@pytest.fixture
-def interrupts():
-    """Ctrl-C as it mostly is; in the background of a shell it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -368,6 +368,7 @@ def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
     assert heavy_after(["check", path], cwd=tmp_path, names=names) == []
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time, pathlib\n"
