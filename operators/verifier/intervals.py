@@ -50,7 +50,7 @@ def _condition(text: str) -> str:
 def _bracketed(text: str) -> Interval | None:
     if text[:1] not in ("(", "[") or closes_at(text, 0) != len(text) - 1:
         return None
-    ends = split_items(text[1:-1])
+    ends = split_items(text[1:-1], bracketed=True)
     if len(ends) != 2 or text[-1] not in ")]":
         return None
     low, high = (None if INFINITY.match(e) else e for e in ends)
