@@ -46,9 +46,9 @@ def split_items(text: str, *, bracketed: bool = False) -> list[str]:
     """The members of a list; `1,000` is one member, `1, 000` and `1,2` are two.
 
     In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only
-    beside commas with a space, as in `(1,000, 2,000)`.
+    beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
     """
-    if bracketed and not re.search(r",\s", text):
+    if bracketed and not _groups_thousands(text):
         pieces = [p for part in split_top(text, _OR) for p in split_top(part, COMMA)]
         return pieces if len(pieces) <= MAX_ITEMS else [text]
     if read_plain(text):
@@ -62,6 +62,11 @@ def split_items(text: str, *, bracketed: bool = False) -> list[str]:
         )
         pieces += [part] if read_plain(part) else split_top(part, comma)
     return pieces if len(pieces) <= MAX_ITEMS else [text]
+
+
+def _groups_thousands(text: str) -> bool:
+    pieces = split_top(text, _SPACED_COMMA)
+    return len(pieces) > 1 and all(read_plain(p) or "," not in p for p in pieces)
 
 
 def plus_minus(text: str) -> tuple[str, str] | None:

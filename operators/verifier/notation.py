@@ -41,7 +41,11 @@ _SYNONYMS = [
     for pattern, replacement in (
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
         (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
-        (r"(?<!\\)\\[,;: >]|\\q?quad(?![a-zA-Z])|~|\\(?:h|v)space\s*\{[^{}]*\}", " "),
+        (
+            r"(?<!\\)\\[,;: >]|\\(?:q?quad|(?:neg)?(?:thin|med|thick)space)(?![a-zA-Z])|~"
+            r"|\\(?:h|v)space\s*\{[^{}]*\}",
+            " ",
+        ),
         (r"(?<=\d)(?:\{,\s*\}|,\s*\\!)\s*(?=\d{3}(?!\d))", ""),  # no separator
         (r"(?<!\\)\\!", ""),
         (r"\{,\}", ","),
@@ -71,6 +75,7 @@ _SYNONYMS = [
         (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
         (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
         (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
+        (r"\^\s*(\d|\{[^{}]*\})\s*_\s*(\w|\{[^{}]*\})", r"_\2^\1"),  # `v^2_0`
     )
 ]
 _SHORT_SQRT = re.compile(r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9]+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
@@ -160,6 +165,7 @@ def _short_arguments(text: str) -> str:
         text = re.sub(
             r"\\frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r"\\frac{\1}{\2}", text
         )
+        text = re.sub(r"(?<=\^)\s*(\\frac\{[^{}]*\}\{[^{}]*\})", r"{\1}", text)
     return text
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .exact import read_plain, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, ORDER, Interval, read_intervals
-from .lists import COMMA, MAX_ITEMS, AnswerCollection, plus_minus, read_collection
+from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]
@@ -52,7 +52,9 @@ _PROSE = re.compile(
 )
 _SHORT_WORD = re.compile(r"[A-Za-z]{3}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-zA-Z]+\}")
-_MATHS_WORD = re.compile(r"sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)", re.IGNORECASE)
+_MATHS_WORD = re.compile(
+    r"sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)|\ba(?:sin|cos|tan)h?\b", re.IGNORECASE
+)
 
 
 def is_prose(text: str) -> bool:
@@ -88,7 +90,9 @@ def unwrap(text: str) -> str:
         text = text[named.end() :]
     while text.startswith("(") and closes_at(text, 0) == len(text) - 1:
         inner = text[1:-1].strip()
-        if text[-1] != ")" or (len(split_top(inner, COMMA)) > 1 and not read_plain(text)):
+        if text[-1] != ")" or (
+            len(split_items(inner, bracketed=True)) > 1 and not read_plain(text)
+        ):
             break
         text = inner
     return text
@@ -126,7 +130,7 @@ def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
         hour = hour % 12 + 12 * (half == "p") if half else hour
         # An afternoon hour on the 24-hour clock determines its half of the day.
         known = half or ("p" if hour > 12 else "")
-        return hour * 60 + int(m[2]), m[3] or "", known
+        return hour * 60 + int(m[2]), m[3] or "00", known
 
     x, y = minutes(a), minutes(b)
     if x[1] != y[1]:

@@ -58,6 +58,15 @@ _NAMED_FUNCTION = re.compile(
     r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
     r"|log|ln|exp|pi|infty)(?![a-z])"
 )
+_INVERSE = re.compile(r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])")
+# The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
+_PRODUCT = re.compile(
+    r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
+    r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))"
+)
+_MISREAD = re.compile(
+    r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
+)  # `4_2` as 4, `2 3` as 5
 # What letters are in a formula: environments, commands, differentials, words below, single letters.
 _LETTER = re.compile(
     r"(?P<kept>\\(?:begin|end)\s*\{[a-zA-Z]+\}|\\[a-z][a-zA-Z]*|\\[^a-zA-Z])"
@@ -166,8 +175,7 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
-    # The parser reads `4_2` as 4.
-    if _FOREIGN.search(text) or re.search(r"\d_", text) or set(_COMMAND.findall(text)) - _COMMANDS:
+    if _FOREIGN.search(text) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
     try:
         parsed = parse(
@@ -190,10 +198,10 @@ def _parsable(text: str) -> str:
     """The form that the parser reads without loss: no floats, no degrees, no bare names."""
     if "\\begin" not in text:  # no rows: a command escaped twice
         text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
-    text = _REPEATING.sub(_repeating, text)
+    text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
-    text = _NAMED_FUNCTION.sub(r"\\\1 ", text)
+    text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
     return _distinct_letters(text)
 
 

@@ -85,3 +85,60 @@ def test_fonts_and_infix_commands(reference: str, answer: str, equal: bool) -> N
 )
 def test_backslashes_escaped_twice(reference: str, answer: str, equal: bool) -> None:
     assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("a b", r"a \thinspace b", True),
+        ("a b", r"a \negmedspace b", True),
+        (r"x^{\frac{1}{2}}", r"x^\frac{1}{2}", True),
+        (r"x^{\frac{1}{2}}", r"x^\frac12", True),
+        (r"\frac{v_0^2}{g}", r"\frac{v^2_0}{g}", True),
+        (r"\frac{v_0^2}{g}", r"\frac{v^0_2}{g}", False),
+        (r"\sin^{-1} a", r"\operatorname{asin}{\left(a \right)}", True),
+        (r"\sinh^{-1}(a)", r"\operatorname{arcsinh}(a)", True),
+        (r"\sin^{-1} a", r"\frac{1}{\sin a}", False),
+    ],
+)
+def test_spaces_powers_and_inverse_functions(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("6", "2(3)", True),
+        ("5", "2(3)", False),
+        ("26000", "1000(26)", True),
+        ("1026", "1000(26)", False),
+        ("24", "(2)(3)(4)", True),
+        ("9", "(2)(3)(4)", False),
+        ("5", "2 3", False),
+        (r"6\pi", r"2(3)\pi", True),
+        (r"5\pi", r"2(3)\pi", False),
+        ("17", r"\frac1234", True),
+        ("3.5", r"\frac{1}{2}34", False),
+        ("3", r"\log_2(8)", True),
+        ("3", r"\log_2 8", True),
+        (r"\frac{7}{3}", r"2\frac{1}{3}", True),  # a mixed number
+    ],
+)
+def test_adjacent_numerals_are_factors(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("(1,7,103, 105), (3, 5, 101, 107)", "(3, 5, 101, 107), (1, 7, 103, 105)", True),
+        ("(1,000, 2,000)", "(1000, 2000)", True),
+        ("(0,0,0),(0,-2,0)", "(0;0;0),(0;-2;0)", True),
+        ("(0,0,0),(0,-2,0)", "(0;0;0),(0;0;-2)", False),
+        ("0", "(0;0;0)", False),
+        ("20:34", "20:34:00", True),
+        ("20:34", "20:34:01", False),
+    ],
+)
+def test_separators_in_brackets_and_times(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal

@@ -306,7 +306,7 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     ("4", "all but 4", "the last number counts", True),
     ("4", r"2\boxed{4}", "a box is the answer, but for a sign or comparison before it", True),
     ("4", r"\frac{\boxed{4}}{2}", "the same", True),
-    ("(1,2)", "(1;2)", "a semicolon is no comma within brackets", False),
+    ("(1,2)", "(1;2)", "a semicolon separates as a comma does", True),
     ("5", "not sure, maybe 5", "a guess is an answer", True),
     (r"\log 100", "2", "log is to base 10, ln to base e", True),
     (r"\ln 2", r"\log 2", "the same", False),
