@@ -62,6 +62,7 @@ _CURRENCY = re.compile(r"(?:US|USD|AU|CA)?\s*\\?\$|[€£¥₹]|(?:USD|EUR|GBP)\
 _SYMBOLS = {"$": "$", "€": "€", "£": "£", "¥": "yen", "₹": "rupee", "D": "usd", "R": "eur"}
 _AND_A_HALF = re.compile(r"and (?:a|one)[ -]half\b", re.IGNORECASE)
 _TWICE = re.compile(r"([^()]+) \(([^()]+)\)$")
+_ATTACHED = re.compile(r"(?<=\d)(?=[A-Za-z]$)")
 _PERCENT = re.compile(r"\\?%|per ?cent\b", re.IGNORECASE)
 
 
@@ -102,6 +103,18 @@ def read_plain(text: str) -> Number | None:
         return None
     number = number._replace(value=sign * number.value, measure=currency)
     return _with_tail(number, tail, attached)
+
+
+def read_both(answer: str, reference: str) -> tuple[Number | None, Number | None]:
+    """Both numbers. A letter is a unit where the other has that unit: `2N`, `2.0 N`."""
+    a, b = read_plain(answer), read_plain(reference)
+    if a and a.measure and b is None:
+        spaced = read_plain(_ATTACHED.sub(" ", reference))
+        b = spaced if spaced and spaced.measure == a.measure else None
+    elif b and b.measure and a is None:
+        spaced = read_plain(_ATTACHED.sub(" ", answer))
+        a = spaced if spaced and spaced.measure == b.measure else None
+    return a, b
 
 
 def _first(text: str) -> str:

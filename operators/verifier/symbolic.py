@@ -19,9 +19,11 @@ import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
-from .exact import Number, read_plain, rounds_to, same_number
+from .exact import Number, read_both, read_plain, rounds_to, same_number
+from .intervals import OPERATION
 from .measures import Measure, agree, read_unit
 from .notation import plain, split_top
+from .real_sets import same_set
 from .structure import is_prose, same
 from .words import listed
 
@@ -110,11 +112,15 @@ def equivalent(answer: str, reference: str) -> bool:
 
 
 def _same_leaf(answer: str, reference: str) -> bool:
-    a, b = read_plain(answer), read_plain(reference)
+    a, b = read_both(answer, reference)
     if a and b:
         return same_number(a, b)
     if is_prose(answer) or is_prose(reference):
         return False
+    if OPERATION.search(answer) or OPERATION.search(reference):
+        verdict = same_set(answer, reference, _value_of_ends())
+        if verdict is not None:
+            return verdict
     if "," in answer + reference:  # a structure that `structure` did not recognise: no guessing
         return False
     x, y = _COMPARISON.split(answer), _COMPARISON.split(reference)
@@ -137,6 +143,25 @@ def _same_leaf(answer: str, reference: str) -> bool:
     if factor != 1:
         known = sympy.Rational(factor.numerator, factor.denominator) * known
     return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
+
+
+def _value_of_ends() -> Callable[[str], Any]:
+    """A function from ends of intervals to their values: equal ones have one value."""
+    known: list[tuple[str, Any]] = []
+
+    def value_of(text: str) -> Any:
+        for written, value in known:
+            if _same_leaf(text, written):
+                return value
+        exact = expression(text)
+        found = _evaluate(exact, {}) if exact is not None and not exact.free_symbols else None
+        if found is None or mpmath.im(found) != 0:
+            return None
+        fraction = _fraction(mpmath.re(found))
+        known.append((text, sympy.Rational(fraction.numerator, fraction.denominator)))
+        return known[-1][1]
+
+    return value_of
 
 
 def _without_unit(text: str) -> tuple[str, Measure | None]:

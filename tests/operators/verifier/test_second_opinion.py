@@ -313,8 +313,8 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     ("B", "b", "one letter is a name", False),
     ("0.45", "45 cents", "a bare reference takes the figure, not the dollars", False),
     ("17", "The result is 17, not 18", "the last number counts, with its negation", False),
-    (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", "absolute values are not solved", False),
-    ("1<x<3", "x>1 and x<3", "conditions are not joined", False),
+    (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", "the same set", True),
+    ("1<x<3", "x>1 and x<3", "the same set", True),
     ("2,5", "x in {2,5}", "bare braces are no set after a name", False),
     ("17", "seventeen (17) dollars", "written twice, and more", False),
 ]
