@@ -18,7 +18,7 @@ from typing import NamedTuple
 from .limits import MAX_DIGITS, refusal
 from .measures import UNITS, Measure, agree, read_unit
 from .notation import plain
-from .words import MAGNITUDES, STARTS, leading_words
+from .words import MAGNITUDES, SMALL, STARTS, leading_words
 
 ROUNDED_DIGITS = 7
 FLOAT_DIGITS = 16
@@ -50,7 +50,7 @@ _HEAD = re.compile(
     | (?:(?P<mixed>\d+)\s+)?(?P<sn>{_DECIMAL})\s*/\s*(?P<sd>{_DECIMAL})
     | (?P<dots>[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}})(?![.\d])
     | (?P<digits>(?=[A-Za-z]*\d)[0-9A-Za-z]+)_
-      (?:\{{\s*(?P<b1>[1-9]\d?)\s*\}}|(?P<b2>[1-9]\d?)(?!\d))
+      (?:\{{\s*(?P<b1>[1-9]\d?|[a-z]{{3,8}})\s*\}}|(?P<b2>[1-9]\d?)(?!\d))
     | (?:(?P<mant>{_DECIMAL})\s*(?:\\times|\\cdot|\*|x)\s*)?
       10\s*\^\s*(?:\{{\s*(?P<e1>[+-]?\d+)\s*\}}|\(?(?P<e2>[+-]?\d+)\)?)
     | (?P<dec>{_DECIMAL})(?:[eE](?P<e3>[+-]?\d+)(?![\w^]))?
@@ -146,7 +146,8 @@ def _head_value(head: re.Match[str]) -> Number | None:
     if g["sn"] is not None:
         return _ratio(g["mixed"], g["sn"], g["sd"])
     if g["digits"] is not None:
-        return _based(g["digits"], int(g["b1"] or g["b2"]))
+        base = g["b1"] or g["b2"]
+        return _based(g["digits"], int(base) if base.isdecimal() else SMALL.get(base, 0))
     if g["dots"] is not None:
         return _decimal(g["dots"].replace(".", ""), 0)
     if g["dec"] is not None:

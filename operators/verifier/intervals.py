@@ -17,7 +17,7 @@ REALS = frozenset({r"\mathbb{R}", "all real numbers", "all reals", "all real x"}
 # What makes a set of reals of others: computer algebra compares these.
 OPERATION = re.compile(
     r"\\(?:cup|cap|setminus|backslash|ne)(?![a-zA-Z])|(?:[<>|]|\\[lg]e).*\b(?:and|or)\b"
-    r"|[\])}] ?- ?\\\{"
+    r"|[\])}] ?- ?\\\{|^\\\{\s*[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]"
     r"|\|\s*[a-zA-Z]\s*\|\s*(?:[<>]|\\[lg]e)|(?:[<>]|\\[lg]e)\s*\|\s*[a-zA-Z]\s*\|"
 )
 INFINITY = re.compile(r"([+-]?)\s*(?:\\infty|\binfinity\b|\binf\b)$", re.IGNORECASE)
@@ -49,8 +49,8 @@ def read_intervals(text: str) -> list[Interval] | None:
 
 def condition(text: str) -> str:
     r"""The condition of a set-builder `\{x | x > 2\}`; any other text unchanged."""
-    built = re.match(r"\\\{\s*[a-zA-Z]\s*(?:\||:|\\mid)\s*(.+)\\\}$", text)
-    return built[1].strip() if built else text
+    built = re.match(r"\\\{\s*[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}$", text)
+    return built[1].strip() if built and closes_at(text, 1) == len(text) - 1 else text
 
 
 def bracketed(text: str) -> Interval | None:

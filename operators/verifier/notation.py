@@ -23,6 +23,7 @@ _CHARACTERS = str.maketrans(
 )
 _VULGAR = re.compile("[¼½¾⅐-⅞]")
 _RAISED, _LOWERED = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_METRES = re.compile("(?<=[0-9])(?=m[²³](?![0-9A-Za-z]))")
 _FONT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|cal|frak)|bm|boldsymbol|mbox"
     r"|hbox|operatorname\*?|emph|underline|boxed|fbox|displaystyle|mathop)\s*(?=\{)"
@@ -79,11 +80,11 @@ _SYNONYMS = [
     )
 ]
 _SHORT_SQRT = re.compile(r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9]+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
-_SHORT_FRAC = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])")
+_SHORT_FRAC = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])")
 # `\frac \pi4`: a command without arguments of its own.
 _SHORT_COMMAND = re.compile(r"\\frac\s*(\\[a-zA-Z]+)(?![a-zA-Z]|\s*[\[{])\s*(?=[0-9a-zA-Z{\\])")
-_SHORT_NUMERATOR = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*\{")
-_SHORT_DENOMINATOR = re.compile(r"(\\frac\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
+_SHORT_NUMERATOR = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*\{")
+_SHORT_DENOMINATOR = re.compile(r"(\\(?:frac|binom)\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
 _EXCLAIMED = re.compile(r"(?<![\\A-Za-z])([A-Za-z]{4,})!+$")
@@ -115,6 +116,7 @@ def _characters(span: str) -> str:
     text = _VULGAR.sub(
         lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), span
     )
+    text = _METRES.sub(" ", text)  # typed as one character it is no power of a letter
     text = _RAISED.sub(r"^{\g<0>}", _LOWERED.sub(r"_{\g<0>}", text))
     return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).replace("−", "-")
 
@@ -157,10 +159,10 @@ def _short_arguments(text: str) -> str:
         text = _PLAIN_ROOT.sub(r"\\sqrt", text)
         text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
         text = _SHORT_SQRT.sub(lambda m: rf"\sqrt{m[1] or ''}{{{m[2]}}}", text)
-    if "frac" in text:
+    if "frac" in text or "binom" in text:
         text = _SHORT_COMMAND.sub(r"\\frac{\1}", text)
-        text = _SHORT_FRAC.sub(r"\\frac{\1}{\2}", text)
-        text = _SHORT_NUMERATOR.sub(r"\\frac{\1}{", text)
+        text = _SHORT_FRAC.sub(r"\\\1{\2}{\3}", text)
+        text = _SHORT_NUMERATOR.sub(r"\\\1{\2}{", text)
         text = _SHORT_DENOMINATOR.sub(r"\1{\2}", text)
         text = re.sub(
             r"\\frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r"\\frac{\1}{\2}", text

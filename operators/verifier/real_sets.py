@@ -31,18 +31,20 @@ _ABSOLUTE = re.compile(rf"\|\s*({LETTER})\s*\|")
 
 
 def same_set(answer: str, reference: str, value_of: ValueOf) -> bool | None:
-    """Whether two sets of real numbers are equal, None if one of them is not read as a set."""
-    readers = [_Reader(value_of), _Reader(value_of)]
+    """Whether two sets of real numbers are equal, None if the reference is not read as one."""
+    readers = [_SetReader(value_of), _SetReader(value_of)]
     x, y = (reader.read(text) for reader, text in zip(readers, (answer, reference), strict=True))
-    if x is None or y is None:
+    if y is None:
         return None
+    if x is None:
+        return False
     names = [reader.variables for reader in readers]
     if any(len(n) > 1 for n in names) or (names[0] and names[1] and names[0] != names[1]):
         return False
     return bool(x == y)
 
 
-class _Reader:
+class _SetReader:
     """Reads a set and remembers the variables that its conditions are about."""
 
     def __init__(self, value_of: ValueOf) -> None:
@@ -54,6 +56,7 @@ class _Reader:
         if member := _MEMBER.match(text):
             self.variables.add(member[1])
             text = text[member.end() :]
+        whole, text = text, condition(text)
         removed = split_top(text, _MINUS)[1:]
         if any(_UNION.search(part) for part in removed):
             return None  # `A \setminus B \cup C` has two readings
@@ -66,26 +69,26 @@ class _Reader:
             if 1 < len(parts) <= MAX_ITEMS:
                 sets = [self.read(part) for part in parts]
                 return combine(*sets) if all(s is not None for s in sets) else None
-        return self._conditions(text) if "\\ne" in text else self._single(text)
+        if text != whole or "\\ne" in text:
+            return self._conditions(text)
+        return self._single(text)
 
     def _conditions(self, text: str) -> RealSet | None:
         r"""`x > 0, x \ne 1` and `x \ne 1, 2`: all conditions hold."""
         found, excluding = sympy.S.Reals, False
-        for part in split_top(condition(text), _COMMA):
+        for part in split_top(text, _COMMA):
             excepted = _EXCEPT.match(part)
             excluding = bool(excepted) or (excluding and not ORDER.search(part))
             if excepted:
                 self.variables.add(excepted[1])
                 part = part[excepted.end() :]
-            operand = self._points([part]) if excluding else self.read(part)
+            operand = self._points([part]) if excluding else self._single(part)
             if operand is None:
                 return None
             found = found - operand if excluding else found & operand
         return found
 
     def _single(self, text: str) -> RealSet | None:
-        if (inside := condition(text)) != text:
-            return self.read(inside)
         if text in REALS:
             return sympy.S.Reals
         braces = re.match(r"\\?\{(.*?)\\?\}$", text)

@@ -41,6 +41,8 @@ def test_marks_of_thousands(reference: str, answer: str, equal: bool) -> None:
         ("120", "5!", True),
         ("5", "5!", False),
         ("185\\", "185", True),
+        ("1000.99", "1,000.99m²", True),
+        ("4", "4m", False),
     ],
 )
 def test_ordinals_and_end_marks(reference: str, answer: str, equal: bool) -> None:
@@ -57,6 +59,8 @@ def test_ordinals_and_end_marks(reference: str, answer: str, equal: bool) -> Non
         (r"\frac{9}{7}", r"\textbf{\frac{7}{9}}", False),
         ("10", r"\dbinom{5}{2}", True),
         ("10", r"\tbinom{5}{2}", True),
+        ("10", r"\binom52", True),
+        ("10", r"\binom{5}2", True),
         ("10", r"{5 \choose 2}", True),
         (r"\frac{1}{2}", r"{1 \over 2}", True),
         (r"\frac{1}{2}", r"1 \over 2", True),

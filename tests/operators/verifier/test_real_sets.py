@@ -73,7 +73,18 @@ def test_complements(reference: str, answer: str, equal: bool) -> None:
         (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", True),
         (r"x=2 \text{ or } x > 3", r"x>3 \text{ or } x=2", True),
         ("|z|<1", "|x|<1", False),
+        ("(1,2)", r"\{x \in \mathbb{R} \mid 1<x<2\}", True),
+        ("(1,2)", r"\{x : x>1, x<2\}", True),
+        (r"\mathbb{R}\setminus\{0\}", r"\{x\in\mathbb{R} : x \neq 0\}", True),
     ],
 )  # fmt: skip
 def test_chained_and_joined_inequalities(reference: str, answer: str, equal: bool) -> None:
     assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    "answer", [r"\frac{x}{2}", r"x \ne a", r"\{x \in \mathbb{Z} : x \ne 0\}", "5", r"\cup", "x+1>2"]
+)
+def test_an_answer_that_is_no_set_is_wrong(answer: str) -> None:
+    reference = r"(-\infty,0)\cup(0,\infty)"
+    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"

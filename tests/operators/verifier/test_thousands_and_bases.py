@@ -19,6 +19,8 @@ def paid(answer: str, reference: str) -> bool:
         ("4343_6", "4343_{6}", True),
         ("4343_6", "04343_6", True),
         ("A1_{16}", "a1_{16}", True),
+        (r"1011_{\text{two}}", "1011_2", True),
+        (r"1011_{\text{two}}", "1011_{\text{three}}", False),
         ("999", "999_{10}", True),
         ("10", "a_{11}", False),  # a name: it has no digit
         ("x_{36}", "33", False),
