@@ -3,8 +3,8 @@
     pairs ──> a worker process for each verifier, with a limit for each pair ──> outcomes
 
 What a verifier turns into "wrong" although it failed is found as far as it can be: math-verify is asked
-again with `raise_on_error`, and a grader of verl that pays nothing and prints an error has failed. What
-verl's prime_math catches without a word is not found.
+again with `raise_on_error`, and a grader of verl that pays nothing and prints an error has failed. Not
+found is what verl's prime_math catches without a word, and math-verify's own timeouts in verl's math_verify.
 """
 
 from __future__ import annotations

@@ -13,6 +13,13 @@ from graders import Outcome
 from rejuice.operators.confidence import wilson_interval
 
 FORMS, ATTACK, PROBE = " forms", "attack:", "probe:"
+MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
+SOURCES = (
+    "responses of four models, GSM8K",
+    "labelled pairs, no convention",
+    "labelled pairs, a convention",
+)
+"""Of real answers with labels."""
 
 
 class Case(NamedTuple):
@@ -56,6 +63,24 @@ def read_cases(path: Path) -> list[Case]:
     """The cases of a JSON Lines file with source, gold, prediction and expected."""
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [Case(r["source"], r["gold"], r["prediction"], r["expected"]) for r in rows]
+
+
+def model_solutions(path: Path) -> Iterator[Case]:
+    """Recorded responses to GSM8K: four models for each question."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        reference = record["ground_truth"].rsplit("A:", 1)[1].strip()
+        for model in MODELS:
+            made = record[model]
+            yield Case(SOURCES[0], reference, made["solution"], made["is_correct"])
+
+
+def labelled_pairs(path: Path) -> Iterator[Case]:
+    """Pairs of a reference and an answer."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        source = SOURCES[1 + row["policy"]]
+        yield Case(source, row["gold"], row["answer"], row["equal"])
 
 
 def kind(source: str) -> str:
@@ -157,5 +182,5 @@ def error_rates(labels: Sequence[bool], outcomes: Sequence[Outcome]) -> tuple[st
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
     """A median, with the least and the greatest value."""
-    of = f".{digits}f"
+    of = f",.{digits}f"
     return f"{median(values):{of}} ({min(values):{of}} to {max(values):{of}})"
