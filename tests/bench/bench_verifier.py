@@ -134,14 +134,19 @@ def main() -> None:
         turn(one_by_one, pairs, LOOPS).seconds / turn(batch, pairs, LOOPS).seconds
         for _ in range(given.repeats)
     ]
-    head = ("rows", "n", "`verify_batch` per CPU-s", "math-verify per CPU-s", "agree", "ratio")
     print("## Speed\n")
     print(
-        f"Median (least to greatest) of {given.repeats} rounds in turns, {time.strftime('%Y-%m-%d')},"
-        f"\npython {sys.version.split()[0]}:\n"
+        f"`python tests/bench/bench_verifier.py FOLDER`, {time.strftime('%Y-%m-%d')}, python "
+        f"{sys.version.split()[0]}: responses per second of\nprocessor time, each the median (least to"
+        f" greatest) of {given.repeats} rounds in turns; the ratio is that of each round.\nA first pass is one"
+        " of a process that has imported all and graded one pair. `agree` is with the labels, ours\nand"
+        " math-verify.\n"
     )
+    head = ("distinct responses", "n", "`verify_batch`", "math-verify", "agree", "ratio")
     print(table(head, lines))
-    print(f"\nA call of `verify` takes {spread(calls, 2)} times a row of `verify_batch`, numbers.")
+    print(
+        f"\nA call of `verify` takes {spread(calls, 2)} times a row of `verify_batch`, for numbers."
+    )
 
 
 if __name__ == "__main__":

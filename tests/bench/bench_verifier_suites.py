@@ -51,45 +51,64 @@ def main() -> None:
     pairs = [(case.response, case.reference) for case in cases]
     outcomes = {"ours": ours(pairs)}
     for name in filter(installed, given.graders):
-        outcomes[name] = graded(name, pairs, given.limit)
-    _print_suites(cases, outcomes, [name for name in given.graders if not installed(name)])
+        outcomes[title(name)] = graded(name, pairs, given.limit)
+    _print_suites(cases, outcomes)
+    print("What each grader looks for, and what it imports:\n")
+    print(table(["grader", "finds", "imports"], [_needs(name) for name in given.graders]))
     _print_attacks(cases, outcomes, ours(pairs, worked_out=True))
 
 
-def _print_suites(
-    cases: Sequence[Case], outcomes: Mapping[str, Sequence[Outcome]], missing: Sequence[str]
-) -> None:
+def title(name: str) -> str:
+    """The name of a grader in a table."""
+    module, _, option = name.partition(", ")
+    ending = f", {option}" if option else ""
+    return name if name == "math-verify" else f"verl's `{module}`{ending}"
+
+
+def _needs(name: str) -> list[str]:
+    imports = [each for each in GRADERS[name].modules if not each.startswith("verl.")]
+    missing = "" if installed(name) else " (not installed, so not run)"
+    return [title(name), GRADERS[name].needs, ", ".join(imports) + missing]
+
+
+def _print_suites(cases: Sequence[Case], outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+    rows = [row for row, case in enumerate(cases) if kind(case.source) != "attacks"]
     print("## Test suites of others\n")
     print(
-        "Each cell has the verdicts that agree with the label, then false positives, then false\n"
-        "negatives; in brackets, pairs that were not graded.\n"
+        f"`python tests/bench/bench_verifier_suites.py CASES.jsonl`: {len(rows):,} cases of the test suites"
+        "\nof other verifiers, of the forms that LaTeX parsers are tested with, and of probes of faults that"
+        "\nwere known here. As many cases again are kept apart; no rule was written with those in view."
+        "\nEach cell has the verdicts that agree with the label, then false positives, then false negatives,"
+        "\nand in brackets what was not graded: an exception, a timeout, a `verifier_error`.\n"
     )
     print(suite_table(cases, outcomes))
-    print("\nWhat each grader looks for:\n")
-    needs = [[name, GRADERS[name].needs] for name in outcomes if name in GRADERS]
-    print(table(["grader", "finds"], needs))
-    rows = [row for row, case in enumerate(cases) if kind(case.source) != "attacks"]
-    print("\nNot graded, of all pairs above:\n")
+    print(
+        "\nNot graded, apart from what verl's graders catch without a word, which is their verdict:\n"
+    )
     _print_lines(failures({name: [each[row] for row in rows] for name, each in outcomes.items()}))
-    if missing:
-        print(f"\nNot installed: {', '.join(missing)}.")
+    print()
 
 
 def _print_attacks(
     cases: Sequence[Case], outcomes: Mapping[str, Sequence[Outcome]], strict: Sequence[Outcome]
 ) -> None:
-    print("\n## Attacks\n")
-    rest = {name: each for name, each in outcomes.items() if name != "ours"}
-    print("Paid are, and in brackets those that were not graded:\n")
-    columns = {"ours": outcomes["ours"], "with `worked_out`": strict, **rest}
-    print(attack_table(cases, columns, EXAMPLES))
     rows = [row for row, case in enumerate(cases) if kind(case.source) == "attacks"]
+    rest = {name: each for name, each in outcomes.items() if name != "ours"}
+    columns = {"ours": outcomes["ours"], "with `worked_out`": strict, **rest}
     of_attacks = {name: [each[row] for row in rows] for name, each in columns.items()}
-    print()
-    _print_lines(failures(of_attacks))
+    print("\n## Attacks\n")
+    print(
+        f"The same command: {len(rows):,} responses that should not be paid, half of those that were written,"
+        "\nby kind; the references are numbers, fractions, expressions, tuples, sets, intervals, matrices and"
+        "\nwords. Paid are, and in brackets not graded:\n"
+    )
+    print(attack_table(cases, columns, EXAMPLES))
+    print(
+        "\nA grader that finds nothing in most responses pays few attacks, and few right answers."
+    )
     for name, each in of_attacks.items():
         if ran := sum(outcome.files for outcome in each):
-            print(f"- {name} ran {ran} responses as code, which wrote files.")
+            print(f"{name} ran {ran} responses as code, which wrote files.")
 
 
 def _print_lines(lines: Iterable[str]) -> None:

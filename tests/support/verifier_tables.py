@@ -75,12 +75,21 @@ def model_solutions(path: Path) -> Iterator[Case]:
             yield Case(SOURCES[0], reference, made["solution"], made["is_correct"])
 
 
-def labelled_pairs(path: Path) -> Iterator[Case]:
-    """Pairs of a reference and an answer."""
+def labelled_pairs(path: Path, *, delimited: bool = False) -> Iterator[Case]:
+    """Pairs of a reference and an answer.
+
+    With `delimited`, an answer without prose stands between dollar signs, where math-verify needs it.
+    """
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         source = SOURCES[1 + row["policy"]]
-        yield Case(source, row["gold"], row["answer"], row["equal"])
+        bare = delimited and row["form"] == "final" and not _marked(row["answer"])
+        answer = f"${row['answer']}$" if bare else row["answer"]
+        yield Case(source, row["gold"], answer, row["equal"])
+
+
+def _marked(answer: str) -> bool:
+    return "$" in answer or "\\boxed" in answer
 
 
 def kind(source: str) -> str:
@@ -137,8 +146,12 @@ def attack_table(
         rows = [row for row in attacks if cases[row].source == ATTACK + name]
         paid = [_paid([each[row] for row in rows]) for each in outcomes.values()]
         lines.append([name, len(rows), examples.get(name, ""), *paid])
-    sums = [_paid([each[row] for row in attacks]) for each in outcomes.values()]
-    lines.append(["**all**", len(attacks), "", *sums])
+    sums = list[str]()
+    for each in outcomes.values():
+        of_attacks = [each[row] for row in attacks]
+        share = sum(outcome.paid is True for outcome in of_attacks) / max(1, len(attacks))
+        sums.append(f"**{share:.1%}**: {_paid(of_attacks)}")
+    lines.append(["**all**", f"{len(attacks):,}", "", *sums])
     return table(["kind", "cases", "example, for the reference 42", *outcomes], lines)
 
 

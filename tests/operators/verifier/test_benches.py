@@ -38,7 +38,7 @@ def test_rates_are_of_what_was_graded_and_has_the_label():
     labels = [False] * 10 + [True] * 4 + [True, False]
     outcomes = [PAID] * 2 + [UNPAID] * 8 + [PAID] * 3 + [UNPAID] + [FAILED] * 2
     positives, negatives, failed = verifier_tables.error_rates(labels, outcomes)
-    assert positives == "2 of 10: 20.00% (5.67% to 50.98%)"  # 1 - 0.943 and 1 - 0.490 are of 8
+    assert positives == "2 of 10: 20.00% (5.67% to 50.98%)"  # 1 less Wilson's of 8 of 10
     assert negatives.startswith("1 of 4: 25.00% (")
     assert failed == 2
     assert verifier_tables.error_rates([True], [PAID])[0] == "none"
@@ -81,7 +81,7 @@ def test_a_table_of_attacks_has_what_is_paid():
     assert table.split("\n")[2:] == [
         "| hedge | 1 | 41 or 42 | 0 | 1 |",
         "| new | 1 |  | 0 (+1) | 1 |",
-        "| **all** | 2 |  | 0 (+1) | 2 |",
+        "| **all** | 2 |  | **0.0%**: 0 (+1) | **100.0%**: 2 |",
     ]
 
 
@@ -143,11 +143,12 @@ def test_the_suites_are_printed_as_a_section(tmp_path):
 def test_error_rates_are_printed_as_a_section(tmp_path):
     (tmp_path / "gsm8k").mkdir()
     made = {"solution": "2 + 2 = 4\nA: 4", "is_correct": True}
-    models = {name: made for name in verifier_tables.MODELS}
+    models = dict.fromkeys(verifier_tables.MODELS, made)
     models["6b_finetuning"] = {"solution": "A: 5", "is_correct": False}
     record = {"ground_truth": "So 4.\nA: 4", **models}
     (tmp_path / "gsm8k" / "model_solutions.jsonl").write_text(json.dumps(record) + "\n")
-    pairs = [{"gold": "4", "answer": "4", "equal": True, "policy": policy} for policy in (0, 1)]
+    pair = {"gold": "4", "answer": "4", "equal": True, "form": "final"}
+    pairs = [{**pair, "policy": policy} for policy in (False, True)]
     lines = "".join(json.dumps(each) + "\n" for each in pairs)
     (tmp_path / "answer_pairs.jsonl").write_text(lines)
     printed = run("bench_verifier_errors.py", tmp_path)
@@ -155,6 +156,17 @@ def test_error_rates_are_printed_as_a_section(tmp_path):
         line = f"| responses of four models, GSM8K | 4 | {name} | 0 of 1: 0.00% ("
         assert line in printed
     assert "| labelled pairs, a convention | 1 | ours | none | 0 of 1: 0.00% (" in printed
+
+
+def test_a_bare_answer_is_delimited_for_math_verify(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    pair = {"gold": "x", "equal": True, "policy": False}
+    answers = [("x", "final"), ("$x$", "final"), ("It is x.", "text")]
+    lines = [json.dumps({**pair, "answer": text, "form": form}) for text, form in answers]
+    file.write_text("\n".join(lines))
+    found = [each.response for each in verifier_tables.labelled_pairs(file, delimited=True)]
+    assert found == ["$x$", "$x$", "It is x."]
+    assert next(verifier_tables.labelled_pairs(file)).response == "x"
 
 
 def test_a_ratio_of_speed_is_that_of_each_round(monkeypatch):
