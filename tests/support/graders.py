@@ -118,7 +118,11 @@ GRADERS = {
     "math_dapo": Grader(
         _math_dapo, r"`Answer:`, or `\boxed{}` near the end", (f"{SCORES}.math_dapo",)
     ),
-    "prime_math": Grader(_prime_math, "any answer", (f"{SCORES}.prime_math", "pylatexenc")),
+    "prime_math": Grader(
+        _prime_math,
+        "any answer; its `symbolic_equal` fails always (verl 0.9.1), its other comparisons do not",
+        (f"{SCORES}.prime_math", "pylatexenc"),
+    ),
     "math_verify": Grader(
         _verl_math_verify, "mathematics anywhere", (f"{SCORES}.math_verify", "math_verify")
     ),

@@ -19,7 +19,7 @@ SOURCES = (
     "labelled pairs, no convention",
     "labelled pairs, a convention",
 )
-"""Of real answers with labels."""
+"""The sources of real answers with labels."""
 
 
 class Case(NamedTuple):
@@ -42,7 +42,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def of(cls, labels: Sequence[bool], outcomes: Sequence[Outcome]) -> Tally:
-        """Of as many labels as outcomes."""
+        """The tally of as many labels as outcomes."""
         pairs = [(label, each.paid) for label, each in zip(labels, outcomes, strict=True)]
         return cls(
             len(pairs),
