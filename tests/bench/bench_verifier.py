@@ -120,8 +120,12 @@ def main() -> None:
     given = parser.parse_args()
     for name in ("rejuice", "math_verify"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    numbers = [*model_solutions(given.folder / "gsm8k/model_solutions.jsonl")]
-    cases = read_cases(given.folder / "verifier_cases.jsonl")
+    solutions = given.folder / "gsm8k/model_solutions.jsonl"
+    suites = given.folder / "verifier_cases.jsonl"
+    for path in (solutions, suites):
+        if not path.is_file():
+            sys.exit(f"{path}: no such file; name the folder that has it")
+    numbers, cases = [*model_solutions(solutions)], read_cases(suites)
     mixed = [case for case in cases if kind(case.source) in ("suites", "forms")]
     symbolic = [case for case in mixed if is_symbolic((case.response, case.reference))]
     lines = [

@@ -120,7 +120,7 @@ GRADERS = {
     ),
     "prime_math": Grader(
         _prime_math,
-        "any answer; its `symbolic_equal` fails always (verl 0.9.1), its other comparisons do not",
+        "any answer; of its comparisons `symbolic_equal` is always false in verl 0.9.1",
         (f"{SCORES}.prime_math", "pylatexenc"),
     ),
     "math_verify": Grader(
