@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .exact import read_plain, read_simple, same_number
+from .exact import read_both, read_simple, same_number
 from .limits import refusal
 from .notation import plain
 
@@ -54,7 +54,7 @@ def _integer(text: str) -> bool:
 
 
 def _exact_leaf(answer: str, reference: str) -> bool:
-    a, b = read_plain(answer), read_plain(reference)
+    a, b = read_both(answer, reference)
     if a and b:
         return same_number(a, b)
     from .structure import is_prose

@@ -29,7 +29,7 @@ class Number(NamedTuple):
     """An exact number and how it was written.
 
     `digits` counts the significant digits of a decimal (0 for a fraction), `ulp` is the
-    value of its last place (0 for a fraction or an integer).
+    value of its last place (0 for a fraction or an integer). `base` is that of its numeral.
     """
 
     value: Fraction
@@ -37,6 +37,7 @@ class Number(NamedTuple):
     ulp: Fraction = Fraction(0)
     percent: bool = False
     measure: Measure | None = None
+    base: int = 10
 
 
 _DECIMAL = (
@@ -48,7 +49,8 @@ _HEAD = re.compile(
     rf"""(?P<whole>\d+)?\s*\\frac\{{(?P<fn>[+-]?\s*{_DECIMAL})\}}\{{(?P<fd>-?{_DECIMAL})\}}
     | (?:(?P<mixed>\d+)\s+)?(?P<sn>{_DECIMAL})\s*/\s*(?P<sd>{_DECIMAL})
     | (?P<dots>[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}})(?![.\d])
-    | (?P<digits>[0-9A-Za-z]+)_(?:\{{\s*(?P<b1>\d+)\s*\}}|(?P<b2>\d+))
+    | (?P<digits>(?=[A-Za-z]*\d)[0-9A-Za-z]+)_
+      (?:\{{\s*(?P<b1>[1-9]\d?)\s*\}}|(?P<b2>[1-9]\d?)(?!\d))
     | (?:(?P<mant>{_DECIMAL})\s*(?:\\times|\\cdot|\*|x)\s*)?
       10\s*\^\s*(?:\{{\s*(?P<e1>[+-]?\d+)\s*\}}|\(?(?P<e2>[+-]?\d+)\)?)
     | (?P<dec>{_DECIMAL})(?:[eE](?P<e3>[+-]?\d+)(?![\w^]))?
@@ -60,6 +62,7 @@ _CURRENCY = re.compile(r"(?:US|USD|AU|CA)?\s*\\?\$|[€£¥₹]|(?:USD|EUR|GBP)\
 _SYMBOLS = {"$": "$", "€": "€", "£": "£", "¥": "yen", "₹": "rupee", "D": "usd", "R": "eur"}
 _AND_A_HALF = re.compile(r"and (?:a|one)[ -]half\b", re.IGNORECASE)
 _TWICE = re.compile(r"([^()]+) \(([^()]+)\)$")
+_ATTACHED = re.compile(r"(?<=\d)(?=[A-Za-z]$)")
 _PERCENT = re.compile(r"\\?%|per ?cent\b", re.IGNORECASE)
 
 
@@ -102,6 +105,18 @@ def read_plain(text: str) -> Number | None:
     return _with_tail(number, tail, attached)
 
 
+def read_both(answer: str, reference: str) -> tuple[Number | None, Number | None]:
+    """Both numbers. A letter is a unit where the other has that unit: `2N`, `2.0 N`."""
+    a, b = read_plain(answer), read_plain(reference)
+    if a and a.measure and b is None:
+        spaced = read_plain(_ATTACHED.sub(" ", reference))
+        b = spaced if spaced and spaced.measure == a.measure else None
+    elif b and b.measure and a is None:
+        spaced = read_plain(_ATTACHED.sub(" ", answer))
+        a = spaced if spaced and spaced.measure == b.measure else None
+    return a, b
+
+
 def _first(text: str) -> str:
     return re.split(r"[ -]", text, maxsplit=1)[0].lower()
 
@@ -115,8 +130,8 @@ def _signs(text: str) -> tuple[int, str, Measure | None]:
         elif (m := _CURRENCY.match(text)) and currency is None:
             symbol = _SYMBOLS[m[0].strip()[-1]]
             currency, text = Measure(UNITS[symbol], frozenset({symbol})), text[m.end() :]
-        elif text.startswith("(") and text.find(")") == len(text) - 1:
-            text = text[1:-1]
+        elif text[:1] == "(" and text.find(")") == len(text) - 1 and "," not in text:
+            text = text[1:-1]  # `(1,100)` is a point
         else:
             break
     return sign, text, currency
@@ -165,8 +180,8 @@ def _based(digits: str, base: int) -> Number | None:
     if not 2 <= base <= 36:
         return None
     try:
-        return Number(Fraction(int(digits, base)))
-    except ValueError:  # not a numeral in that base: `a_1` is a name
+        return Number(Fraction(int(digits, base)), base=base)
+    except ValueError:  # not a numeral in that base
         return None
 
 
@@ -201,8 +216,11 @@ def same_number(a: Number, b: Number) -> bool:
     """Whether two numbers are the same answer. Symmetric.
 
     Units count only if both sides have one. A percentage equals its value (50% is 0.5) and,
-    compared with a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5).
+    compared with a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5). A numeral
+    in another base has its value in that base only: to convert it is the whole question.
     """
+    if a.base != b.base:
+        return False
     factor = agree(a.measure, b.measure)
     if factor is None:
         return False

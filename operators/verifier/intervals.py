@@ -13,7 +13,13 @@ NOT_NAMES = frozenset({r"\pi", r"\infty", "i", "e"})
 _OR_ONLY = re.compile(r"\s*\bor\b\s*")
 _UNION = re.compile(r"\s*(?:\\cup(?![a-zA-Z])|(?<=[\])])\s*\bU\b)\s*")
 ORDER = re.compile(r"\s*(<|>|\\(?:le|ge)(?![a-zA-Z]))\s*")
-_REALS = frozenset({r"\mathbb{R}", "all real numbers", "all reals", "all real x"})
+REALS = frozenset({r"\mathbb{R}", "all real numbers", "all reals", "all real x"})
+# What makes a set of reals of others: computer algebra compares these.
+OPERATION = re.compile(
+    r"\\(?:cup|cap|setminus|backslash|ne)(?![a-zA-Z])|(?:[<>|]|\\[lg]e).*\b(?:and|or)\b"
+    r"|[\])}] ?- ?\\\{"
+    r"|\|\s*[a-zA-Z]\s*\|\s*(?:[<>]|\\[lg]e)|(?:[<>]|\\[lg]e)\s*\|\s*[a-zA-Z]\s*\|"
+)
 INFINITY = re.compile(r"([+-]?)\s*(?:\\infty|\binfinity\b|\binf\b)$", re.IGNORECASE)
 
 
@@ -30,27 +36,28 @@ class Interval(NamedTuple):
 def read_intervals(text: str) -> list[Interval] | None:
     """The text as a union of intervals; a bracketed pair may also be a point."""
     member = re.match(r"[a-zA-Z]\s*\\in(?![a-zA-Z])\s*(.+)$", text, re.DOTALL)
-    parts = [_condition(p) for p in split_top(member[1] if member else text, _UNION)]
+    parts = [condition(p) for p in split_top(member[1] if member else text, _UNION)]
     if len(parts) == 1:
-        if parts[0] in _REALS:
+        if parts[0] in REALS:
             return [Interval(None, False, None, False)]
         if other := re.match(rf"{LETTER}\s*\\ne\s+(.+)$", parts[0]):
             return [Interval(None, False, other[1], False), Interval(other[1], False, None, False)]
         parts = split_top(parts[0], _OR_ONLY)
-    found = [_bracketed(p) or _ordered(p) for p in parts]
+    found = [bracketed(p) or ordered(p) for p in parts]
     return [i for i in found if i] if found and all(found) else None
 
 
-def _condition(text: str) -> str:
+def condition(text: str) -> str:
     r"""The condition of a set-builder `\{x | x > 2\}`; any other text unchanged."""
     built = re.match(r"\\\{\s*[a-zA-Z]\s*(?:\||:|\\mid)\s*(.+)\\\}$", text)
     return built[1].strip() if built else text
 
 
-def _bracketed(text: str) -> Interval | None:
+def bracketed(text: str) -> Interval | None:
+    """`[0, 1)`, which may also be a point."""
     if text[:1] not in ("(", "[") or closes_at(text, 0) != len(text) - 1:
         return None
-    ends = split_items(text[1:-1])
+    ends = split_items(text[1:-1], bracketed=True)
     if len(ends) != 2 or text[-1] not in ")]":
         return None
     low, high = (None if INFINITY.match(e) else e for e in ends)
@@ -63,7 +70,7 @@ def _bracketed(text: str) -> Interval | None:
     )
 
 
-def _ordered(text: str) -> Interval | None:
+def ordered(text: str) -> Interval | None:
     """`x > 2`, `3 < x`, `-1 \\le x < 1` with one plain variable."""
     parts = ORDER.split(text)
     signs = parts[1::2]

@@ -25,16 +25,16 @@ def read_collection(text: str) -> AnswerCollection | None:
     """The answers in a span, None if it contains only one."""
     if text.startswith("\\{") and text.endswith("\\}"):
         inside = text[2:-2].strip()
-        return AnswerCollection("set", tuple(split_items(inside)) if inside else ())
+        return AnswerCollection("set", tuple(split_items(inside, bracketed=True)) if inside else ())
     if text[:1] in ("(", "[") and closes_at(text, 0) == len(text) - 1:
-        items = split_items(text[1:-1])
+        items = split_items(text[1:-1], bracketed=True)
         return (
             AnswerCollection(text[0] + text[-1], tuple(items))
             if len(items) > 1 or text[0] == "["
             else None
         )
     if text.startswith("\\langle") and text.endswith("\\rangle"):
-        return AnswerCollection("<>", tuple(split_items(text[7:-7])))
+        return AnswerCollection("<>", tuple(split_items(text[7:-7], bracketed=True)))
     items = split_items(text)
     if len(items) > 1:
         return AnswerCollection("list", tuple(items))
@@ -42,8 +42,15 @@ def read_collection(text: str) -> AnswerCollection | None:
     return AnswerCollection("list", signs) if signs else None
 
 
-def split_items(text: str) -> list[str]:
-    """The members of a list; `1,000` is one member, `1, 000` and `1,2` are two."""
+def split_items(text: str, *, bracketed: bool = False) -> list[str]:
+    """The members of a list; `1,000` is one member, `1, 000` and `1,2` are two.
+
+    In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only
+    beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
+    """
+    if bracketed and not _groups_thousands(text):
+        pieces = [p for part in split_top(text, _OR) for p in split_top(part, COMMA)]
+        return pieces if len(pieces) <= MAX_ITEMS else [text]
     if read_plain(text):
         return [text]
     pieces = list[str]()
@@ -55,6 +62,11 @@ def split_items(text: str) -> list[str]:
         )
         pieces += [part] if read_plain(part) else split_top(part, comma)
     return pieces if len(pieces) <= MAX_ITEMS else [text]
+
+
+def _groups_thousands(text: str) -> bool:
+    pieces = split_top(text, _SPACED_COMMA)
+    return len(pieces) > 1 and all(read_plain(p) or "," not in p for p in pieces)
 
 
 def plus_minus(text: str) -> tuple[str, str] | None:

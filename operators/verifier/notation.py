@@ -25,18 +25,34 @@ _VULGAR = re.compile("[¼½¾⅐-⅞]")
 _RAISED, _LOWERED = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _FONT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|cal|frak)|bm|boldsymbol|mbox"
-    r"|hbox|operatorname\*?|emph|underline|boxed|fbox|displaystyle|mathop)\s*\{([^{}]*)\}"
+    r"|hbox|operatorname\*?|emph|underline|boxed|fbox|displaystyle|mathop)\s*(?=\{)"
 )
+# `12^{\text{th}}`, and without a font only what ends this numeral: `2^{st}` is a power.
+_ORDINAL = re.compile(
+    r"(?<=\d)\s*\^\s*(?:\{\s*)?\\(?:text|mathrm|textrm)\s*\{\s*(st|nd|rd|th)\s*\}(?:\s*\})?"
+    r"|((?<=1)\^\{st|(?<=2)\^\{nd|(?<=3)\^\{rd|(?<=\d)\^\{th)\}"
+)
+_TWICE_ESCAPED = re.compile(r"\\\\(?:[a-zA-Z]{2}|[{}])")
+_ODD_BACKSLASHES = re.compile(r"(?<!\\)\\(?:\\\\)*(?!\\)")
+_GROUP = r"((?:[^{}]|\{[^{}]*\})*?)"  # one level of braces inside
+_INFIX = re.compile(rf"(?<!\\)\{{{_GROUP}\\(over|choose)(?![a-zA-Z]){_GROUP}\}}")
 _SYNONYMS = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
         (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
-        (r"(?<!\\)\\[,;: >]|\\q?quad(?![a-zA-Z])|~|\\(?:h|v)space\s*\{[^{}]*\}", " "),
+        (
+            r"(?<!\\)\\[,;: >]|\\(?:q?quad|(?:neg)?(?:thin|med|thick)space)(?![a-zA-Z])|~"
+            r"|\\(?:h|v)space\s*\{[^{}]*\}",
+            " ",
+        ),
+        (r"(?<=\d)(?:\{,\s*\}|,\s*\\!)\s*(?=\d{3}(?!\d))", ""),  # no separator
         (r"(?<!\\)\\!", ""),
         (r"\{,\}", ","),
         (r"\\(?:text)?color\s*\{[^{}]*\}", ""),
         (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
+        (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
+        (r"\\mathbb\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))", r"\\mathbb{\1\2}"),
         (r"\\(?:leq|leqslant|leqq)(?![a-zA-Z])", r"\\le "),
         (r"\\(?:geq|geqslant|geqq)(?![a-zA-Z])", r"\\ge "),
         (r"<=", r"\\le "),
@@ -59,14 +75,18 @@ _SYNONYMS = [
         (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
         (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
         (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
+        (r"\^\s*(\d|\{[^{}]*\})\s*_\s*(\w|\{[^{}]*\})", r"_\2^\1"),  # `v^2_0`
     )
 ]
 _SHORT_SQRT = re.compile(r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9]+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
 _SHORT_FRAC = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])")
+# `\frac \pi4`: a command without arguments of its own.
+_SHORT_COMMAND = re.compile(r"\\frac\s*(\\[a-zA-Z]+)(?![a-zA-Z]|\s*[\[{])\s*(?=[0-9a-zA-Z{\\])")
 _SHORT_NUMERATOR = re.compile(r"\\frac\s*([0-9a-zA-Z])\s*\{")
 _SHORT_DENOMINATOR = re.compile(r"(\\frac\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
+_EXCLAIMED = re.compile(r"(?<![\\A-Za-z])([A-Za-z]{4,})!+$")
 _SPACES = re.compile(r"\s+")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
@@ -78,13 +98,13 @@ def plain(span: str) -> str:
     '\\frac{1}{2}'
     """
     text = _characters(span)
+    if _TWICE_ESCAPED.search(text) and not _ODD_BACKSLASHES.search(text):
+        text = text.replace("\\\\", "\\")  # `(5, \\infty)`: all is escaped twice
+    text = _ORDINAL.sub(lambda m: m[1] or m[2][-2:], text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
-    for _ in range(8):  # fonts nest: \mathbf{\text{A}}
-        text, found = _FONT.subn(r" \1 ", text)
-        if not found:
-            break
-    text = _short_arguments(_delimiters(text))
+    text = _infix(_delimiters(_without_fonts(text)))
+    text = _short_arguments(text)
     text = _SPACES.sub(" ", text).strip()
     return _ends(text)
 
@@ -97,6 +117,30 @@ def _characters(span: str) -> str:
     )
     text = _RAISED.sub(r"^{\g<0>}", _LOWERED.sub(r"_{\g<0>}", text))
     return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).replace("−", "-")
+
+
+def _without_fonts(text: str) -> str:
+    r"""The text of `\text{...}` and its like, at any depth: `\mathbf{\frac{9}{7}}`."""
+    while found := _FONT.search(text):
+        start, end = found.end(), closes_at(text, found.end())
+        inside = f" {text[start + 1 : end]} {text[end + 1 :]}" if end > 0 else text[start:]
+        text = text[: found.start()] + inside
+    return text
+
+
+def _infix(text: str) -> str:
+    r"""`{5 \choose 2}` and `1 \over 2` as commands with two arguments, in their braces."""
+    if "\\over" not in text and "\\choose" not in text:
+        return text
+    text, found = f"{{{text}}}", 1
+    while found:
+        text, found = _INFIX.subn(_with_arguments, text)
+    return text
+
+
+def _with_arguments(m: re.Match[str]) -> str:
+    name = "frac" if m[2] == "over" else "binom"
+    return rf"{{\{name}{{{m[1]}}}{{{m[3]}}}}}"
 
 
 def _delimiters(text: str) -> str:
@@ -114,12 +158,14 @@ def _short_arguments(text: str) -> str:
         text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
         text = _SHORT_SQRT.sub(lambda m: rf"\sqrt{m[1] or ''}{{{m[2]}}}", text)
     if "frac" in text:
+        text = _SHORT_COMMAND.sub(r"\\frac{\1}", text)
         text = _SHORT_FRAC.sub(r"\\frac{\1}{\2}", text)
         text = _SHORT_NUMERATOR.sub(r"\\frac{\1}{", text)
         text = _SHORT_DENOMINATOR.sub(r"\1{\2}", text)
         text = re.sub(
             r"\\frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r"\\frac{\1}{\2}", text
         )
+        text = re.sub(r"(?<=\^)\s*(\\frac\{[^{}]*\}\{[^{}]*\})", r"{\1}", text)
     return text
 
 
@@ -129,7 +175,8 @@ def _ends(text: str) -> str:
         return text
     while True:
         before = text
-        text = re.sub(r"(?:\\\\|[.,;:\s])+$", "", text.strip())
+        text = re.sub(r"(?:\\|[.,;:\s])+$", "", text.strip())
+        text = _EXCLAIMED.sub(r"\1", text)
         for mark in ("**", "__", "*", "_", "`", '"', "'"):
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
                 text = text[len(mark) : -len(mark)]

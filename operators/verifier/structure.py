@@ -10,24 +10,35 @@ import re
 from collections.abc import Callable, Sequence
 
 from .exact import read_plain, same_number
-from .intervals import INFINITY, LETTER, NOT_NAMES, ORDER, Interval, read_intervals
-from .lists import COMMA, MAX_ITEMS, AnswerCollection, plus_minus, read_collection
+from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
+from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]
 
 
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
+_SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
 _MATRIX = re.compile(
     r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
     re.DOTALL,
 )
-_FUNCTION = r"[A-Za-z]{1,3}'*(?:\s*\([^()=]*\))"
+_FUNCTION = (
+    r"(?!(?:sin|cos|tan|cot|sec|csc|log|ln|exp)(?![a-z]))(?:[A-Za-z]{1,3}"
+    r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
+    r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\([^()=]*\))"
+)
 _NAME = re.compile(
     rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
     rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
+)
+# A ratio, a length or an inverse of names: in two unknowns an equation has no other reading.
+_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
+_QUANTITY = re.compile(
+    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|[A-Z]{{2,3}}\|"
+    r"|[A-Z]\^\{-1\})$"
 )
 _POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
@@ -52,7 +63,9 @@ _PROSE = re.compile(
 )
 _SHORT_WORD = re.compile(r"[A-Za-z]{3}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-zA-Z]+\}")
-_MATHS_WORD = re.compile(r"sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)", re.IGNORECASE)
+_MATHS_WORD = re.compile(
+    r"sqrt|sinh|cosh|tanh|arc(?:sin|cos|tan)|\ba(?:sin|cos|tan)h?\b", re.IGNORECASE
+)
 
 
 def is_prose(text: str) -> bool:
@@ -71,6 +84,12 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     a, b = read_plain(answer), read_plain(reference)
     if a and b:
         return leaf(answer, reference)
+    if ("=" in answer) != ("=" in reference):
+        left, right = _unnamed(answer), _unnamed(reference)
+        if left is None or right is None:
+            return False
+        if (left, right) != (answer, reference):
+            return same(left, right, leaf)
     for rule in (_as_nothing, _as_clock, _as_matrix, _as_intervals_or_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
@@ -88,7 +107,9 @@ def unwrap(text: str) -> str:
         text = text[named.end() :]
     while text.startswith("(") and closes_at(text, 0) == len(text) - 1:
         inner = text[1:-1].strip()
-        if text[-1] != ")" or (len(split_top(inner, COMMA)) > 1 and not read_plain(text)):
+        if text[-1] != ")" or (
+            len(split_items(inner, bracketed=True)) > 1 and not read_plain(text)
+        ):
             break
         text = inner
     return text
@@ -126,7 +147,7 @@ def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
         hour = hour % 12 + 12 * (half == "p") if half else hour
         # An afternoon hour on the 24-hour clock determines its half of the day.
         known = half or ("p" if hour > 12 else "")
-        return hour * 60 + int(m[2]), m[3] or "", known
+        return hour * 60 + int(m[2]), m[3] or "00", known
 
     x, y = minutes(a), minutes(b)
     if x[1] != y[1]:
@@ -161,6 +182,18 @@ def _matrix(text: str) -> list[list[str]] | None:
 
 
 def _as_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    verdict = _same_intervals_or_collections(a, b, leaf)
+    if verdict or not (OPERATION.search(a) or OPERATION.search(b)):
+        return verdict
+    return leaf(_with_operations(a), _with_operations(b))
+
+
+def _with_operations(text: str) -> str:
+    """`x < 1 or x > 2` as a union, as the symbolic tier reads it."""
+    return re.sub(r"\bor\b", r"\\cup", re.sub(r",?\s*\band\b", r"\\cap", text))
+
+
+def _same_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
     x, y = read_intervals(a), read_intervals(b)
     p, q = read_collection(a), read_collection(b)
     if x and y and not (p and q and p.kind == q.kind):
@@ -245,20 +278,43 @@ def is_name(text: str) -> bool:
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
+def _unnamed(text: str) -> str | None:
+    """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged.
+
+    None for `B = C` and `west = east`: these are two answers, neither the name of the other.
+    """
+    *names, value = split_top(text, _EQUALS)
+    if len(split_top(text, _SEPARATOR)) > 1 or not all(map(_is_quantity, names)):
+        return text
+    for kind in (re.compile(r"[A-Z]$"), _IN_WORDS):
+        if kind.match(value) and any(kind.match(name) for name in names):
+            return None
+    return value
+
+
+def _is_quantity(text: str) -> bool:
+    # Names of coordinates have an order, which `_POINT_NAME` reads.
+    return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
+
+
 def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
     x, y = split_top(a, _EQUALS), split_top(b, _EQUALS)
     if len(x) == 1 and len(y) == 1:
-        return None
+        return _as_ordering(a, b, leaf)
     named = is_name(x[0]) or is_name(y[0])
     left, right = _value(x), _value(y)
     steps = split_top(a, _STEPS)
     values = steps[1:] if is_name(steps[0]) else steps
-    if len(values) > 1 and len(y) == 1 and not any(_has_letters(v) for v in values):
+    if len(values) > 1 and len(y) == 1:
         if len(set(values)) == 1:
             return False  # `0 = 0` says nothing
-        return all(same(v, y[0], leaf) for v in values)  # `10^3 = 1000`, not `6 \cdot 8 = 42`
+        if all(same(v, y[0], leaf) for v in reversed(values)):
+            return True  # `10^3 = 1000`, not `6 \cdot 8 = 42`
+        if not any(_has_letters(v) for v in values):
+            return False
     if left is not None and right is not None:
-        if min(len(x), len(y)) > 1 and x[0] != y[0] and not _same_function(x[0], y[0]):
+        names = [re.sub(r"\s", "", side[0]) for side in (x, y)]
+        if min(len(x), len(y)) > 1 and names[0] != names[1] and not _same_function(x[0], y[0]):
             # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal.
             if any(_has_letters(v) for v in (left, right)) or any(
                 _SUM.search(s[0]) for s in (x, y)
@@ -270,6 +326,17 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
     if len(x) == 2 == len(y) or (named and min(len(x), len(y)) == 2):
         return leaf(a, b)
     return False
+
+
+def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """`a > b > c` against another order of as many terms, term by term."""
+    x, y = ORDER.split(a), ORDER.split(b)
+    if len(x) < 5 or len(x) != len(y):
+        return None
+    if x[1] != y[1]:
+        turned = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
+        y = [turned.get(part, part) for part in reversed(y)]
+    return x[1::2] == y[1::2] and _same_sequence(x[::2], y[::2], leaf)
 
 
 def _same_function(a: str, b: str) -> bool:

@@ -19,9 +19,11 @@ import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
-from .exact import Number, read_plain, rounds_to, same_number
+from .exact import Number, read_both, read_plain, rounds_to, same_number
+from .intervals import OPERATION
 from .measures import Measure, agree, read_unit
 from .notation import plain, split_top
+from .real_sets import same_set
 from .structure import is_prose, same
 from .words import listed
 
@@ -58,6 +60,15 @@ _NAMED_FUNCTION = re.compile(
     r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
     r"|log|ln|exp|pi|infty)(?![a-z])"
 )
+_INVERSE = re.compile(r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])")
+# The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
+_PRODUCT = re.compile(
+    r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
+    r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))"
+)
+_MISREAD = re.compile(
+    r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
+)  # `4_2` as 4, `2 3` as 5
 # What letters are in a formula: environments, commands, differentials, words below, single letters.
 _LETTER = re.compile(
     r"(?P<kept>\\(?:begin|end)\s*\{[a-zA-Z]+\}|\\[a-z][a-zA-Z]*|\\[^a-zA-Z])"
@@ -101,11 +112,15 @@ def equivalent(answer: str, reference: str) -> bool:
 
 
 def _same_leaf(answer: str, reference: str) -> bool:
-    a, b = read_plain(answer), read_plain(reference)
+    a, b = read_both(answer, reference)
     if a and b:
         return same_number(a, b)
     if is_prose(answer) or is_prose(reference):
         return False
+    if OPERATION.search(answer) or OPERATION.search(reference):
+        verdict = same_set(answer, reference, _value_of_ends())
+        if verdict is not None:
+            return verdict
     if "," in answer + reference:  # a structure that `structure` did not recognise: no guessing
         return False
     x, y = _COMPARISON.split(answer), _COMPARISON.split(reference)
@@ -128,6 +143,25 @@ def _same_leaf(answer: str, reference: str) -> bool:
     if factor != 1:
         known = sympy.Rational(factor.numerator, factor.denominator) * known
     return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
+
+
+def _value_of_ends() -> Callable[[str], Any]:
+    """A function from ends of intervals to their values: equal ones have one value."""
+    known: list[tuple[str, Any]] = []
+
+    def value_of(text: str) -> Any:
+        for written, value in known:
+            if _same_leaf(text, written):
+                return value
+        exact = expression(text)
+        found = _evaluate(exact, {}) if exact is not None and not exact.free_symbols else None
+        if found is None or mpmath.im(found) != 0:
+            return None
+        fraction = _fraction(mpmath.re(found))
+        known.append((text, sympy.Rational(fraction.numerator, fraction.denominator)))
+        return known[-1][1]
+
+    return value_of
 
 
 def _without_unit(text: str) -> tuple[str, Measure | None]:
@@ -166,8 +200,7 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
-    # The parser reads `4_2` as 4.
-    if _FOREIGN.search(text) or re.search(r"\d_", text) or set(_COMMAND.findall(text)) - _COMMANDS:
+    if _FOREIGN.search(text) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
     try:
         parsed = parse(
@@ -190,10 +223,10 @@ def _parsable(text: str) -> str:
     """The form that the parser reads without loss: no floats, no degrees, no bare names."""
     if "\\begin" not in text:  # no rows: a command escaped twice
         text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
-    text = _REPEATING.sub(_repeating, text)
+    text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
-    text = _NAMED_FUNCTION.sub(r"\\\1 ", text)
+    text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
     return _distinct_letters(text)
 
 

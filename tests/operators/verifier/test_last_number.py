@@ -144,7 +144,7 @@ TABLE: list[tuple[str, list[str], list[str]]] = [
     ("It gives 1 000 5 here", [], []),
     ("It gives 0.5.5 here", [], ["5"]),
     ("It gives 12_5 here", [], ["5", "12"]),
-    ("It gives 101_{2} here", ["5"], ["2", "101"]),
+    ("It gives 101_{2} here", ["101_2"], ["2", "5", "101"]),
     (r"It gives 5^\circ here", ["5"], []),
     (r"It gives 5\% here", ["5"], []),
     (r"It gives \$5 here", ["5"], []),

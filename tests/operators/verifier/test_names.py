@@ -1,0 +1,111 @@
+r"""Equations: which left sides are names of a quantity, and which are mathematics to solve."""
+
+import pytest
+
+from rejuice.operators.verifier import verify
+
+
+def paid(answer: str, reference: str) -> bool:
+    return verify(rf"\boxed{{{answer}}}", reference).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("2", r"\frac{AB}{CD}=2", True),
+        ("2", r"\frac{a}{b}=2", True),
+        (r"\frac{NO}{BO}=\frac{1}{\sqrt{6}}", r"\frac{1}{\sqrt{6}}", True),
+        ("|AB|=1", "1", True),
+        ("A:B=1", "1", True),
+        (r"V_{1}:V_{2}=11:21", "11:21", True),
+        ("7:32", "S_1:S=7:32", True),
+        ("2", r"f_{\max}(x)=2", True),
+        (r"\Phi(x,y)=\frac{x+1}{2y}", r"\Phi (x, y)=\frac{x}{2y} + \frac{1}{2y}", True),
+        (
+            r"\begin{bmatrix}3&7\\5&12\end{bmatrix}",
+            r"A^{-1}=\begin{bmatrix}3&7\\5&12\end{bmatrix}",
+            True,
+        ),
+        (
+            r"\begin{bmatrix}3&7\\5&12\end{bmatrix}",
+            r"A=\begin{bmatrix}3&7\\5&12\end{bmatrix}",
+            True,
+        ),
+        ("2", "x=y=z=2", True),
+        (r"x = y = z = \frac{\sqrt{2}}{2}", r"\frac{\sqrt{2}}{2}", True),
+        # not a name but an equation of its letter
+        ("2", "|x|=2", False),
+        ("2", r"\tan A=2", False),
+        ("2", r"\sin(x)=2", False),
+        ("2", "2x=2", False),
+        ("2", "x^2+y^2=2", False),
+        # another quantity
+        (r"\frac{a}{b}=2", r"\frac{b}{a}=2", False),
+        ("S_1:S=7:32", "S:S_1=7:32", False),
+        ("(1,2)", "(y,x)=(1,2)", False),
+    ],
+)
+def test_ratios_and_functions_are_names(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("C", "B=C", False),
+        (r"\text{east}", r"\text{west}=\text{east}", False),
+        ("C", r"\text{Answer}=C", True),
+        ("3", "A=3", True),
+    ],
+)
+def test_an_answer_is_no_name_of_another(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("-1", r"e^{i\pi} = -1", True),
+        ("3", r"\begin{vmatrix} 2 & 1 \\ 1 & 2 \end{vmatrix} = 3", True),
+        ("1", r"\lim_{x \to 0} \frac{\sin x}{x} = 1", True),
+        ("2", r"\lim_{x \to 0} \frac{\sin x}{x} = 2", False),
+        ("3", "2x = 3", False),
+        ("3", "x^2 = 3", False),
+    ],
+)
+def test_members_of_a_chain_with_letters(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        (
+            r"\tan \frac{7\pi}{5} > \sin \frac{2\pi}{5} > 0",
+            r"\tan \frac{7}{5}\pi > \sin \frac{2}{5}\pi > 0",
+            True,
+        ),
+        (r"\sqrt{3} > \sqrt{2} > 1", r"1 < \sqrt{2} < \sqrt{3}", True),
+        (r"\sqrt{3} > \sqrt{2} > 1", r"\sqrt{2} > \sqrt{3} > 1", False),
+        (r"\sqrt{3} > \sqrt{2} > 1", r"\sqrt{3} \ge \sqrt{2} > 1", False),
+        ("a > b > c > d", "d < c < b < a", True),
+    ],
+)
+def test_orders_of_several_terms(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("0.64N", "0.6400 N", True),
+        ("0.64 N", "0.64N", True),
+        ("0.64N", "0.64 m", False),
+        ("4", "4t", False),
+        ("4t", "4", False),
+    ],
+)
+def test_a_letter_is_a_unit_where_the_other_side_has_it(
+    reference: str, answer: str, equal: bool
+) -> None:
+    assert paid(answer, reference) is equal

@@ -1,0 +1,79 @@
+r"""Sets of real numbers written with operations: equal as sets, however they are composed."""
+
+import pytest
+
+from rejuice.operators.verifier import verify
+
+
+def paid(answer: str, reference: str) -> bool:
+    return verify(rf"\boxed{{{answer}}}", reference).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("[0,2]", r"[0,1]\cup[1,2]", True),
+        ("[0,2]", r"[0,1)\cup(1,2]", False),
+        ("[0,2]", r"[0,1]\cup[1,3]", False),
+        (r"[0,\sqrt{2}]", r"[0,1]\cup[1,\frac{2}{\sqrt{2}}]", True),
+        (r"(-\infty,1)\cup(2,\infty)", r"(2,\infty) \cup (-\infty,1)", True),
+        (r"\{-1\} \cup [0,7)", r"\{-1\}\cup[0,7)", True),
+        (r"\{-1\} \cup [0,7)", r"\{-1\}\cup(0,7)", False),
+        (r"\{-1\} \cup [0,7)", r"[0,7)", False),
+        (r"(0,1]", r"(0,1)\cup\{1\}", True),
+        (r"[1,2]", r"[0,2]\cap[1,3]", True),
+        (r"(a,b)\cup(c,d)", r"(c,d) \cup (a,b)", True),
+        (r"(a,b)\cup(c,d)", r"(a,d)", False),
+    ],
+)
+def test_unions_of_sets_and_intervals(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        (r"(-\infty,2)\cup(2,\infty)", r"\mathbb R\setminus\{2\}", True),
+        (r"(-\infty,2)\cup(2,\infty)", r"\mathbb{R}-\{2\}", True),
+        (r"(-\infty,2)\cup(2,\infty)", r"x \ne 2", True),
+        (r"(-\infty,2)\cup(2,\infty)", r"\mathbb R\setminus\{3\}", False),
+        (r"(-\infty,2)\cup(2,\infty)", r"\mathbb R", False),
+        (r"\mathbb{R}\setminus\{2,3\}", r"x \ne 2, 3", True),
+        (r"\mathbb{R}\setminus\{2,3\}", r"x \ne 2, x \ne 3", True),
+        (r"\mathbb{R}\setminus\{2,3\}", r"x \ne 2", False),
+        (r"[0,1)\cup(1,\infty)", r"x \ge 0, x \ne 1", True),
+        (r"[0,0.5)\cup(0.5,1]", r"[0,1] \setminus {0.5}", True),
+        (r"\{1\}", r"{1,2} \setminus {2}", True),
+        (r"\{x | x < \frac{3}{2}\} - \{-6\}", r"(-\infty, -6) \cup (-6, \dfrac{3}{2})", True),
+        # two readings
+        (r"\mathbb{R}\setminus\{1,2\}", r"\mathbb{R}\setminus\{1\}\cup\{2\}", False),
+    ],
+)
+def test_complements(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("(1,2)", "1<x<2", True),
+        (r"x \in (1,2)", "1<x<2", True),
+        ("(1,2)", "2>x>1", True),
+        ("(1,3)", "x>1 and x<3", True),
+        ("(1,3)", "x>1 or x<3", False),
+        (r"(-\infty,1)\cup(3,\infty)", "x<1 or x>3", True),
+        (r"x<1 \text{ or } x>3", "x<1 or y>3", False),
+        ("(-1,1)", "|x|<1", True),
+        ("|x|<1", "(-1,1)", True),
+        ("|x|<1", "[-1,1]", False),
+        ("|x|<1", "x<1", False),
+        (r"1\leq|z|\leq \frac{3}{2}",
+         r"z \in \left[-\frac{3}{2}, -1\right] \cup \left[1, \frac{3}{2}\right]", True),
+        (r"1\leq|z|\leq \frac{3}{2}", r"z \in \left[1, \frac{3}{2}\right]", False),
+        (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", True),
+        (r"x=2 \text{ or } x > 3", r"x>3 \text{ or } x=2", True),
+        ("|z|<1", "|x|<1", False),
+    ],
+)  # fmt: skip
+def test_chained_and_joined_inequalities(reference: str, answer: str, equal: bool) -> None:
+    assert paid(answer, reference) is equal
