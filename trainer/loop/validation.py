@@ -24,6 +24,7 @@ import pyarrow as pa
 import transfer_queue as tq
 
 from ...operators.columns import numbers, right_and_wrong
+from ...operators.confidence import Z_95, wilson_interval
 from ...operators.groups import Array, Groups
 from ...operators.judgements import same_text
 from ..split import ACCURACY
@@ -31,7 +32,6 @@ from .pending_groups import PendingGroups
 from .trajectories import plain
 from .types import TrajectoryKey
 
-_Z = 1.959963984540054  # of 95%
 _ROUNDING = 1e-12  # a variance below it is rounding error
 
 
@@ -100,11 +100,9 @@ class AccuracyInterval(NamedTuple):
         prompts, mean = len(mean_P), float(mean_P.mean())
         variance = float(mean_P.var()) / prompts
         if mean_P.min() < 0 or mean_P.max() > 1:
-            return cls(mean, mean - _Z * sqrt(variance), mean + _Z * sqrt(variance))
+            return cls(mean, mean - Z_95 * sqrt(variance), mean + Z_95 * sqrt(variance))
         n = min(mean * (1 - mean) / variance, responses) if variance > _ROUNDING else prompts
-        middle = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-        half = _Z * sqrt(mean * (1 - mean) / n + (_Z / (2 * n)) ** 2) / (1 + _Z**2 / n)
-        return cls(mean, max(0.0, middle - half), min(1.0, middle + half))
+        return cls(mean, *wilson_interval(mean, n))
 
 
 @cache

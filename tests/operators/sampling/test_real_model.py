@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from rounding import LOG_PROBS
 from true_policy import TruePolicy
 
 from rejuice.operators.sampling.protocol import Prompt, Settings
@@ -41,7 +42,7 @@ def test_logprobs_are_those_of_a_full_pass(groups):
     for group in groups.values():
         for sample in group.samples:
             expected = true.logprobs(group.prompt_token_ids, sample.token_ids)
-            assert sample.logprobs == pytest.approx(expected, abs=1e-4)
+            assert sample.logprobs == pytest.approx(expected, abs=LOG_PROBS)
 
 
 @pytest.mark.parametrize("rows", [4, 8])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import LOG_PROBS
 from scipy import stats
 from tiny_policy import save_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
@@ -242,7 +243,7 @@ def test_samples_do_not_depend_on_rows_or_stores_with_random_weights(engine, gro
         for index, group in results.items():
             assert tokens(group) == tokens(groups[index])
             for one, other in zip(group.samples, groups[index].samples, strict=True):
-                assert np.allclose(one.logprobs, other.logprobs, atol=1e-5)
+                assert np.allclose(one.logprobs, other.logprobs, atol=LOG_PROBS)
     for store in (OneGroup, Recomputed):
         monkeypatch.setattr(engine, "_store", store)
         for index, ids in all_tokens(engine.sample(PROMPTS[:3], FOUR)).items():
@@ -323,7 +324,7 @@ def check_logprobs(engine, path, prompts, wanted):
         for sample in group.samples:
             expected = true.logprobs(group.prompt_token_ids, sample.token_ids)
             most = max(most, np.abs(np.subtract(expected, sample.logprobs)).max())
-    assert 0 < most < 1e-5
+    assert 0 < most < LOG_PROBS
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])

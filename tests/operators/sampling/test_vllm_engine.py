@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from rounding import LOG_PROBS
 from tiny_policy import save_policy
 from true_policy import TruePolicy
 from vllm_server import EMBEDDED, vllm_python
@@ -281,10 +282,10 @@ def test_canary_compares_with_a_full_forward_pass(tmp_path):
     ids, tokens = [5, 6, 7], (8, 9)
     true = TruePolicy(tmp_path).logprobs(ids, tokens)
     same = vllm_engine._difference(str(tmp_path), "float32", ids, Sample("", tokens, true, "stop"))
-    assert same.most < 1e-6
+    assert same.most < LOG_PROBS
     off = (true[0], true[1] + 0.5)
     other = vllm_engine._difference(str(tmp_path), "float32", ids, Sample("", tokens, off, "stop"))
-    assert other[:2] == pytest.approx((0.25, 0.5), abs=1e-5)
+    assert other[:2] == pytest.approx((0.25, 0.5), abs=LOG_PROBS)
 
 
 def test_packs_again_where_weight_and_copy_are_both_there():
@@ -355,7 +356,7 @@ def check_true(groups, folder, version):
         assert (group.policy, group.version, len(group.samples)) == ("embedded", version, 8)
         for sample in group.samples:
             expected = truth.logprobs(group.prompt_token_ids, sample.token_ids)
-            assert sample.logprobs == pytest.approx(expected, abs=1e-4)
+            assert sample.logprobs == pytest.approx(expected, abs=LOG_PROBS)
 
 
 @pytest.mark.usefixtures("_real")

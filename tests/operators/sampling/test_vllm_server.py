@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from rounding import LOG_PROBS
 from true_policy import TruePolicy
 from vllm_server import EMBEDDED, VllmServer, vllm_python
 
@@ -78,10 +79,10 @@ def test_all_apis_give_the_same_samples_and_true_log_probabilities(make, truth):
             assert found[api][index].prompt_token_ids == group.prompt_token_ids
             for mine, other in zip(group.samples, found[api][index].samples, strict=True):
                 assert mine[:2] == other[:2]
-                assert mine.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+                assert mine.logprobs == pytest.approx(other.logprobs, abs=LOG_PROBS)
         for sample in group.samples:
             expected = truth.logprobs(group.prompt_token_ids, sample.token_ids)
-            assert sample.logprobs == pytest.approx(expected, abs=1e-4)
+            assert sample.logprobs == pytest.approx(expected, abs=LOG_PROBS)
             assert (sample.token_ids[-1] == end) == (sample.finish_reason == "stop")
             assert (len(sample.token_ids) == 24) >= (sample.finish_reason == "length")
     samples = [sample for group in found["chat"].values() for sample in group.samples]

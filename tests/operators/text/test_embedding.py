@@ -157,7 +157,7 @@ def test_a_sentence_embedding_does_not_depend_on_its_batch(minilm, dtype):
 def test_sentence_embeddings_are_those_of_the_library(minilm):
     made = SentenceEmbedder(minilm, "float32", "cpu")
     theirs = made._model.encode(TEXTS, normalize_embeddings=True)
-    assert np.abs(made(TEXTS) - theirs).max() < 1e-5
+    assert np.abs(made(TEXTS) - theirs).max() < 1e-4
 
 
 @pytest.mark.slow

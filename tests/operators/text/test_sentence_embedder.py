@@ -85,5 +85,5 @@ def test_the_tokens_of_texts_and_those_that_the_model_computes_are_counted(tmp_p
     embed._cache.clear()
     embed.batching = of_similar_length
     embed.text_tokens = embed.computed_tokens = 0
-    assert np.abs(embed(texts) - first).max() < 1e-5
+    assert np.abs(embed(texts) - first).max() < 1e-4
     assert (embed.text_tokens, embed.computed_tokens) == (124, 51 + 3 * 22 + 10)

@@ -70,7 +70,7 @@ def test_the_vectors_are_those_of_the_last_token_of_a_model_without_a_causal_mas
     embed = embedder(folder, attention="bidirectional")
     embed.batching = getattr(embedding_batches, batching)
     right = by_hand(folder, TEXTS)
-    assert np.abs(embed(TEXTS) - right).max() < 1e-5
+    assert np.abs(embed(TEXTS) - right).max() < 1e-4
     assert np.abs(by_hand(folder, TEXTS, causal=True) - right).max() > 0.01
 
 
@@ -87,7 +87,7 @@ def test_the_vectors_are_those_of_the_last_token_of_a_model_without_a_causal_mas
 def test_attention_is_what_the_recipe_says_or_else_the_config(folder, config, options, kind):
     edit_json(folder / "config.json", **config)
     found = embedder(folder, **options)(TEXTS)
-    assert np.abs(found - by_hand(folder, TEXTS, causal=kind == "causal")).max() < 1e-5
+    assert np.abs(found - by_hand(folder, TEXTS, causal=kind == "causal")).max() < 1e-4
 
 
 @pytest.mark.parametrize("kind", ["bidirectional", "causal"])
@@ -143,7 +143,7 @@ def test_a_class_of_transformers_in_place_of_the_models_own_is_an_error(folder):
     )
     assert np.abs(
         embedder(folder, attention="bidirectional")(TEXTS) - by_hand(folder, TEXTS)
-    ).max() < 1e-5  # fmt: skip
+    ).max() < 1e-4  # fmt: skip
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_the_models_own_code_runs_if_it_is_trusted(folder, own_code):
         "        return super().forward(*args, **{**kwargs, 'is_causal': False})\n"
     )
     found = embedder(folder, trust_remote_code=True)(TEXTS)
-    assert np.abs(found - by_hand(folder, TEXTS)).max() < 1e-5
+    assert np.abs(found - by_hand(folder, TEXTS)).max() < 1e-4
 
 
 def test_code_that_needs_another_version_of_transformers_is_one_line(folder, own_code):
@@ -199,7 +199,7 @@ def test_a_tokenizer_without_an_eos_token_is_an_error(folder):
 
 def test_pooling_can_be_set(folder):
     found = embedder(folder, attention="bidirectional", pooling="mean")(TEXTS)
-    assert np.abs(found - by_hand(folder, TEXTS, pool=lambda v: v.mean(0))).max() < 1e-5
+    assert np.abs(found - by_hand(folder, TEXTS, pool=lambda v: v.mean(0))).max() < 1e-4
 
 
 def test_a_model_without_a_longest_text_takes_any(folder):
@@ -247,6 +247,6 @@ def test_a_prompt_that_the_pooling_leaves_out_is_left_out(folder):
     prompt, texts = PROMPTS["query"], TEXTS[:3]
     embed = embedder(folder, prompt=prompt)
     theirs = embed._model.encode(texts, prompt=prompt, normalize_embeddings=True)
-    assert np.abs(embed(texts) - theirs).max() < 1e-5
+    assert np.abs(embed(texts) - theirs).max() < 1e-4
     whole = embedder(folder)([prompt + text for text in texts])
     assert np.abs(whole - theirs).max() > 0.01

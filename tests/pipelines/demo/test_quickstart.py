@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from rounding import LOG_PROBS
 
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
@@ -63,7 +64,7 @@ def test_chunks_and_workers_change_nothing(prompts: Path, table: pa.Table, tmp_p
     cut = curated(prompts, tmp_path, 7, **workers, **rows)
     assert without_logprobs(cut) == without_logprobs(table)
     for one, other in zip(cut["response_logprobs"], table["response_logprobs"], strict=True):
-        assert (one.as_py() or []) == pytest.approx(other.as_py() or [], abs=1e-5)
+        assert (one.as_py() or []) == pytest.approx(other.as_py() or [], abs=LOG_PROBS)
 
 
 def without_logprobs(table: pa.Table) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from fake_server import FakeServer
+from rounding import LOG_PROBS
 
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
@@ -118,7 +119,7 @@ def test_the_agent_for_a_laptop_samples_the_same_trajectories(tmp_path):
     ours, theirs = (rows_and_logprobs(table) for table in tables.values())
     assert theirs[0] == ours[0]
     # What else is in a batch changes their last bits.
-    assert theirs[1] == pytest.approx(ours[1], abs=1e-5)
+    assert theirs[1] == pytest.approx(ours[1], abs=LOG_PROBS)
 
 
 def rows_and_logprobs(table):

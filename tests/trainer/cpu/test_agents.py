@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from rounding import LOG_PROBS
 from training_stage import PLAIN, Stage
 
 from rejuice.operators.sampling.protocol import Failure, Group, Sample
@@ -236,5 +237,5 @@ def test_trajectories_of_a_step_are_those_of_a_run_with_its_seed(agents, manager
     assert found.select(exact).to_pylist() == offline.select(exact).to_pylist()
     ours, theirs = (list(chain(*table["turns"].to_pylist())) for table in (found, offline))
     logprobs = [[turn.pop("logprobs") or [] for turn in turns] for turns in (ours, theirs)]
-    np.testing.assert_allclose(*(list(chain(*each)) for each in logprobs), atol=1e-5)
+    np.testing.assert_allclose(*(list(chain(*each)) for each in logprobs), rtol=0, atol=LOG_PROBS)
     assert ours == theirs

@@ -9,24 +9,20 @@ import copy
 
 import pytest
 from plain_policy import LEARNING_RATE, PROMPTS, N, Plain, like, metrics_of, reported
+from rounding import LOG_PROBS, SUMS
 
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.trainer.cpu import attention
 
 pytestmark = pytest.mark.slow
 
-ROUNDING = 2.5  # times the largest error of a plain forward pass in float32
-
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_log_probs_are_those_of_the_policy(worker, batch, temperature):
-    """As near to float64 as a plain forward pass in float32 is on this processor.
+    """As near to float64 as a forward pass in float32 is.
 
-    The largest error over a few hundred tokens is a matter of the order of sums, which is another
-    one with packed rows, hence a factor. Log-probabilities come within 1e-5. Entropies come within
-    5e-5 at temperature 1, because verl takes logsumexp(l) - sum(softmax(l) * l): whatever a softmax
-    lacks to a sum of 1, up to 3e-6 where registers hold 8 numbers, is multiplied by the logits,
-    which reach 20. Elsewhere verl's formula is given the same plain logits.
+    Entropies are less near, because verl takes logsumexp(l) - sum(softmax(l) * l): whatever a
+    softmax lacks to a sum of 1, up to 3e-6, is multiplied by the logits, which reach 20.
     """
     import torch
     from verl.utils import tensordict_utils as tu
@@ -39,20 +35,14 @@ def test_log_probs_are_those_of_the_policy(worker, batch, temperature):
     mask = batch["response_mask"]
     ours = [response_from_nested(output[name], mask) for name in ("log_probs", "entropy")]
     rows = list(zip(batch["prompts"].unbind(), batch["responses"].unbind(), strict=True))
-    true, plain = (
-        [torch.cat(each).detach() for each in zip(*per_row, strict=True)]
-        for per_row in (
-            [policy.log_probs(*row, temperature) for row in rows]
-            for policy in (Plain(), Plain("float32"))
-        )
-    )
-    for found, wanted, alone, most in zip(ours, true, plain, (2e-5, 1e-4), strict=True):
-        error = (alone.double() - wanted).abs().max().item()
-        assert 0 < error < most
-        torch.testing.assert_close(found.values().double(), wanted, rtol=0, atol=ROUNDING * error)
+    plain = Plain()
+    true = zip(*(plain.log_probs(*row, temperature) for row in rows), strict=True)
+    for found, wanted, most in zip(ours, true, (LOG_PROBS, 5 * LOG_PROBS), strict=True):
+        expected = torch.cat(wanted).detach()
+        torch.testing.assert_close(found.values().double(), expected, rtol=0, atol=most)
     if temperature == 1.0:
         sampled = batch["rollout_log_probs"].values()
-        torch.testing.assert_close(ours[0].values(), sampled, rtol=0, atol=1e-5)
+        torch.testing.assert_close(ours[0].values(), sampled, rtol=0, atol=LOG_PROBS)
 
 
 def test_log_probs_of_the_reference(worker, batch):
@@ -65,7 +55,7 @@ def test_log_probs_of_the_reference(worker, batch):
     tu.assign_non_tensor_data(batch, "calculate_entropy", False)
     output = worker("ref", kl_coef=0.1).compute_ref_log_prob(copy.copy(batch))
     ours = response_from_nested(output["log_probs"], batch["response_mask"]).values()
-    torch.testing.assert_close(ours, batch["rollout_log_probs"].values(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours, batch["rollout_log_probs"].values(), rtol=0, atol=LOG_PROBS)
 
 
 @pytest.mark.parametrize(
@@ -99,20 +89,20 @@ def test_an_update_is_that_of_plain_torch(worker, batch, untied, kl_coef, pieces
 
     found = metrics_of(made.update_actor(copy.copy(batch)))
     assert norm > 1.5
-    assert found["loss"] == pytest.approx(loss.item(), rel=1e-6)
-    assert found["actor/pg_loss"] == pytest.approx(parts["pg"].item(), rel=1e-6)
-    assert found["actor/entropy_loss"] == pytest.approx(parts["entropy"].item(), rel=1e-5)
+    assert found["loss"] == pytest.approx(loss.item(), rel=SUMS)
+    assert found["actor/pg_loss"] == pytest.approx(parts["pg"].item(), rel=SUMS)
+    assert found["actor/entropy_loss"] == pytest.approx(parts["entropy"].item(), rel=1e-4)
     assert found["actor/pg_clipfrac"] == pytest.approx(parts["clipped"].item(), abs=0.01)
     assert found["actor/pg_clipfrac"] > 0.1
-    assert found["grad_norm"] == pytest.approx(norm.item(), rel=5e-6)  # float32's own error.
+    assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
     if kl_coef:
-        assert found["kl_loss"] == pytest.approx(parts["kl"].item(), rel=1e-6)
+        assert found["kl_loss"] == pytest.approx(parts["kl"].item(), rel=SUMS)
     weights = dict(made.actor.engine.get_per_tensor_param()[0])
     for name, theirs in plain.model.named_parameters():
         far = (weights[name].double() - theirs).abs()
         # AdamW divides a gradient by its size: of one that is nothing, rounding is left.
-        assert far[theirs.grad.abs() > 1e-7].max() < 1e-6, name
-        assert far.max() < LEARNING_RATE / 5, name
+        assert far[theirs.grad.abs() > 1e-6].max() < LEARNING_RATE / 50, name
+        assert far.max() < LEARNING_RATE, name
         assert (theirs - before[name]).abs().max() > LEARNING_RATE / 2, name
 
 
@@ -132,7 +122,7 @@ def test_rows_of_padding_change_nothing(worker, queue, keys):
         fields["old_log_probs"] = fields["rollout_log_probs"]
     padded = metrics_of(made.update_actor(reported(queue.kv_batch_get(more, "train"))))
     for name in ("loss", "grad_norm", "actor/entropy_loss"):
-        assert padded[name] == pytest.approx(plain[name], rel=2e-6), name
+        assert padded[name] == pytest.approx(plain[name], rel=SUMS), name
 
 
 # --------------------------------------------------------------------------- turns of agents
@@ -210,10 +200,10 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     engine.optimizer_step = spied
     found = metrics_of(made.update_actor(copy.copy(turns)))
     for name, theirs in plain.model.named_parameters():
-        assert (ours[name] - theirs.grad).abs().max() < 1e-6 * norm, name
+        assert (ours[name] - theirs.grad).abs().max() < SUMS * norm, name
     # Terms of both signs cancel, and how float32 rounds each of them depends on the processor.
-    assert found["loss"] == pytest.approx(loss.item(), abs=1e-6 * size)
-    assert found["actor/pg_loss"] == pytest.approx(policy.item(), abs=1e-6 * size)
-    assert found["kl_loss"] == pytest.approx(divergence.item(), rel=2e-6)
-    assert found["actor/entropy_loss"] == pytest.approx(entropy.item(), rel=1e-5)
-    assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)
+    assert found["loss"] == pytest.approx(loss.item(), abs=SUMS * size)
+    assert found["actor/pg_loss"] == pytest.approx(policy.item(), abs=SUMS * size)
+    assert found["kl_loss"] == pytest.approx(divergence.item(), rel=SUMS)
+    assert found["actor/entropy_loss"] == pytest.approx(entropy.item(), rel=1e-4)
+    assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)

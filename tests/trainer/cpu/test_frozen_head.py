@@ -52,7 +52,7 @@ def test_values_and_gradients_are_those_of_verl(
         if theirs is None:
             assert ours is None
         else:
-            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_large_logits_do_not_overflow(functions):

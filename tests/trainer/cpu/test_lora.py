@@ -4,6 +4,7 @@ import copy
 
 import pytest
 from plain_policy import Plain, metrics_of
+from rounding import LOG_PROBS
 
 from rejuice.operators.sampling.engines import EMBEDDED
 
@@ -37,7 +38,7 @@ def test_an_update_trains_the_adapter_alone(worker, batch, untied, tied):
     """What is sampled from is what was trained; the reference is the policy without the adapter."""
     import torch
 
-    close = {"rtol": 0, "atol": 1e-5}
+    close = {"rtol": 0, "atol": LOG_PROBS}
     policy = EMBEDDED if tied else untied
     made = worker(policy=str(policy), lora=LORA, learning_rate=1e-2, kl_coef=0.1)
     base = batch["rollout_log_probs"].values()
@@ -98,7 +99,7 @@ def saved(worker, folder):
 
 @pytest.mark.parametrize("lora", [None, LORA, {**LORA, "export": "adapter"}])
 def test_the_exported_policy_is_the_trained_one(worker, batch, tmp_path, lora):
-    """To 1e-5 relative to log-probabilities, as transformers loads it; and training resumes with it."""
+    """As transformers loads it; and training resumes with it."""
     import torch
 
     from rejuice.trainer.launch.checkpoints import export
@@ -115,7 +116,7 @@ def test_the_exported_policy_is_the_trained_one(worker, batch, tmp_path, lora):
     assert ("model.safetensors" in files) == (lora in (None, LORA))
     assert "tokenizer.json" in files
     found = plain_log_probs(batch, Plain("float32", tmp_path / "policy"))
-    torch.testing.assert_close(found, trained, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, trained, rtol=0, atol=LOG_PROBS)
 
     made.update_actor(copy.copy(batch))
     assert (log_probs(made, batch) - trained).abs().max() > 1e-3

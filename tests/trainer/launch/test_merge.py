@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rounding import LOG_PROBS
 from shards import save_shard
 from true_policy import TruePolicy
 from vllm_server import EMBEDDED, vllm_python
@@ -108,7 +109,7 @@ def test_an_adapter_is_as_peft_saves_it(verl, policy, tmp_path):
     assert not (folder / "model.safetensors").exists()
     found = AutoPeftModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
     expected = logprobs(trained, *IDS)
-    assert logprobs(found, *IDS) == pytest.approx(expected, abs=1e-5)
+    assert logprobs(found, *IDS) == pytest.approx(expected, abs=LOG_PROBS)
 
 
 def test_bfloat16_is_rounded_once(verl, tmp_path):
@@ -149,7 +150,7 @@ def test_shards_of_processes_are_joined(verl, tmp_path):
     assert len(list((tmp_path / "actor").glob("*.pt"))) == 2
     folder = merged(tmp_path / "actor", EMBEDDED, tmp_path / "policy")
     expected = logprobs(trained, *IDS)
-    assert TruePolicy(folder).logprobs(*IDS) == pytest.approx(expected, abs=1e-5)
+    assert TruePolicy(folder).logprobs(*IDS) == pytest.approx(expected, abs=LOG_PROBS)
     assert torch.get_default_dtype() == torch.float32
 
 
@@ -172,5 +173,5 @@ def test_vllm_samples_from_what_was_trained(verl, policy, tmp_path, lora):
     for group in found.values():
         for sample in group.samples:
             expected = logprobs(trained, group.prompt_token_ids, sample.token_ids)
-            assert sample.logprobs == pytest.approx(expected, abs=1e-4)
+            assert sample.logprobs == pytest.approx(expected, abs=LOG_PROBS)
     assert len(found) == 4

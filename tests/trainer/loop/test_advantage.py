@@ -154,7 +154,7 @@ def test_numbers_of_the_advantage(core):
         register(GrpoAdvantageMapper())
         options = {"norm_adv_by_std_in_grpo": True} if name == "grpo" else {}
         found_N = by_verl(core, name, [[1, 0, 0, 1], [1, 1]], **options)
-        assert found_N.tolist() == pytest.approx([root, -root, -root, root, 0, 0], abs=1e-6)
+        assert found_N.tolist() == pytest.approx([root, -root, -root, root, 0, 0], abs=1e-5)
     plain_N = by_verl(core, "grpo", [[1, 0, 0, 1]], norm_adv_by_std_in_grpo=False)
     assert plain_N.tolist() == [0.5, -0.5, -0.5, 0.5]
     # A group of one keeps its raw reward: such groups never reach verl.

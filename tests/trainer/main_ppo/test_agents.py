@@ -16,6 +16,7 @@ import pytest
 import yaml
 from exact import written
 from killed_run import killed_while_saving
+from rounding import LOG_PROBS
 
 pytestmark = pytest.mark.slow
 
@@ -225,10 +226,10 @@ def test_a_run_that_was_killed_does_its_step_again_as_it_was(run, resumed):
     pairs = [actions(each.table(STEPS, "rollouts")) for each in (run, resumed)]
     assert [turn["token_ids"] for turn in pairs[1]] == [turn["token_ids"] for turn in pairs[0]]
     for first, second in zip(*pairs, strict=True):
-        np.testing.assert_allclose(second["logprobs"], first["logprobs"], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(second["logprobs"], first["logprobs"], rtol=0, atol=LOG_PROBS)
     first, second = run.figures(STEPS), resumed.figures(STEPS)
     for name in ("actor/pg_loss", "actor/kl_loss", "actor/grad_norm", "critic/score/mean"):
-        assert second[name] == pytest.approx(first[name], rel=1e-4, abs=1e-7), name
+        assert second[name] == pytest.approx(first[name], rel=1e-3, abs=1e-6), name
 
 
 def actions(table):

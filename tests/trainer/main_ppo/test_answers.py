@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from exact import written
+from rounding import LOG_PROBS
 from true_policy import TruePolicy
 
 from rejuice.operators.groups import Groups
@@ -86,7 +87,7 @@ def test_the_old_policy_is_the_one_that_is_trained(run):
     for step in (*ANSWERS, *JUDGEMENTS):
         assert set(run.table(step, "rollouts")["policy_version"].to_pylist()) == {step - 1}
         logged = run.figures(step)
-        assert abs(logged["actor/ppo_kl"]) < 1e-6
+        assert abs(logged["actor/ppo_kl"]) < LOG_PROBS
         assert logged["actor/pg_clipfrac"] == 0
     # The divergence from the reference: none before the first update, some after it.
     assert abs(run.figures(1)["actor/kl_loss"]) < 1e-6
@@ -94,7 +95,7 @@ def test_the_old_policy_is_the_one_that_is_trained(run):
     true = TruePolicy(EMBEDDED)
     for row in run.table(1, "rollouts").slice(0, 24).to_pylist():
         expected = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
-        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=LOG_PROBS)
 
 
 def test_rollouts_are_those_of_the_weights_that_were_saved(run):
@@ -110,7 +111,7 @@ def test_rollouts_are_those_of_the_weights_that_were_saved(run):
     assert all(moved)
     for row in run.table(3, "rollouts").slice(0, 24).to_pylist():
         expected = true.logprobs(row["prompt_token_ids"], row["response_token_ids"])
-        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(row["response_logprobs"], expected, rtol=0, atol=LOG_PROBS)
 
 
 @pytest.mark.parametrize("step", [0, STEPS])

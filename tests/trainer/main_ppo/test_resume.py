@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from exact import written
+from rounding import LOG_PROBS
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +18,7 @@ def test_the_answers_of_the_step_are_the_same(run, resumed):
         assert written(second.select(plain)) == written(first.select(plain)), name
     pairs = [run.table(LAST, "rollouts"), resumed.table(LAST, "rollouts")]
     first, second = (pc.list_flatten(each["response_logprobs"]).to_numpy() for each in pairs)
-    np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(second, first, rtol=0, atol=LOG_PROBS)
 
 
 def test_it_judges_the_same_answers_of_the_same_age(run, resumed):
@@ -30,8 +31,8 @@ def test_it_judges_the_same_answers_of_the_same_age(run, resumed):
 def test_the_update_is_the_same(run, resumed):
     first, second = run.figures(LAST), resumed.figures(LAST)
     for name in ("actor/loss", "actor/grad_norm", "critic/score/mean", "actor/entropy_loss"):
-        assert second[name] == pytest.approx(first[name], rel=1e-5), name
+        assert second[name] == pytest.approx(first[name], rel=1e-3, abs=1e-6), name
     judged = {name: value for name, value in first.items() if name.startswith("rejuice/verify/")}
-    assert judged == pytest.approx({name: second[name] for name in judged}, rel=1e-5)
+    assert judged == pytest.approx({name: second[name] for name in judged}, rel=1e-5, abs=1e-7)
     assert judged
     assert (resumed.folder / "checkpoints" / f"global_step_{LAST}").exists()
