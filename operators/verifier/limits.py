@@ -7,7 +7,7 @@ import re
 MAX_SPAN = 1_000  # characters of an answer that is read as mathematics
 MAX_DIGITS = 400  # of one numeral, and the largest power of ten
 MAX_NESTING = 12  # braces and brackets; the LaTeX parser recurses once per level
-MAX_EXPONENT = 1_000
+MAX_EXPONENT = 3_000
 MAX_FACTORIAL = 200
 MAX_RANGE = 1_000  # terms of a sum or product
 
@@ -17,7 +17,7 @@ MAX_SIGNS = 4  # plus-minus signs: each doubles the cases
 _OPENING, _CLOSING = "([{", ")]}"
 _NUMERAL = re.compile(r"[0-9]+")
 _EXPONENT_NUMERAL = re.compile(r"\^\s*\{?\s*[+-]?\s*([0-9]{1,400})(?![0-9])")
-_FACTORIAL_ARGUMENT = re.compile(r"([0-9]{1,400}|[)}\]])\s*!")
+_FACTORIAL_ARGUMENT = re.compile(r"([0-9]{1,400}|\([a-zA-Z0-9 +\\-]*\)|[)}\]])\s*!")
 _BINOMIAL = re.compile(r"\\binom\s*(?:\{\s*([^{}]*)\})?")
 _RANGE = re.compile(r"\\(?:sum|prod|int|iint|iiint|oint|lim|bigcup|bigcap)(?![a-zA-Z])")
 _SCIENTIFIC = re.compile(r"[0-9.][eE][+-]?([0-9]+)")
@@ -68,7 +68,8 @@ def _growth(span: str) -> str | None:
     if _towers(span):
         return "a tower of exponents"
     for argument in _FACTORIAL_ARGUMENT.findall(span):
-        if not argument.isdigit() or int(argument) > MAX_FACTORIAL:
+        numerals = _NUMERAL.findall(argument)  # of `(n-1)!`
+        if argument in _CLOSING or any(int(n) > MAX_FACTORIAL for n in numerals):
             return f"a factorial of more than {MAX_FACTORIAL}"
     if "!!" in span or span.count("!") > 6:  # 5!! would be read as (5!)!
         return "repeated factorials"

@@ -209,8 +209,11 @@ def closes_at(text: str, start: int) -> int:
     return -1
 
 
-def split_top(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Pieces of the text between separators outside all brackets."""
+def split_top(text: str, separator: re.Pattern[str], *, keep: bool = False) -> list[str]:
+    """Pieces of the text between separators outside all brackets.
+
+    With `keep`, the first group of each separator stands between its pieces, as in `re.split`.
+    """
     depth, start, i, pieces = 0, 0, 0, list[str]()
     while i < len(text):
         c = text[i]
@@ -220,6 +223,7 @@ def split_top(text: str, separator: re.Pattern[str]) -> list[str]:
             depth -= 1
         elif depth == 0 and (m := separator.match(text, i)):
             pieces.append(text[start:i].strip())
+            pieces += [m[1]] if keep else []
             start = i = m.end()
             continue
         i += 1

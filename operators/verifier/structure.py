@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from .approximations import APPROXIMATELY, read_approximation
 from .exact import read_plain, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
+from .matrices import ENVIRONMENT, Rows, read_cases, read_matrix
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]
@@ -20,14 +22,10 @@ SameLeaf = Callable[[str, str], bool]
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
 _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
-_MATRIX = re.compile(
-    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
-    re.DOTALL,
-)
 _FUNCTION = (
     r"(?!(?:sin|cos|tan|cot|sec|csc|log|ln|exp)(?![a-z]))(?:[A-Za-z]{1,3}"
     r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
-    r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\([^()=]*\))"
+    r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))"
 )
 _NAME = re.compile(
     rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
@@ -84,13 +82,16 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     a, b = read_plain(answer), read_plain(reference)
     if a and b:
         return leaf(answer, reference)
+    if APPROXIMATELY in answer or APPROXIMATELY in reference:
+        found, wanted = read_approximation(answer), read_approximation(reference)
+        return any(same(p, q, leaf) for p in found.stated for q in wanted.all)
     if ("=" in answer) != ("=" in reference):
         left, right = _unnamed(answer), _unnamed(reference)
         if left is None or right is None:
             return False
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
-    for rule in (_as_nothing, _as_clock, _as_matrix, _as_intervals_or_collections, _as_relation):
+    for rule in (_as_nothing, _as_clock, _as_rows, _as_intervals_or_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -157,25 +158,25 @@ def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
     return x[0] % 720 == y[0] % 720
 
 
-def _as_matrix(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = _matrix(a), _matrix(b)
-    if x is None and y is None:
-        return None
-    if x is None or y is None or [len(r) for r in x] != [len(r) for r in y]:
+def _as_rows(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """Matrices cell by cell, cases in any order; sums and products of matrices are for `leaf`."""
+    for read, ordered in ((read_matrix, True), (read_cases, False)):
+        x, y = read(a), read(b)
+        if x and y:
+            return _same_rows(x, y, leaf, ordered)
+        if x or y:
+            return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
+    return None
+
+
+def _same_rows(a: Rows, b: Rows, leaf: SameLeaf, ordered: bool) -> bool:
+    if [len(row) for row in a] != [len(row) for row in b] or sum(map(len, a)) > MAX_ITEMS:
         return False
-    cells = [(p, q) for r, s in zip(x, y, strict=True) for p, q in zip(r, s, strict=True)]
-    return len(cells) <= MAX_ITEMS and all(same(p, q, leaf) for p, q in cells)
-
-
-def _matrix(text: str) -> list[list[str]] | None:
-    text = text.strip()
-    if text[:1] in ("[", "(") and text[1:].lstrip().startswith("\\begin"):
-        text = text[1:-1].strip()
-    found = _MATRIX.match(text)
-    if not found or found[1] == "v" or "\\begin" in found[2]:
-        return None  # bars denote a determinant: a number, left to the symbolic tier
-    rows = [r for r in re.split(r"\\\\(?:\[[^\]]*\])?", found[2]) if r.strip()]
-    return [[c.strip() for c in row.replace("\\hline", "").split("&")] for row in rows]
+    if ordered:
+        return all(_same_sequence(p, q, leaf) for p, q in zip(a, b, strict=True))
+    return all(any(_same_sequence(p, q, leaf) for q in b) for p in a) and all(
+        any(_same_sequence(p, q, leaf) for p in a) for q in b
+    )
 
 
 # --- groups and intervals -------------------------------------------------------------

@@ -21,6 +21,7 @@ from math_verify import LatexExtractionConfig, parse
 
 from .exact import Number, read_both, read_plain, rounds_to, same_number
 from .intervals import OPERATION
+from .matrices import ENVIRONMENT
 from .measures import Measure, agree, read_unit
 from .notation import plain, split_top
 from .real_sets import same_set
@@ -53,6 +54,11 @@ _POINTS = (
     ),
     (sympy.Rational(3, 67), sympy.Rational(-2, 71), sympy.Rational(-59, 31), sympy.Rational(47, 5)),
 )
+_CARRIED_OUT = (
+    sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative, sympy.Mod,
+    sympy.UnevaluatedExpr,
+)  # fmt: skip
+_ARRAY = re.compile(r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?")
 _DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
 _DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
@@ -83,6 +89,7 @@ _AS_WRITTEN = LatexExtractionConfig(
     )
 )
 _UNIT = re.compile(r"(?<=[\w})])\s+([A-Za-z]{2,}[A-Za-z. ]*(?:\^\s*\{?\s*[0-9]\s*\}?)?)$")
+_ARGUMENTS = re.compile(r"\\(?:gcd|lcm|min|max)\s*\([^()]*\)")  # they have commas
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
 
@@ -93,7 +100,7 @@ _COMMANDS = frozenset(
     listed(
         "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
         "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
-        "overline dot bar begin end det gcd lcm max min d alpha beta gamma delta epsilon "
+        "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta epsilon "
         "varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi "
         "varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
     )
@@ -121,9 +128,9 @@ def _same_leaf(answer: str, reference: str) -> bool:
         verdict = same_set(answer, reference, _value_of_ends())
         if verdict is not None:
             return verdict
-    if "," in answer + reference:  # a structure that `structure` did not recognise: no guessing
+    if "," in _ARGUMENTS.sub("", answer + reference):  # an unknown structure: no guessing
         return False
-    x, y = _COMPARISON.split(answer), _COMPARISON.split(reference)
+    x, y = (split_top(side, _COMPARISON, keep=True) for side in (answer, reference))
     if len(x) == 3 and len(y) == 3:
         return _same_relation(x, y)
     if "<" in answer + reference or ">" in answer + reference or r"\le" in x or r"\ge" in x:
@@ -142,6 +149,8 @@ def _same_leaf(answer: str, reference: str) -> bool:
         return False
     if factor != 1:
         known = sympy.Rational(factor.numerator, factor.denominator) * known
+    if isinstance(answered, sympy.MatrixBase) or isinstance(known, sympy.MatrixBase):
+        return _same_matrix(answered, known)
     return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
 
 
@@ -200,7 +209,8 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
-    if _FOREIGN.search(text) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
+    bare = _ARGUMENTS.sub(" ", text)
+    if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
     try:
         parsed = parse(
@@ -214,13 +224,22 @@ def expression(text: str) -> Expression | None:
         raise  # our failure, which says nothing about the answer
     except Exception:  # the parser's many ways to reject what is not mathematics
         return None
-    if not parsed or not isinstance(parsed[0], sympy.Expr):
-        return None
-    return _with_constants(parsed[0])
+    value = parsed[0] if parsed else None
+    if ENVIRONMENT in text and isinstance(value, sympy.Basic):
+        value = value.doit()
+    if isinstance(value, sympy.MatrixExpr | sympy.MatrixBase):
+        return _with_constants(_carried_out(value))
+    return _with_constants(value) if isinstance(value, sympy.Expr) else None
+
+
+def _carried_out(value: Expression) -> Expression:
+    """The matrix that sums, products and multiples of matrices are."""
+    return sympy.ImmutableMatrix(value.as_explicit() if hasattr(value, "as_explicit") else value)
 
 
 def _parsable(text: str) -> str:
     """The form that the parser reads without loss: no floats, no degrees, no bare names."""
+    text = _ARRAY.sub(r"\\\1{matrix}", text).replace("\\bmod", "\\mod")
     if "\\begin" not in text:  # no rows: a command escaped twice
         text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
     text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
@@ -261,7 +280,8 @@ def _distinct_letters(text: str) -> str:
 
 def _with_constants(value: Expression) -> Expression:
     constants = {"i": sympy.I, "e": sympy.E}
-    found = {s: constants[s.name] for s in value.free_symbols if s.name in constants}
+    # Beside matrices the parser's symbols are another kind of the same name.
+    found = {s: constants.get(s.name, sympy.Symbol(s.name, real=True)) for s in value.free_symbols}
     return value.xreplace(found) if found else value
 
 
@@ -310,10 +330,22 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
     if _quadrature(f, g):
         return True
     if abs(y) > LARGEST:
-        raise ValueError("the reference is too large to be distinguished from its neighbours")
+        left, right = f.doit(), g.doit()
+        if not right.is_Rational:
+            raise ValueError("the reference is too large to be distinguished from its neighbours")
+        return bool(left == right)
     # 10^{100} and 10^{100}+1 agree to 80 digits.
     x, y = _evaluate(f, {}, CONFIRMED_DIGITS), _evaluate(g, {}, CONFIRMED_DIGITS)
     return x is not None and y is not None and _agree(x, y, CONFIRMED)
+
+
+def _same_matrix(f: Expression, g: Expression) -> bool:
+    return (
+        isinstance(f, sympy.MatrixBase)
+        and isinstance(g, sympy.MatrixBase)
+        and f.shape == g.shape
+        and all(_same_expression(p, q, None, None) for p, q in zip(f, g, strict=True))
+    )
 
 
 def _everywhere(f: Expression, g: Expression, digits: int, within: Any) -> bool:
@@ -355,9 +387,13 @@ def _evaluate_all(
 ) -> list[Any]:
     """`combine` both values at every point where both exist and are both real or both complex."""
     symbols = sorted(f.free_symbols | g.free_symbols, key=str)
+    counted = _counts(f) | _counts(g)
     results = []
-    for point in _POINTS:
-        at = {s: point[k % 4] + k // 4 for k, s in enumerate(symbols)}
+    for place, point in enumerate(_POINTS):
+        at = {
+            s: sympy.Integer(place + 2 * k + 2) if s in counted else point[k % 4] + k // 4
+            for k, s in enumerate(symbols)
+        }
         x, y = _evaluate(f, at, digits), _evaluate(g, at, digits)
         if x is None or y is None:
             continue
@@ -371,12 +407,18 @@ def _evaluate_all(
     return results
 
 
+def _counts(value: Expression) -> set[Any]:
+    """The symbols that bound a sum or product, which have a value at whole numbers only."""
+    bounds = [bound for each in value.atoms(sympy.Sum, sympy.Product) for bound in each.limits]
+    return {s for _, *ends in bounds for end in ends for s in end.free_symbols}
+
+
 def _evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
     """The value at a point, None if it has none."""
-    floats = {s: sympy.Float(v, digits) for s, v in at.items()}
+    floats = {s: v if v.is_Integer else sympy.Float(v, digits) for s, v in at.items()}
     try:
         evaluated = value.subs(floats) if floats else value
-        if evaluated.has(sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative):
+        if evaluated.has(*_CARRIED_OUT):
             evaluated = evaluated.doit()
         number = sympy.N(evaluated, digits)
         if not number.is_number or not number.is_finite:
