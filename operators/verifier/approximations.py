@@ -1,0 +1,43 @@
+r"""Values with their rounding: `10\pi \approx 31.4`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .exact import Number, read_plain
+from .notation import split_top
+
+APPROXIMATELY = "\\approx"
+_SIGN = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
+_LETTERS = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z]\)$")
+
+
+class Approximation(NamedTuple):
+    """What an answer states, and all that is as good if the reference states it.
+
+    Of an answer, the rounding counts only where it can be checked: of a number.
+    """
+
+    stated: tuple[str, ...]
+    all: tuple[str, ...]
+
+
+def read_approximation(text: str) -> Approximation:
+    r"""The values of `10\pi \approx 31.4` or `x \approx 11`; none if two numbers disagree."""
+    value, *rounded = split_top(text, _SIGN)
+    if not rounded:
+        return Approximation((text,), (text,))
+    if _LETTERS.match(value) and len(rounded) == 1:
+        return Approximation((rounded[0],), (rounded[0],))
+    numbers = [read_plain(each) for each in rounded]
+    exact = read_plain(value)
+    if not all(number and (not exact or _rounds(exact, number)) for number in numbers):
+        return Approximation((), ())
+    every = (value, *rounded)
+    return Approximation(every if exact else (value,), every)
+
+
+def _rounds(exact: Number, rounded: Number) -> bool:
+    """Whether the second number differs by less than a unit of its last place: rounded or cut off."""
+    return abs(exact.value - rounded.value) < (rounded.ulp or 1)
