@@ -225,16 +225,24 @@ def expression(text: str) -> Expression | None:
     except Exception:  # the parser's many ways to reject what is not mathematics
         return None
     value = parsed[0] if parsed else None
-    if ENVIRONMENT in text and isinstance(value, sympy.Basic):
-        value = value.doit()
-    if isinstance(value, sympy.MatrixExpr | sympy.MatrixBase):
-        return _with_constants(_carried_out(value))
+    if ENVIRONMENT in text:
+        value = _carried_out(value)
+    if isinstance(value, sympy.MatrixBase):
+        return _with_constants(value)
     return _with_constants(value) if isinstance(value, sympy.Expr) else None
 
 
-def _carried_out(value: Expression) -> Expression:
-    """The matrix that sums, products and multiples of matrices are."""
-    return sympy.ImmutableMatrix(value.as_explicit() if hasattr(value, "as_explicit") else value)
+def _carried_out(value: Expression | None) -> Expression | None:
+    """The matrix that sums, products and powers of matrices are; None for `A^T`."""
+    if isinstance(value, sympy.Basic):
+        if any(not p.exp.is_Integer for p in value.atoms(sympy.Pow) if _is_matrix(p.base)):
+            return None
+        value = value.doit()
+    return sympy.ImmutableMatrix(value) if _is_matrix(value) else value
+
+
+def _is_matrix(value: Any) -> bool:
+    return isinstance(value, sympy.MatrixExpr | sympy.MatrixBase)
 
 
 def _parsable(text: str) -> str:
