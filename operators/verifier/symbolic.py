@@ -119,14 +119,14 @@ def _same_leaf(answer: str, reference: str) -> bool:
         return False
     if OPERATION.search(answer) or OPERATION.search(reference):
         verdict = same_set(answer, reference, _value_of_ends())
-        if verdict is not None:
-            return verdict
+        if verdict is not None or not OPERATION.search(reference):
+            return bool(verdict)
     if "," in answer + reference:  # a structure that `structure` did not recognise: no guessing
         return False
     x, y = _COMPARISON.split(answer), _COMPARISON.split(reference)
     if len(x) == 3 and len(y) == 3:
         return _same_relation(x, y)
-    if "<" in answer + reference or ">" in answer + reference or r"\le" in x or r"\ge" in x:
+    if any(sign in side for side in (x, y) for sign in ("<", ">", r"\le", r"\ge")):
         return False
     # `f(x) = 2x` and `2x`: the name is not part of the answer.
     left, right = _unnamed(answer), _unnamed(reference)
