@@ -111,10 +111,10 @@ class MathVerifyMapper(Mapper):
 
 def _ungradable(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
     """string[N]: why a row cannot be graded at all, null where it can."""
-    from ..verifier import check_reference
+    from ..verifier import check_references
 
-    distinct = references.unique()
-    bad = [text for text in distinct.to_pylist() if text is not None and check_reference(text)]
+    distinct = references.unique().drop_null().to_pylist()
+    bad = [text for text, why in zip(distinct, check_references(distinct), strict=True) if why]
     return drop(
         {
             "no_response": responses.is_null(),

@@ -15,6 +15,7 @@ __all__ = [
     "Slug",
     "Verdict",
     "check_reference",
+    "check_references",
     "extract_answer",
     "verify",
     "verify_batch",
@@ -149,6 +150,36 @@ def _decide(
             _log.info("%s: %.80r against %.80r: %s", outcome.slug, *pair, outcome.reason)
         for row in undecided[pair]:
             verdicts[row] = Verdict(outcome.slug, pair[0])
+
+
+def check_references(
+    references: Sequence[str | None], *, timeout: float = 5.0, workers: int | None = None
+) -> list[str | None]:
+    """Why nothing can be graded against each reference, None where it is usable, in order.
+
+    Formulas are parsed and evaluated, as for an answer, by the processes of `verify_batch`.
+
+    Raises:
+        rejuice.operators.verifier.pool.WorkerPoolError: no process could be started.
+    """
+    from .exact import read_number
+
+    reasons = {each: check_reference(each) for each in references}
+    formulas = [
+        each for each, why in reasons.items() if each and why is None and not read_number(each)
+    ]
+    if formulas:
+        from ..cores import usable_cores
+        from .pool import shared_pool
+
+        workers = workers or usable_cores()
+        pairs = [("", each) for each in formulas]
+        pool = shared_pool(workers)
+        outcomes = pool.run(pairs, timeout=timeout, workers=workers, rule="reference")
+        for each, outcome in zip(formulas, outcomes, strict=True):
+            if outcome.slug != "correct":
+                reasons[each] = outcome.reason or f"it has no value after {timeout:g} s"
+    return [reasons[each] for each in references]
 
 
 def check_reference(reference: str | None) -> str | None:

@@ -39,5 +39,5 @@ def read_approximation(text: str) -> Approximation:
 
 
 def _rounds(exact: Number, rounded: Number) -> bool:
-    """Whether the second number differs by less than a unit of its last place: rounded or cut off."""
+    """Whether the second number is the first, rounded or cut off at its last place."""
     return abs(exact.value - rounded.value) < (rounded.ulp or 1)

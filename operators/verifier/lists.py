@@ -10,6 +10,7 @@ from .notation import closes_at, split_top
 
 MAX_ITEMS = 64  # unordered matching tries every pair
 _OR = re.compile(r"\s*,?\s*(?:\b(?:or|and)\b|;)\s*")
+_BUILDER = re.compile(r"\\\{\s*[a-zA-Z]\s*(?:\\in[^|:]*)?[|:]")
 COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
 _SPACED_COMMA = re.compile(r"\s*,\s+(?:and\b|or\b)?\s*")
 
@@ -23,7 +24,9 @@ class AnswerCollection(NamedTuple):
 
 def read_collection(text: str) -> AnswerCollection | None:
     """The answers in a span, None if it contains only one."""
-    if text.startswith("\\{") and text.endswith("\\}"):
+    if text.startswith("\\{") and closes_at(text, 1) == len(text) - 1:
+        if _BUILDER.match(text):
+            return None  # `\{x | x > 2\}` lists no members
         inside = text[2:-2].strip()
         return AnswerCollection("set", tuple(split_items(inside, bracketed=True)) if inside else ())
     if text[:1] in ("(", "[") and closes_at(text, 0) == len(text) - 1:

@@ -49,6 +49,7 @@ def _table() -> dict[str, Unit]:
 
 UNITS = _table()
 _SINGLE = {"m", "g", "s", "h", "l", "L", "K", "J", "N", "W", "V", "A", "C", "F"}
+_UNIT_AFTER = re.compile(r"(?<=[\w})])\s+([A-Za-z]{2,}[A-Za-z. ]*(?:\^\s*\{?\s*[0-9]\s*\}?)?)$")
 _WORD = re.compile(r"[A-Za-z¢€£$]+|\\circ")
 _PHRASE = re.compile(
     r"(?:\\circ|[A-Za-z]+\.?|[¢€£])(?:\s*\^\s*\{?\s*[0-9]\s*\}?)?"
@@ -79,6 +80,17 @@ class Measure(NamedTuple):
 
     known: Unit | None
     stems: frozenset[str]
+
+
+def split_unit(text: str) -> tuple[str, Measure | None]:
+    """A value without the unit after it, and the unit. One letter is a name, as in `2\\pi r h`."""
+    found = _UNIT_AFTER.search(text)
+    measure = read_unit(found[1].replace(" ^", "^"), attached=False) if found else None
+    if found is None or measure is None:
+        return text, None
+    if measure.known:
+        return text[: found.start()], measure
+    return (text[: found.start()] if measure.stems <= {"unit"} else text), None
 
 
 def read_unit(tail: str, *, attached: bool) -> Measure | None:

@@ -14,6 +14,7 @@ from .exact import read_plain, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
 from .matrices import ENVIRONMENT, Rows, read_cases, read_matrix
+from .measures import split_unit
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]
@@ -67,8 +68,8 @@ _MATHS_WORD = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Whether a leaf is words rather than mathematics."""
-    return bool(_PROSE.search(_MATHS_WORD.sub("", _ENVIRONMENT.sub("", text))))
+    """Whether a leaf is words rather than mathematics, apart from a unit at its end."""
+    return bool(_PROSE.search(_MATHS_WORD.sub("", _ENVIRONMENT.sub("", split_unit(text)[0]))))
 
 
 def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
@@ -96,6 +97,17 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
         if verdict is not None:
             return verdict
     return _as_leaf(answer, reference, leaf)
+
+
+def parts(text: str) -> list[str]:
+    """The leaves of a span: items, ends of intervals, cells; the span itself if it has none."""
+    text = unwrap(text)
+    if rows := read_matrix(text) or read_cases(text):
+        return [cell for row in rows for cell in row]
+    if intervals := read_intervals(text):
+        return [end for each in intervals for end in (each.low, each.high) if end is not None]
+    found = read_collection(text)
+    return list(found.items) if found else [text]
 
 
 def unwrap(text: str) -> str:

@@ -11,102 +11,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import mpmath
 import sympy
-from latex2sympy2_extended import NormalizationConfig
-from math_verify import LatexExtractionConfig, parse
 
-from .exact import Number, read_both, read_plain, rounds_to, same_number
+from .exact import Number, read_both, rounds_to, same_number
+from .formula import ARGUMENTS, Expression, expression
 from .intervals import OPERATION
-from .matrices import ENVIRONMENT
-from .measures import Measure, agree, read_unit
+from .measures import agree, split_unit
 from .notation import plain, split_top
 from .real_sets import same_set
-from .structure import is_prose, same
-from .words import listed
+from .structure import is_prose, parts, same
+from .values import (
+    AGREEMENT,
+    CONFIRMED,
+    CONFIRMED_DIGITS,
+    LARGEST,
+    close,
+    evaluate,
+    evaluations,
+    fraction,
+)
 
-mpmath.mp.dps = 550  # for this worker process: quotients keep enough digits
-DIGITS = 80
-CONFIRMED_DIGITS = 500  # for two expressions that agree to DIGITS
-CONFIRMED = mpmath.mpf(10) ** -450
-LARGEST = mpmath.mpf(10) ** 430  # above it, neighbouring integers agree to that many digits
-_FLOOR = mpmath.mpf(10) ** -15
-AGREEMENT = mpmath.mpf(10) ** -60
-# Real points, no two related by a simple identity; negative ones distinguish |x| from x.
-_POINTS = (
-    (sympy.Rational(7, 11), sympy.Rational(13, 29), sympy.Rational(17, 43), sympy.Rational(31, 61)),
-    (sympy.Rational(19, 7), sympy.Rational(37, 13), sympy.Rational(41, 17), sympy.Rational(23, 19)),
-    (sympy.Rational(53, 9), sympy.Rational(71, 31), sympy.Rational(5, 47), sympy.Rational(83, 37)),
-    (
-        sympy.Rational(-9, 13),
-        sympy.Rational(11, 23),
-        sympy.Rational(-29, 17),
-        sympy.Rational(3, 41),
-    ),
-    (
-        sympy.Rational(-31, 8),
-        sympy.Rational(-43, 19),
-        sympy.Rational(7, 37),
-        sympy.Rational(-61, 23),
-    ),
-    (sympy.Rational(3, 67), sympy.Rational(-2, 71), sympy.Rational(-59, 31), sympy.Rational(47, 5)),
-)
-_CARRIED_OUT = (
-    sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative, sympy.Mod,
-    sympy.UnevaluatedExpr,
-)  # fmt: skip
-_ARRAY = re.compile(r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?")
-_DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
-_DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
-_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
-_NAMED_FUNCTION = re.compile(
-    r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
-    r"|log|ln|exp|pi|infty)(?![a-z])"
-)
-_INVERSE = re.compile(r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])")
-# The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
-_PRODUCT = re.compile(
-    r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
-    r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))"
-)
-_MISREAD = re.compile(
-    r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
-)  # `4_2` as 4, `2 3` as 5
-# What letters are in a formula: environments, commands, differentials, words below, single letters.
-_LETTER = re.compile(
-    r"(?P<kept>\\(?:begin|end)\s*\{[a-zA-Z]+\}|\\[a-z][a-zA-Z]*|\\[^a-zA-Z])"
-    r"|(?P<name>\\[A-Z][a-z]+|[a-zA-Z])"
-    r"(?:_(?:\{\s*(?P<below>[0-9a-zA-Z]+)\s*\}|(?P<short>[0-9a-zA-Z])))?"
-)
-_INTEGRAL = re.compile(r"\\int(?![a-zA-Z])|\\frac\{d")
-# The stripper of units takes the last letter of `2\pi r h` for hours.
-_AS_WRITTEN = LatexExtractionConfig(
-    normalization_config=NormalizationConfig(
-        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
-    )
-)
-_UNIT = re.compile(r"(?<=[\w})])\s+([A-Za-z]{2,}[A-Za-z. ]*(?:\^\s*\{?\s*[0-9]\s*\}?)?)$")
-_ARGUMENTS = re.compile(r"\\(?:gcd|lcm|min|max)\s*\([^()]*\)")  # they have commas
+_ANY_FORMULA = r"\sqrt{5}+\frac{1}{7}"
+_EQUALS = re.compile(r"\s*=\s*")
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
-
-# The parser ignores what it does not know: `3 \approx 5` would be 3. So only this is allowed.
-_FOREIGN = re.compile(r"[^0-9a-zA-Z+\-*/^_(){}|!.\\ '\[\]&=]")
-_COMMAND = re.compile(r"\\([a-zA-Z]+|.)")
-_COMMANDS = frozenset(
-    listed(
-        "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
-        "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
-        "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta epsilon "
-        "varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi "
-        "varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
-    )
-)
-
-Expression = Any  # sympy ships no types
 
 
 def equivalent(answer: str, reference: str) -> bool:
@@ -118,6 +49,16 @@ def equivalent(answer: str, reference: str) -> bool:
     return same(plain(answer), plain(reference), _same_leaf)
 
 
+def check(reference: str) -> None:
+    """Read a reference as an answer would be compared with it, part by part.
+
+    Raises:
+        ValueError: a part cannot be parsed, or has no value.
+    """
+    for part in parts(plain(reference)):
+        same(_ANY_FORMULA, part, _same_leaf)
+
+
 def _same_leaf(answer: str, reference: str) -> bool:
     a, b = read_both(answer, reference)
     if a and b:
@@ -126,20 +67,20 @@ def _same_leaf(answer: str, reference: str) -> bool:
         return False
     if OPERATION.search(answer) or OPERATION.search(reference):
         verdict = same_set(answer, reference, _value_of_ends())
-        if verdict is not None:
-            return verdict
-    if "," in _ARGUMENTS.sub("", answer + reference):  # an unknown structure: no guessing
+        if verdict is not None or not OPERATION.search(reference):
+            return bool(verdict)
+    if "," in ARGUMENTS.sub("", answer + reference):  # an unknown structure: no guessing
         return False
     x, y = (split_top(side, _COMPARISON, keep=True) for side in (answer, reference))
     if len(x) == 3 and len(y) == 3:
         return _same_relation(x, y)
-    if "<" in answer + reference or ">" in answer + reference or r"\le" in x or r"\ge" in x:
+    if any(sign in side for side in (x, y) for sign in ("<", ">", r"\le", r"\ge")):
         return False
     # `f(x) = 2x` and `2x`: the name is not part of the answer.
     left, right = _unnamed(answer), _unnamed(reference)
     if left is None or right is None:
         return False
-    (left, unit), (right, expected) = _without_unit(left), _without_unit(right)
+    (left, unit), (right, expected) = split_unit(left), split_unit(right)
     factor = agree(unit, expected)
     known = expression(right)
     if known is None:
@@ -159,33 +100,22 @@ def _value_of_ends() -> Callable[[str], Any]:
     known: list[tuple[str, Any]] = []
 
     def value_of(text: str) -> Any:
-        for written, value in known:
+        for written, same_value in known:
             if _same_leaf(text, written):
-                return value
+                return same_value
         exact = expression(text)
-        found = _evaluate(exact, {}) if exact is not None and not exact.free_symbols else None
+        found = evaluate(exact, {}) if exact is not None and not exact.free_symbols else None
         if found is None or mpmath.im(found) != 0:
             return None
-        fraction = _fraction(mpmath.re(found))
-        known.append((text, sympy.Rational(fraction.numerator, fraction.denominator)))
+        value = fraction(mpmath.re(found))
+        known.append((text, sympy.Rational(value.numerator, value.denominator)))
         return known[-1][1]
 
     return value_of
 
 
-def _without_unit(text: str) -> tuple[str, Measure | None]:
-    """A value without the unit after it, and the unit. One letter is a name, as in `2\\pi r h`."""
-    found = _UNIT.search(text)
-    measure = read_unit(found[1].replace(" ^", "^"), attached=False) if found else None
-    if found is None or measure is None:
-        return text, None
-    if measure.known:
-        return text[: found.start()], measure
-    return (text[: found.start()] if measure.stems <= {"unit"} else text), None
-
-
 def _unnamed(text: str) -> str | None:
-    sides = split_top(text, re.compile(r"\s*=\s*"))
+    sides = split_top(text, _EQUALS)
     if len(sides) == 1:
         return text
     named = re.match(r"[a-zA-Z]$", sides[0]) or _FUNCTION_OF.match(sides[0])
@@ -200,99 +130,6 @@ def _scaled(value: Expression, number: Number | None, other: Number | None) -> E
     return value
 
 
-# --- parsing --------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=4096)
-def expression(text: str) -> Expression | None:
-    """The sympy expression of a leaf, None if it is not one. Cached, because references recur."""
-    number = read_plain(text)
-    if number is not None:
-        return sympy.Rational(number.value.numerator, number.value.denominator)
-    bare = _ARGUMENTS.sub(" ", text)
-    if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
-        return None
-    try:
-        parsed = parse(
-            f"${_parsable(text)}$",
-            extraction_config=[_AS_WRITTEN],
-            fallback_mode="no_fallback",
-            parsing_timeout=None,  # the parent enforces the deadline
-            raise_on_error=True,
-        )
-    except MemoryError:
-        raise  # our failure, which says nothing about the answer
-    except Exception:  # the parser's many ways to reject what is not mathematics
-        return None
-    value = parsed[0] if parsed else None
-    if ENVIRONMENT in text:
-        value = _carried_out(value)
-    if isinstance(value, sympy.MatrixBase):
-        return _with_constants(value)
-    return _with_constants(value) if isinstance(value, sympy.Expr) else None
-
-
-def _carried_out(value: Expression | None) -> Expression | None:
-    """The matrix that sums, products and powers of matrices are; None for `A^T`."""
-    if isinstance(value, sympy.Basic):
-        if any(not p.exp.is_Integer for p in value.atoms(sympy.Pow) if _is_matrix(p.base)):
-            return None
-        value = value.doit()
-    return sympy.ImmutableMatrix(value) if _is_matrix(value) else value
-
-
-def _is_matrix(value: Any) -> bool:
-    return isinstance(value, sympy.MatrixExpr | sympy.MatrixBase)
-
-
-def _parsable(text: str) -> str:
-    """The form that the parser reads without loss: no floats, no degrees, no bare names."""
-    text = _ARRAY.sub(r"\\\1{matrix}", text).replace("\\bmod", "\\mod")
-    if "\\begin" not in text:  # no rows: a command escaped twice
-        text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
-    text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
-    text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
-    text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
-    text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
-    return _distinct_letters(text)
-
-
-def _repeating(m: re.Match[str]) -> str:
-    once, again = m[2], m[3]
-    nines = 10 ** len(once) * (10 ** len(again) - 1)
-    value = int(m[1] + once + again) - int((m[1] + once) or "0")
-    return rf"\frac{{{value}}}{{{nines}}}"
-
-
-def _distinct_letters(text: str) -> str:
-    """Letters apart, capitals as indexed letters: the parser folds case and reads `E_1` as e."""
-    differentials = bool(_INTEGRAL.search(text))
-
-    def rewritten(m: re.Match[str]) -> str:
-        if m["kept"]:
-            return m[0]
-        name, below = m["name"], m["below"] or m["short"] or ""
-        before = text[m.start() - 1 : m.start()]
-        if differentials and (name == "d" or (before == "d" and not below)):
-            return name
-        if name[0] == "\\":
-            return f"{name.lower()}_{{99{below}}}"
-        if name.isupper():
-            return f" q_{{99{name.lower()}{below}}} "
-        if below and name in "ei":
-            return f" q_{{98{name}{below}}} "
-        return f" {name}_{{{below}}} " if below else f" {name} "
-
-    return _LETTER.sub(rewritten, text)
-
-
-def _with_constants(value: Expression) -> Expression:
-    constants = {"i": sympy.I, "e": sympy.E}
-    # Beside matrices the parser's symbols are another kind of the same name.
-    found = {s: constants.get(s.name, sympy.Symbol(s.name, real=True)) for s in value.free_symbols}
-    return value.xreplace(found) if found else value
-
-
 # --- comparing ------------------------------------------------------------------------
 
 
@@ -305,7 +142,7 @@ def _same_relation(a: list[str], b: list[str]) -> bool:
     if sides[0] is None or sides[1] is None:
         return False
     f, g = sides[0] - sides[1], sides[2] - sides[3]
-    ratios = _evaluate_all(f, g, lambda x, y: x / y if y else None)
+    ratios = [x / y for x, y in evaluations(f, g) if y]
     if len(ratios) < 4 or not _constant(ratios):
         return False
     positive = mpmath.re(ratios[0]) > 0
@@ -321,10 +158,8 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
     if f == g:
         return True
     if f.free_symbols | g.free_symbols:
-        return _everywhere(f, g, DIGITS, AGREEMENT) and (
-            _quadrature(f, g) or _everywhere(f, g, CONFIRMED_DIGITS, CONFIRMED)
-        )
-    x, y = _evaluate(f, {}), _evaluate(g, {})
+        return _everywhere(f, g)
+    x, y = evaluate(f, {}), evaluate(g, {})
     if y is None:
         raise ValueError("the reference has no value")
     if x is None:
@@ -332,8 +167,8 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
     # A decimal equals an irrational number only if it is its rounding to enough digits.
     for decimal, exact in ((a, y), (b, x)):
         if decimal and decimal.ulp and mpmath.im(exact) == 0:
-            return _rounded(decimal, _fraction(mpmath.re(exact)))
-    if not _agree(x, y, AGREEMENT):
+            return _rounded(decimal, fraction(mpmath.re(exact)))
+    if not close(x, y, AGREEMENT):
         return False
     if _quadrature(f, g):
         return True
@@ -343,8 +178,8 @@ def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number |
             raise ValueError("the reference is too large to be distinguished from its neighbours")
         return bool(left == right)
     # 10^{100} and 10^{100}+1 agree to 80 digits.
-    x, y = _evaluate(f, {}, CONFIRMED_DIGITS), _evaluate(g, {}, CONFIRMED_DIGITS)
-    return x is not None and y is not None and _agree(x, y, CONFIRMED)
+    x, y = evaluate(f, {}, CONFIRMED_DIGITS), evaluate(g, {}, CONFIRMED_DIGITS)
+    return x is not None and y is not None and close(x, y, CONFIRMED)
 
 
 def _same_matrix(f: Expression, g: Expression) -> bool:
@@ -356,9 +191,19 @@ def _same_matrix(f: Expression, g: Expression) -> bool:
     )
 
 
-def _everywhere(f: Expression, g: Expression, digits: int, within: Any) -> bool:
-    agreements = _evaluate_all(f, g, lambda x, y: _agree(x, y, within), digits)
-    return len(agreements) >= 3 and all(agreements)
+def _everywhere(f: Expression, g: Expression) -> bool:
+    """Whether they agree at all points, and at one of them to many more digits."""
+    points = 0
+    for x, y in evaluations(f, g):
+        if not close(x, y, AGREEMENT):
+            return False
+        points += 1
+    if points < 3:
+        return False
+    if _quadrature(f, g):
+        return True
+    x, y = next(evaluations(f, g, CONFIRMED_DIGITS))
+    return close(x, y, CONFIRMED)
 
 
 def _quadrature(f: Expression, g: Expression) -> bool:
@@ -372,70 +217,3 @@ def _rounded(decimal: Number, exact: Fraction) -> bool:
     if abs(short - exact) < abs(exact) / 10**60:  # such as 2^{64}, which has a finite decimal
         return same_number(decimal, Number(short))
     return rounds_to(decimal, exact)
-
-
-def _fraction(value: Any) -> Fraction:
-    # private: mpmath==1.3.0, tests/operators/verifier/test_forms.py::test_form
-    numerator, denominator = mpmath.libmp.to_rational(value._mpf_)
-    return Fraction(int(numerator), int(denominator))
-
-
-def _mpf(value: Expression, digits: int) -> Any:
-    # private: sympy==1.14.0, tests/operators/verifier/test_forms.py::test_form
-    return mpmath.mpf(value._to_mpmath(digits * 4))
-
-
-def _agree(x: Any, y: Any, within: Any) -> bool:
-    # An exact 0 may be computed as a rounding error of what cancelled: hence the floor.
-    return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
-
-
-def _evaluate_all(
-    f: Expression, g: Expression, combine: Callable[[Any, Any], Any], digits: int = DIGITS
-) -> list[Any]:
-    """`combine` both values at every point where both exist and are both real or both complex."""
-    symbols = sorted(f.free_symbols | g.free_symbols, key=str)
-    counted = _counts(f) | _counts(g)
-    results = []
-    for place, point in enumerate(_POINTS):
-        at = {
-            s: sympy.Integer(place + 2 * k + 2) if s in counted else point[k % 4] + k // 4
-            for k, s in enumerate(symbols)
-        }
-        x, y = _evaluate(f, at, digits), _evaluate(g, at, digits)
-        if x is None or y is None:
-            continue
-        # log(x^2) and 2 log(x) differ only where one of them is not real.
-        negative = any(v < 0 for v in at.values())
-        if negative and (mpmath.im(x) == 0) != (mpmath.im(y) == 0):
-            continue
-        combined = combine(x, y)
-        if combined is not None:
-            results.append(combined)
-    return results
-
-
-def _counts(value: Expression) -> set[Any]:
-    """The symbols that bound a sum or product, which have a value at whole numbers only."""
-    bounds = [bound for each in value.atoms(sympy.Sum, sympy.Product) for bound in each.limits]
-    return {s for _, *ends in bounds for end in ends for s in end.free_symbols}
-
-
-def _evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
-    """The value at a point, None if it has none."""
-    floats = {s: v if v.is_Integer else sympy.Float(v, digits) for s, v in at.items()}
-    try:
-        evaluated = value.subs(floats) if floats else value
-        if evaluated.has(*_CARRIED_OUT):
-            evaluated = evaluated.doit()
-        number = sympy.N(evaluated, digits)
-        if not number.is_number or not number.is_finite:
-            return None
-        real, imaginary = (_mpf(part, digits) for part in number.as_real_imag())
-    except MemoryError:
-        raise
-    except Exception:  # sympy's many ways to report that there is no value here
-        return None
-    if abs(imaginary) <= AGREEMENT * abs(real):
-        imaginary = mpmath.mpf(0)
-    return mpmath.mpc(real, imaginary) if imaginary else real

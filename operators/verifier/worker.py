@@ -19,8 +19,8 @@ import struct
 import sys
 from typing import Any, Literal
 
-Rule = Literal["equivalent", "math_verify"]
-"""How to compare: by the symbolic tier, or by math-verify alone."""
+Rule = Literal["equivalent", "math_verify", "reference"]
+"""How to compare: by the symbolic tier, or by math-verify alone; or to check the reference only."""
 MEMORY = 2 << 30  # bytes of address space per worker
 _REAP_SECONDS = 0.05  # between checks whether killed workers have ended
 _LENGTH = struct.Struct("!I")
@@ -67,6 +67,8 @@ def serve(link: socket.socket) -> None:
                 reply = ["verifier_error", "MemoryError: most of the worker's memory was in use"]
         except Exception as error:  # becomes the verdict, with its reason
             reply = ["verifier_error", f"{type(error).__name__}: {error}"[:500]]
+            if _broken_by_answer(error, *request):
+                reply = ["wrong_answer", ""]
         send(link, reply)
 
 
@@ -75,7 +77,20 @@ def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
 
     if rule == "math_verify":
         return independent.same_by_math_verify(answer, reference)
+    if rule == "reference":
+        symbolic.check(reference)
+        return True
     return symbolic.equivalent(answer, reference)
+
+
+def _broken_by_answer(error: Exception, answer: str, reference: str, rule: Rule) -> bool:
+    """Whether the reference can be graded against, so that the answer is no answer to it."""
+    if rule != "equivalent" or isinstance(error, MemoryError):
+        return False
+    try:
+        return _same("", reference, "reference")
+    except Exception:
+        return False
 
 
 def _peak() -> int:

@@ -88,3 +88,17 @@ def test_chained_and_joined_inequalities(reference: str, answer: str, equal: boo
 def test_an_answer_that_is_no_set_is_wrong(answer: str) -> None:
     reference = r"(-\infty,0)\cup(0,\infty)"
     assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        (r"\{x | x < \frac{3}{2}\} - \{-6\}", "x=2"),
+        (r"\{x|-2<x<3\}", r"(-1,-9),(4+2 \sqrt{2}, 8)"),
+        ("-12;-11;-10", r"a \ne 2"),
+        (r"x \geq y", r"2\pi r"),
+        (r"2\pi r", r"x \geq y"),
+    ],
+)
+def test_what_is_no_set_beside_one_is_wrong(reference: str, answer: str) -> None:
+    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"

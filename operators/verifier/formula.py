@@ -1,0 +1,155 @@
+r"""Formulas: a leaf in LaTeX as an expression or matrix of sympy, parsed by math-verify.
+
+It runs only inside pool workers: parsing may hang or exhaust memory.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import sympy
+from latex2sympy2_extended import NormalizationConfig
+from math_verify import LatexExtractionConfig, parse
+
+from .exact import read_plain
+from .matrices import ENVIRONMENT
+from .words import listed
+
+_ARRAY = re.compile(r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?")
+_DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
+_DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
+_NAMED_FUNCTION = re.compile(
+    r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
+    r"|log|ln|exp|pi|infty)(?![a-z])"
+)
+_INVERSE = re.compile(r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])")
+# The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
+_PRODUCT = re.compile(
+    r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
+    r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))"
+)
+_MISREAD = re.compile(
+    r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
+)  # `4_2` as 4, `2 3` as 5
+# What letters are in a formula: environments, commands, differentials, words below, single letters.
+_LETTER = re.compile(
+    r"(?P<kept>\\(?:begin|end)\s*\{[a-zA-Z]+\}|\\[a-z][a-zA-Z]*|\\[^a-zA-Z])"
+    r"|(?P<name>\\[A-Z][a-z]+|[a-zA-Z])"
+    r"(?:_(?:\{\s*(?P<below>[0-9a-zA-Z]+)\s*\}|(?P<short>[0-9a-zA-Z])))?"
+)
+_INTEGRAL = re.compile(r"\\int(?![a-zA-Z])|\\frac\{d")
+# The stripper of units takes the last letter of `2\pi r h` for hours.
+_AS_WRITTEN = LatexExtractionConfig(
+    normalization_config=NormalizationConfig(
+        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
+    )
+)
+ARGUMENTS = re.compile(r"\\(?:gcd|lcm|min|max)\s*\([^()]*\)")  # they have commas
+
+# The parser ignores what it does not know: `3 \approx 5` would be 3. So only this is allowed.
+_FOREIGN = re.compile(r"[^0-9a-zA-Z+\-*/^_(){}|!.\\ '\[\]&=]")
+_COMMAND = re.compile(r"\\([a-zA-Z]+|.)")
+_COMMANDS = frozenset(
+    listed(
+        "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
+        "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
+        "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta "
+        "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
+        "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
+    )
+)
+
+Expression = Any  # sympy ships no types
+
+
+@lru_cache(maxsize=4096)
+def expression(text: str) -> Expression | None:
+    """The sympy expression of a leaf, None if it is not one. Cached, because references recur."""
+    number = read_plain(text)
+    if number is not None:
+        return sympy.Rational(number.value.numerator, number.value.denominator)
+    bare = ARGUMENTS.sub(" ", text)
+    if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
+        return None
+    try:
+        parsed = parse(
+            f"${_parsable(text)}$",
+            extraction_config=[_AS_WRITTEN],
+            fallback_mode="no_fallback",
+            parsing_timeout=None,  # the parent enforces the deadline
+            raise_on_error=True,
+        )
+    except MemoryError:
+        raise  # our failure, which says nothing about the answer
+    except Exception:  # the parser's many ways to reject what is not mathematics
+        return None
+    value = parsed[0] if parsed else None
+    if ENVIRONMENT in text:
+        value = _carried_out(value)
+    if isinstance(value, sympy.MatrixBase):
+        return _with_constants(value)
+    return _with_constants(value) if isinstance(value, sympy.Expr) else None
+
+
+def _carried_out(value: Expression | None) -> Expression | None:
+    """The matrix that sums, products and powers of matrices are; None for `A^T`."""
+    if isinstance(value, sympy.Basic):
+        if any(not p.exp.is_Integer for p in value.atoms(sympy.Pow) if _is_matrix(p.base)):
+            return None
+        value = value.doit()
+    return sympy.ImmutableMatrix(value) if _is_matrix(value) else value
+
+
+def _is_matrix(value: Any) -> bool:
+    return isinstance(value, sympy.MatrixExpr | sympy.MatrixBase)
+
+
+def _parsable(text: str) -> str:
+    """The form that the parser reads without loss: no floats, no degrees, no bare names."""
+    text = _ARRAY.sub(r"\\\1{matrix}", text).replace("\\bmod", "\\mod")
+    if "\\begin" not in text:  # no rows: a command escaped twice
+        text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
+    text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
+    text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
+    text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
+    text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
+    return _distinct_letters(text)
+
+
+def _repeating(m: re.Match[str]) -> str:
+    once, again = m[2], m[3]
+    nines = 10 ** len(once) * (10 ** len(again) - 1)
+    value = int(m[1] + once + again) - int((m[1] + once) or "0")
+    return rf"\frac{{{value}}}{{{nines}}}"
+
+
+def _distinct_letters(text: str) -> str:
+    """Letters apart, capitals as indexed letters: the parser folds case and reads `E_1` as e."""
+    differentials = bool(_INTEGRAL.search(text))
+
+    def rewritten(m: re.Match[str]) -> str:
+        if m["kept"]:
+            return m[0]
+        name, below = m["name"], m["below"] or m["short"] or ""
+        before = text[m.start() - 1 : m.start()]
+        if differentials and (name == "d" or (before == "d" and not below)):
+            return name
+        if name[0] == "\\":
+            return f"{name.lower()}_{{99{below}}}"
+        if name.isupper():
+            return f" q_{{99{name.lower()}{below}}} "
+        if below and name in "ei":
+            return f" q_{{98{name}{below}}} "
+        return f" {name}_{{{below}}} " if below else f" {name} "
+
+    return _LETTER.sub(rewritten, text)
+
+
+def _with_constants(value: Expression) -> Expression:
+    constants = {"i": sympy.I, "e": sympy.E}
+    # Beside matrices the parser's symbols are another kind of the same name.
+    found = {s: constants.get(s.name, sympy.Symbol(s.name, real=True)) for s in value.free_symbols}
+    return value.xreplace(found) if found else value
