@@ -10,7 +10,7 @@ from .notation import split_top
 
 APPROXIMATELY = "\\approx"
 _SIGN = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
-_LETTERS = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z]\)$")
+_LETTERS = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z0-9]+\)$")
 
 
 class Approximation(NamedTuple):
@@ -40,4 +40,5 @@ def read_approximation(text: str) -> Approximation:
 
 def _rounds(exact: Number, rounded: Number) -> bool:
     """Whether the second number is the first, rounded or cut off at its last place."""
-    return abs(exact.value - rounded.value) < (rounded.ulp or 1)
+    more, unit = abs(exact.value) - abs(rounded.value), rounded.ulp or 1
+    return exact.value * rounded.value >= 0 and -unit / 2 <= more < unit

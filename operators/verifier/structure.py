@@ -297,7 +297,8 @@ def _unnamed(text: str) -> str | None:
     None for `B = C` and `west = east`: these are two answers, neither the name of the other.
     """
     *names, value = split_top(text, _EQUALS)
-    if len(split_top(text, _SEPARATOR)) > 1 or not all(map(_is_quantity, names)):
+    several = ENVIRONMENT not in text and len(split_top(text, _SEPARATOR)) > 1
+    if several or not all(map(_is_quantity, names)):
         return text
     for kind in (re.compile(r"[A-Z]$"), _IN_WORDS):
         if kind.match(value) and any(kind.match(name) for name in names):

@@ -49,7 +49,7 @@ def test_capital_e_is_a_name(reference: str, answer: str, verdict: str) -> None:
         (r"5\sqrt{2}\text{ cm}", r"5\sqrt{2}", True),
         (r"5\sqrt{2}", r"5\sqrt{2}\text{ cm}", True),
         (r"36\pi\ \mathrm{cm}^2", r"36\pi", True),
-        (r"500\sqrt{2}\text{ cm}", r"5\sqrt{2}\text{ meters}", False),  # `meters` is prose here
+        (r"500\sqrt{2}\text{ cm}", r"5\sqrt{2}\text{ meters}", True),
         (r"25.4\pi\text{ mm}", r"\pi\text{ in}", True),
         (r"5\sqrt{2}\text{ cm}", r"5\sqrt{2}\text{ ft}", False),
         (r"2\pi r h", r"2\pi r", False),

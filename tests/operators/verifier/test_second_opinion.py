@@ -64,7 +64,7 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     (r"\cos\frac{\pi}{3}", ["0.5"], []),
     # --- assign
     ("n=7", ["7", "n=7.0"], ["m=7", "n=-7"]),
-    ("7", ["n = 7", "n = 3 + 4 = 7", r"\text{Perimeter} = 7", r"\text{Perimeter} = 7\text{ cm}", "f(3) = 7", "7 = n", "a_5 = 7"], ["n = 3 + 5 = 8", r"x \approx 7", r"x \neq 7", "x > 7", "2n = 7"]),
+    ("7", ["n = 7", "n = 3 + 4 = 7", r"\text{Perimeter} = 7", r"\text{Perimeter} = 7\text{ cm}", "f(3) = 7", "7 = n", "a_5 = 7", r"x \approx 7"], ["n = 3 + 5 = 8", r"x \neq 7", "x > 7", "2n = 7"]),
     ("8", [], ["n = 3 + 5 = 7"]),
     ("3", [], ["f(3) = 7"]),
     ("21", [r"3 \cdot 7 = 21", "3 x 7 = 21"], []),

@@ -1,0 +1,29 @@
+r"""A value and its rounding, joined by `\approx`."""
+
+import pytest
+
+from rejuice.operators.verifier import verify
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "equal"),
+    [
+        (r"10\pi \approx 31.4", r"10\pi", True),
+        (r"\frac13 \approx 0.333", r"\frac13", True),
+        (r"\frac13 \approx 0.333", "0.333", True),
+        (r"\frac23 \approx 0.66", r"\frac23", True),  # cut off
+        (r"x \approx 11", "11", True),
+        (r"f(2) \approx 11", "11", True),
+        (r"\frac{1+\sqrt{97}}{8}", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", True),
+        ("1.36", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", True),
+        (r"42 \approx 41", "42", False),
+        (r"41 \approx 42", "42", False),
+        (r"\frac13 \approx 0.34", r"\frac13", False),
+        (r"40\pi \approx 42", "42", False),  # the rounding of a formula is not checked
+        (r"41 + x \approx 42", "42", False),
+        ("1.37", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", False),
+        (r"x \approx y", "y", True),
+    ],
+)
+def test_exact_then_approximate(answer: str, reference: str, equal: bool) -> None:
+    assert (verify(rf"\boxed{{{answer}}}", reference).verdict == "correct") is equal

@@ -1,0 +1,75 @@
+r"""References that the textual check lets through, and what an answer to a good one breaks."""
+
+import pytest
+
+from rejuice.operators.verifier import check_reference, check_references, verify
+
+UNREADABLE = [
+    r"\foo{3}",
+    r"(1, \foo{3})",
+    r"\frac{1}{0}",
+    r"\begin{pmatrix}1&\foo{3}\\3&4\end{pmatrix}",
+    r"[\foo{2}, 3)",
+]
+READABLE = [
+    "3", "-1/2", r"\frac{1}{2}", "x+1", "(1, 2)", r"[1, \sqrt{2})", "Paris", "no solution",
+    r"\text{(E)}", "E", "x = 3", "y = 2x + 1", "x < 3", r"\{1, 2\}", "2:3", "June 5",
+    r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"10\pi \approx 31.4", "(n-1)!", "2^{2005}",
+]  # fmt: skip
+
+
+def test_references_are_parsed() -> None:
+    assert [check_reference(each) for each in UNREADABLE] == [None] * len(UNREADABLE)
+    found = check_references([*UNREADABLE, *READABLE, None, "nan"])
+    assert all(found[: len(UNREADABLE)]), found
+    assert found[len(UNREADABLE) : -2] == [None] * len(READABLE)
+    assert found[-2:] == [check_reference(None), check_reference("nan")]
+
+
+@pytest.mark.parametrize("answer", ["4", "x+1", "(1, 2)", r"\foo{3}"])
+@pytest.mark.parametrize("reference", ["E", r"\text{(E)}", "E_1", "a + b + c", "2x"])
+def test_letters_as_references_are_never_missing(answer: str, reference: str) -> None:
+    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\sum_{k=1}^n 2 \cos (k^2 a)",  # a bound that is free
+        r"\prod_{k=1}^{n} k^{x}",
+        r"2\begin{pmatrix}1&2\\3&4\end{pmatrix}",
+        r"\begin{pmatrix}1&2\\3&4\end{pmatrix}\begin{pmatrix}1\\2\\3\end{pmatrix}",
+        r"\frac{1}{0}",
+        r"\foo",
+    ],
+)
+@pytest.mark.parametrize("reference", [r"\sqrt{2}", "42", "x+1", r"\{1, 2\}"])
+def test_what_the_answer_breaks_is_wrong(answer: str, reference: str) -> None:
+    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "equal"),
+    [
+        (r"2 \cdot 2^{2004}", "2^{2005}", True),
+        ("2^{2005}+1", "2^{2005}", False),
+        ("4^{1009}-1", "2^{2018}-1", True),
+        (r"\left(n-1\right)!", "(n-1)!", True),
+        (r"\frac{n!}{n}", "(n-1)!", True),
+        ("n!", "(n-1)!", False),
+        (r"\binom{n}{k}", r"\frac{n!}{k!(n-k)!}", True),
+        (r"\frac{1}{2} \omega \hbar", r"\frac{\hbar\omega}{2}", True),
+        (r"\gcd(4,6)", "2", True),
+        (r"\min(2,3)", "2", True),
+        (r"\gcd(4,6)", "12", False),
+        (r"17 \bmod 5", "2", True),
+        (r"17 \bmod 5", "17", False),
+        (r"\sum_{k=1}^{3} c", "3c", True),
+        (r"\sum_{k=1}^{n} k", r"\frac{n(n+1)}{2}", True),
+        (r"\sum_{k=1}^{n} k", r"\frac{n(n-1)}{2}", False),
+        (r"f^{-1}(x) = \frac{5+4 x}{5}", r"\frac{5+4x}{5}", True),
+        (r"\frac{5+4x}{5}", r"f^{-1}(x)=\frac{5+4 x}{5}", True),
+    ],
+)
+def test_references_over_the_old_limits(answer: str, reference: str, equal: bool) -> None:
+    assert (verify(rf"\boxed{{{answer}}}", reference).verdict == "correct") is equal
