@@ -37,7 +37,7 @@ _NAME = re.compile(
 # A ratio, a length or an inverse of names: in two unknowns an equation has no other reading.
 _TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
 _QUANTITY = re.compile(
-    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|[A-Z]{{2,3}}\|"
+    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
     r"|[A-Z]\^\{-1\})$"
 )
 _POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")

@@ -16,6 +16,7 @@ def paid(answer: str, reference: str) -> bool:
         ("2", r"\frac{a}{b}=2", True),
         (r"\frac{NO}{BO}=\frac{1}{\sqrt{6}}", r"\frac{1}{\sqrt{6}}", True),
         ("|AB|=1", "1", True),
+        ("1", r"\lvert AB\rvert = 1", True),
         ("A:B=1", "1", True),
         (r"V_{1}:V_{2}=11:21", "11:21", True),
         ("7:32", "S_1:S=7:32", True),

@@ -83,6 +83,8 @@ def test_fonts_and_infix_commands(reference: str, answer: str, equal: bool) -> N
         (r"x \in [-2,7]", r"-2 \\le x \\le 7", True),
         (r"\\{1,2\\}", r"\{1,2\}", True),
         (r"(5,\infty)", r"[5, \\infty)", False),
+        (r"\sin(\frac{x}{2})", r"\text{sin}\bigg(\\frac{x}{2}\\bigg)", True),
+        (r"\text{sin}\bigg(\\frac{x}{2}\\bigg)", r"\sin(\frac{x}{3})", False),
         (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1\\ 2\end{pmatrix}", True),
         (r"\\begin{pmatrix}1\\\\2\\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}", True),
     ],
