@@ -87,7 +87,6 @@ _SHORT_NUMERATOR = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*\{")
 _SHORT_DENOMINATOR = re.compile(r"(\\(?:frac|binom)\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
-_EXCLAIMED = re.compile(r"(?<![\\A-Za-z])([A-Za-z]{4,})!+$")
 _SPACES = re.compile(r"\s+")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
@@ -181,7 +180,6 @@ def _ends(text: str) -> str:
     while True:
         before = text
         text = re.sub(r"(?:\\|[.,;:\s])+$", "", text.strip())
-        text = _EXCLAIMED.sub(r"\1", text)
         for mark in ("**", "__", "*", "_", "`", '"', "'"):
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
                 text = text[len(mark) : -len(mark)]

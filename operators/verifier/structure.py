@@ -392,6 +392,7 @@ def _words(text: str) -> str:
     # Letters in mathematics are names: x and X differ, and LC is a product.
     in_words = _IN_WORDS.match(text) and not re.fullmatch(r"[A-Z]{2}", text)
     text = text.lower() if in_words or is_prose(text) else text
-    text = re.sub(r"(?<=[a-z])[.,](?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
+    marks = "[.,!]" if is_prose(text) else "[.,]"  # after a letter `!` is a factorial
+    text = re.sub(rf"(?<=[a-z]){marks}(?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
     text = " ".join(text.split())
     return _ALIASES.get(text, text)

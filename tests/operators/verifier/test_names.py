@@ -110,3 +110,8 @@ def test_a_letter_is_a_unit_where_the_other_side_has_it(
     reference: str, answer: str, equal: bool
 ) -> None:
     assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize("answer", ["7 = 11a+c", "2x+3y=1", "x^2=1"])
+def test_an_equation_beside_a_named_ratio_is_wrong(answer: str) -> None:
+    assert verify(rf"\boxed{{{answer}}}", "A:B=1").verdict == "wrong_answer"

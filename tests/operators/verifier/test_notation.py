@@ -38,6 +38,8 @@ def test_marks_of_thousands(reference: str, answer: str, equal: bool) -> None:
         ("12", "12^{t}", False),
         (r"12^{\text{th}}", "12", True),
         ("new york city", "New York City!", True),
+        ("yes", "Yes!", True),
+        ("x", "x!", False),
         ("120", "5!", True),
         ("5", "5!", False),
         ("185\\", "185", True),
