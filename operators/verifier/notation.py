@@ -33,7 +33,7 @@ _ORDINAL = re.compile(
     r"(?<=\d)\s*\^\s*(?:\{\s*)?\\(?:text|mathrm|textrm)\s*\{\s*(st|nd|rd|th)\s*\}(?:\s*\})?"
     r"|((?<=1)\^\{st|(?<=2)\^\{nd|(?<=3)\^\{rd|(?<=\d)\^\{th)\}"
 )
-_TWICE_ESCAPED = re.compile(r"\\\\(?:[a-zA-Z]{2}|[{}])")
+_TWICE_ESCAPED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}])")
 _ODD_BACKSLASHES = re.compile(r"(?<!\\)\\(?:\\\\)*(?!\\)")
 _GROUP = r"((?:[^{}]|\{[^{}]*\})*?)"  # one level of braces inside
 _INFIX = re.compile(rf"(?<!\\)\{{{_GROUP}\\(over|choose)(?![a-zA-Z]){_GROUP}\}}")
@@ -87,7 +87,6 @@ _SHORT_NUMERATOR = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*\{")
 _SHORT_DENOMINATOR = re.compile(r"(\\(?:frac|binom)\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
-_EXCLAIMED = re.compile(r"(?<![\\A-Za-z])([A-Za-z]{4,})!+$")
 _SPACES = re.compile(r"\s+")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
@@ -99,8 +98,11 @@ def plain(span: str) -> str:
     '\\frac{1}{2}'
     """
     text = _characters(span)
-    if _TWICE_ESCAPED.search(text) and not _ODD_BACKSLASHES.search(text):
-        text = text.replace("\\\\", "\\")  # `(5, \\infty)`: all is escaped twice
+    if _TWICE_ESCAPED.search(text):  # `(5, \\infty)`
+        if not _ODD_BACKSLASHES.search(text):
+            text = text.replace("\\\\", "\\")
+        elif "\\begin" not in text:  # there `\\` begins a row
+            text = _TWICE_ESCAPED.sub(r"\\", text)
     text = _ORDINAL.sub(lambda m: m[1] or m[2][-2:], text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
@@ -178,7 +180,6 @@ def _ends(text: str) -> str:
     while True:
         before = text
         text = re.sub(r"(?:\\|[.,;:\s])+$", "", text.strip())
-        text = _EXCLAIMED.sub(r"\1", text)
         for mark in ("**", "__", "*", "_", "`", '"', "'"):
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
                 text = text[len(mark) : -len(mark)]

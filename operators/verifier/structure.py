@@ -36,7 +36,7 @@ _NAME = re.compile(
 # A ratio, a length or an inverse of names: in two unknowns an equation has no other reading.
 _TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
 _QUANTITY = re.compile(
-    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|[A-Z]{{2,3}}\|"
+    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
     r"|[A-Z]\^\{-1\})$"
 )
 _POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
@@ -406,6 +406,7 @@ def _words(text: str) -> str:
     # Letters in mathematics are names: x and X differ, and LC is a product.
     in_words = _IN_WORDS.match(text) and not re.fullmatch(r"[A-Z]{2}", text)
     text = text.lower() if in_words or is_prose(text) else text
-    text = re.sub(r"(?<=[a-z])[.,](?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
+    marks = "[.,!]" if is_prose(text) else "[.,]"  # after a letter `!` is a factorial
+    text = re.sub(rf"(?<=[a-z]){marks}(?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
     text = " ".join(text.split())
     return _ALIASES.get(text, text)

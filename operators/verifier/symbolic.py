@@ -137,9 +137,9 @@ def _same_relation(a: list[str], b: list[str]) -> bool:
     """Two equations or inequalities: one is the other times a constant."""
     flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
     sides = [expression(t) for t in (a[0], a[2], b[0], b[2])]
-    if sides[2] is None or sides[3] is None:
+    if sides[3] is None or (sides[2] is None and ":" not in b[0]):  # `A:B` is a name
         raise ValueError("the reference is not mathematics")
-    if sides[0] is None or sides[1] is None:
+    if any(side is None for side in sides):
         return False
     f, g = sides[0] - sides[1], sides[2] - sides[3]
     ratios = [x / y for x, y in evaluations(f, g) if y]

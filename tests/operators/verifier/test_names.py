@@ -16,6 +16,7 @@ def paid(answer: str, reference: str) -> bool:
         ("2", r"\frac{a}{b}=2", True),
         (r"\frac{NO}{BO}=\frac{1}{\sqrt{6}}", r"\frac{1}{\sqrt{6}}", True),
         ("|AB|=1", "1", True),
+        ("1", r"\lvert AB\rvert = 1", True),
         ("A:B=1", "1", True),
         (r"V_{1}:V_{2}=11:21", "11:21", True),
         ("7:32", "S_1:S=7:32", True),
@@ -109,3 +110,8 @@ def test_a_letter_is_a_unit_where_the_other_side_has_it(
     reference: str, answer: str, equal: bool
 ) -> None:
     assert paid(answer, reference) is equal
+
+
+@pytest.mark.parametrize("answer", ["7 = 11a+c", "2x+3y=1", "x^2=1"])
+def test_an_equation_beside_a_named_ratio_is_wrong(answer: str) -> None:
+    assert verify(rf"\boxed{{{answer}}}", "A:B=1").verdict == "wrong_answer"
