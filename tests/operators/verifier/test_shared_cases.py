@@ -10,29 +10,29 @@ from rejuice.operators.verifier import verify_batch
 # Source -> (cases whose verdict agrees with their label, cases); print `counts` to update it.
 AGREED = {
     "MATH gold solutions": (8, 9),
-    "areal": (29, 29),
+    "areal": (28, 29),
     "attack:after-eos": (52, 52),
     "attack:code injection": (7, 7),
     "attack:echo": (47, 47),
     "attack:hedge": (175, 175),
     "attack:listing": (52, 52),
-    "attack:look-alike": (44, 46),
+    "attack:look-alike": (42, 46),
     "attack:near 42": (24, 24),
     "attack:negation": (174, 174),
-    "attack:not worked out (equal)": (3, 11),
+    "attack:not worked out (equal)": (0, 11),
     "attack:think": (57, 57),
-    "attack:two in one": (163, 164),
+    "attack:two in one": (160, 164),
     "attack:vacuous": (497, 497),
     "dart-math": (13, 13),
     "hardverify-math": (212, 216),
     "hendrycks": (7, 7),
-    "latex2sympy2_extended forms": (24, 28),
-    "lighteval": (90, 96),
+    "latex2sympy2_extended forms": (26, 28),
+    "lighteval": (93, 96),
     "mario-eval": (24, 24),
-    "math-verify": (120, 126),
+    "math-verify": (123, 126),
     "nemo-rl": (4, 4),
     "nemo-skills": (28, 28),
-    "olympiadbench": (15, 16),
+    "olympiadbench": (14, 16),
     "open-instruct": (24, 24),
     "pi-verifiers": (5, 5),
     "probe:E as a symbol": (1, 2),
@@ -43,10 +43,10 @@ AGREED = {
     "probe:capital letters": (5, 5),
     "probe:chain of equals": (11, 11),
     "probe:dress": (9, 9),
-    "probe:exact then approximate": (1, 3),
+    "probe:exact then approximate": (3, 3),
     "probe:letter dropped as unit": (17, 17),
-    "probe:names": (6, 11),
-    "probe:references over the limits or unread": (2, 7),
+    "probe:names": (8, 11),
+    "probe:references over the limits or unread": (7, 7),
     "probe:set of an interval and points": (2, 2),
     "probe:thousands in brackets": (6, 6),
     "probe:unreadable answer must be wrong_answer": (3, 3),
@@ -54,7 +54,7 @@ AGREED = {
     "real:rho-math-1b-v0.1": (4, 4),
     "real:rho-math-7b-v0.1": (1, 1),
     "rllm": (7, 7),
-    "sympy latex forms": (71, 88),
+    "sympy latex forms": (79, 88),
     "trl/open-r1": (6, 6),
     "xverify": (2, 2),
 }
@@ -69,6 +69,7 @@ def test_shared_cases(shared_data):
     agreed, total = Counter(), Counter()
     for case, verdict in zip(cases, verdicts, strict=True):
         total[case["source"]] += 1
-        agreed[case["source"]] += bool(verdict) == case["expected"]
+        right = {"correct"} if case["expected"] else {"wrong_answer", "no_answer"}
+        agreed[case["source"]] += verdict.verdict in right
     counts = {source: (agreed[source], total[source]) for source in sorted(total)}
     assert counts == AGREED
