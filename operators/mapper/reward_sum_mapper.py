@@ -153,6 +153,19 @@ class RewardSumMapper(Operator):
             reward = pc.if_else(pa.array(summed_N), reward, _rewards(table))
         return Change({"reward": reward}, reasons, notes={k: n for k, n in notes.items() if n})
 
+    def contributions(self, table: pa.Table) -> dict[str, Array]:
+        """What each component adds to the reward of each row, float64[N]; `table` has what is read.
+
+        In the order of `weights`, they add up to the reward. NaN in rows that are not summed.
+        """
+        groups, summed_N = Groups.of(table), self._summed(table)
+        added = dict[str, Array]()
+        for name in self.weights:
+            part = self._component(table, groups, summed_N, name)
+            counted_N = np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
+            added[name] = np.where(summed_N, counted_N, np.nan)
+        return added
+
     def weight(self, name: str) -> float:
         """The weight of component `name` at the current `progress`."""
         weight = self.weights[name]

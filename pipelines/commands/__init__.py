@@ -1,0 +1,1 @@
+"""Commands of `rejuice` that look at runs, one to a module."""

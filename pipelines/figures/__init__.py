@@ -1,0 +1,1 @@
+"""Figures of rows that were processed together: numbers only, from columns only."""

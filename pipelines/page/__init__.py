@@ -1,0 +1,1 @@
+"""One HTML file to look at runs: figures, plots, and a browser of samples."""
