@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..operators import EmptyResultError, RejuiceError, __version__
+from .commands.view import view
 
 if TYPE_CHECKING:
     from .dataset.read import Dataset
@@ -270,6 +271,9 @@ def report(
     from .show.funnel import show_funnel
 
     show_funnel(Report.read(export_path), Console())
+
+
+app.command()(view)
 
 
 @app.command()

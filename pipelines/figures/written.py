@@ -101,6 +101,11 @@ class WrittenValues:
                 self.names.append(name)
 
     @property
+    def written(self) -> frozenset[str]:
+        """Columns that a step wrote."""
+        return frozenset(self._pieces)
+
+    @property
     def num_rows(self) -> int:
         """Rows of the base, and rows that were added."""
         return len(self.fate_N)

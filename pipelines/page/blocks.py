@@ -18,6 +18,8 @@ from ...operators.groups import Array
 
 GROUPS_PER_BLOCK = 128
 """A block of texts is inflated as a whole when one of its groups is opened."""
+_EXCERPT = 90
+"""Characters of a prompt in the list of groups."""
 _LEVEL = 6
 _GZIP = 31  # zlib's window bits for a gzip header.
 
@@ -80,6 +82,19 @@ def text_blocks(
         return first, last - first, packed(orjson.dumps(found, default=str))
 
     yield from in_threads([partial(block, first) for first in firsts])
+
+
+def excerpts(prompts: pa.ChunkedArray) -> list[str]:
+    """The beginning of each prompt on one line: of its last message, where it has messages."""
+    found = []
+    for prompt in prompts.to_pylist():
+        text = prompt
+        if isinstance(prompt, list):
+            text = prompt[-1]["content"] if prompt else ""
+        # Cut before it is split: a prompt may be long.
+        line = " ".join((text or "")[: 4 * _EXCERPT].split())
+        found.append(line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…")
+    return found
 
 
 def in_threads(jobs: Sequence[Callable[[], Any]]) -> Iterable[Any]:

@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from ...operators import DataError
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ..dataset.arrow_files import temporary_path
-from .blocks import embedded_json, packed, packed_numbers, text_blocks
+from .blocks import embedded_json, packed, excerpts, packed_numbers, text_blocks
 from .content import PageData, PageSet, PageSummary
 from .libraries import plotly_js, tables_css, tables_js
 
 MADE_BY = "made by rejuice view"
 _MAKER = f"<!doctype html>\n<!-- {MADE_BY} -->\n".encode()
-_SCRIPTS = ("text.js", "data.js", "plots.js", "overview.js", "samples.js", "cards.js", "page.js")
+_SCRIPTS = ("text.js", "data.js", "plots.js", "overview.js", "samples.js", "cards.js", "training.js",
+            "page.js")
 _PACKED_SHARE = 0.27
 """Bytes of base64 per byte of text, above what responses of a language model take."""
 
@@ -61,7 +63,7 @@ class _Writer:
         self._blocks: list[bytes] = []
         self._own = "\n".join(_asset(name) for name in _SCRIPTS)
         self._libraries = packed(plotly_js().encode(), 9), packed(tables_js().encode(), 9)
-        self._left = most_bytes - sum(map(len, self._libraries)) - len(self._own)
+        self._budget = most_bytes - sum(map(len, self._libraries)) - len(self._own)
         self.with_texts = 0
 
     def page(self) -> bytes:
@@ -135,20 +137,21 @@ class _Writer:
             "figures": each.figures,
             "columns": columns,
             "groups_at": self._add(packed_numbers(starts_G)),
+            "excerpts": self._add(packed(orjson.dumps(excerpts(each.group_texts["prompt"])))),
             "texts": texts,
             "banner": banner,
         }
 
     def _included(self, each: PageSet) -> Array:
         """Groups whose texts fit, bool[G]: whole groups, in a seeded random order."""
-        self._left -= sum(map(len, self._blocks))
+        left = max(self._budget - sum(map(len, self._blocks)), 0)
         expected = (each.row_texts.nbytes + each.group_texts.nbytes) * _PACKED_SHARE
         groups = len(each.groups_at)
-        if expected <= max(self._left, 0):
+        if expected <= left:
             return np.ones(groups, bool)
         ids = each.group_texts["prompt_id"]
         drawn_G = uniform_of(mix(hash_each(ids) + np.arange(groups, dtype=np.uint64)))
-        return np.asarray(drawn_G < max(self._left, 0) / expected)
+        return np.asarray(drawn_G < left / expected)
 
     def _add(self, block: bytes) -> int:
         number = len(self._blocks)

@@ -1,0 +1,128 @@
+/* The page: its sections, keys, colours, and what its address remembers. */
+
+const HASH = /^#(?:set=(\d{1,6}))?(?:&group=(\d{1,9}))?(?:&theme=(dark|light))?$/;
+const KEYS = [["j, k", "next, previous group"], ["Enter", "open the group of the focused line"], ["Esc", "close the group"],
+  ["/", "search in texts"], ["[, ]", "previous, next set"], ["1 to 8", "go to a section"],
+  ["f", "only rows whose reward is missing"], ["?", "these keys"]];
+const sets = new Map();
+let current = 0;
+
+function loadedSet(at) {
+  if (!sets.has(at)) sets.set(at, new SetData(HEAD.sets[at]).load());
+  return sets.get(at);
+}
+
+function writeHash() {
+  const group = samples.open >= 0 ? `&group=${samples.open}` : "";
+  history.replaceState(null, "", `#set=${current}${group}&theme=${document.documentElement.dataset.theme}`);
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  document.documentElement.classList.toggle("dark", theme === "dark");
+  document.getElementById("theme").textContent = theme === "dark" ? "Light" : "Dark";
+  redraw();
+}
+
+function fillIndex() {
+  const index = document.getElementById("index");
+  const sections = [...document.querySelectorAll("main > section")];
+  index.replaceChildren(...sections.map((each, at) => {
+    const button = make("button", { type: "button", text: `${at + 1} ${each.querySelector("h2").textContent}` });
+    button.addEventListener("click", () => each.scrollIntoView());
+    return button;
+  }));
+}
+
+function recipeSection() {
+  if (!HEAD.recipe) return null;
+  return section("recipe", "Recipe", make("details", {}, make("summary", { text: "as it ran" }), textBox(HEAD.recipe)));
+}
+
+async function showSet(at) {
+  current = at;
+  const main = document.getElementById("main");
+  samples.open = -1;
+  samples.run += 1;
+  if (!HEAD.sets.length) {
+    main.replaceChildren(...[trainingSection(), recipeSection()].filter(Boolean));
+    fillIndex();
+    return;
+  }
+  const set = await loadedSet(at);
+  samples.set = set;
+  [samples.mask, samples.found, samples.words] = [null, null, ""];
+  const banner = document.getElementById("banner");
+  banner.hidden = !set.head.banner;
+  addText(replaced("banner"), set.head.banner);
+  document.getElementById("set").value = String(at);
+  main.replaceChildren(...[overviewSection(set), rewardsSection(set), lengthsSection(set), mapSection(set), timeSection(set),
+    trainingSection(), samplesSection(), recipeSection()].filter(Boolean));
+  fillIndex();
+  await showList();
+}
+
+function fillSets() {
+  const select = document.getElementById("set");
+  HEAD.sets.forEach((each, at) => {
+    const option = make("option", { value: String(at) });
+    addText(option, each.name || HEAD.title);
+    select.append(option);
+  });
+  document.getElementById("set-choice").hidden = HEAD.sets.length < 2;
+  select.addEventListener("change", () => showSet(Number(select.value)).then(writeHash));
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target instanceof Element && event.target.matches("input, select, textarea");
+  if (typing) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const sections = document.querySelectorAll("main > section");
+  const { key } = event;
+  const form = document.getElementById("filters");
+  if (key === "?") document.getElementById("keys").showModal();
+  else if (/^[1-8]$/.test(key) && sections[key - 1]) sections[key - 1].scrollIntoView();
+  else if (key === "[" && current > 0) showSet(current - 1).then(writeHash);
+  else if (key === "]" && current + 1 < HEAD.sets.length) showSet(current + 1).then(writeHash);
+  else if (!form) return;
+  else if (key === "j" || key === "k") nextGroup(key === "j" ? 1 : -1);
+  else if (key === "Enter" && event.target.dataset?.group && event.target.closest("#list")) openGroup(Number(event.target.dataset.group), true);
+  else if (key === "Escape" && !document.getElementById("keys").open) closeGroup();
+  else if (key === "/") { event.preventDefault(); form.scrollIntoView(); form.words.focus(); }
+  else if (key === "f") { form.failures.checked = !form.failures.checked; applyFilters(); }
+}
+
+async function start() {
+  const [, set, group, theme] = HASH.exec(location.hash) || [];
+  setTheme(theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+  addText(replaced("title"), HEAD.title);
+  document.title = HEAD.title;
+  document.getElementById("theme").addEventListener("click", () => {
+    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    writeHash();
+  });
+  const keys = document.getElementById("keys");
+  keys.append(make("h2", { text: "Keys" }), figureTable(["key", ""], KEYS), make("form", { method: "dialog" }, make("button", { text: "Close" })));
+  document.getElementById("help").addEventListener("click", () => keys.showModal());
+  document.addEventListener("keydown", onKey);
+  fillSets();
+  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0);
+  document.documentElement.dataset.ready = "1";
+  if (group && samples.set && Number(group) < samples.set.head.groups) await openGroup(Number(group), true);
+}
+
+function replaced(id) {
+  const node = document.getElementById(id);
+  node.replaceChildren();
+  return node;
+}
+
+start().catch((error) => {
+  document.documentElement.dataset.ready = "failed";
+  console.error(error);
+  addText(replaced("banner"), `This page could not be shown: ${error}`);
+  document.getElementById("banner").hidden = false;
+});

@@ -1,0 +1,178 @@
+/* The browser of samples: filters and search, a list of groups, and one group opened beside it. */
+
+const samples = { set: null, mask: null, found: null, words: "", groups: [], open: -1, table: null, run: 0 };
+
+function samplesSection() {
+  const hint = "j and k go to the next and previous group, / searches, f keeps judge failures only.";
+  return section("samples", "Samples", filterForm(samples.set),
+    make("p", { class: "hint", id: "matches", role: "status", text: hint }),
+    make("div", { class: "browser" }, make("div", { id: "list-place" }), make("div", { id: "group", tabIndex: -1 })));
+}
+
+function field(label, control) {
+  return make("label", {}, label, control);
+}
+
+function choiceOf(name, options) {
+  const select = make("select", { name });
+  for (const [value, text] of options) {
+    const option = make("option", { value });
+    addText(option, text);
+    select.append(option);
+  }
+  return select;
+}
+
+function slugOptions(set, name) {
+  return [["", "any"], ...set.slugs[name].map((slug, at) => [String(at + 1), slug || "none"])];
+}
+
+function filterForm(set) {
+  const { components, steps } = set.head;
+  const fates = [["", "any"], ["-1", "kept"], ["0", "dropped"], ...steps.map((step) => [String(step.number), `dropped by ${step.number} ${step.name}`])];
+  const form = make("form", { class: "filters", id: "filters" },
+    field("Search in texts", make("input", { type: "search", name: "words", id: "search" })),
+    field("Verdict", choiceOf("verdict", slugOptions(set, "verdict"))),
+    field("Fate", choiceOf("fate", fates)),
+    field("Reason", choiceOf("reason", slugOptions(set, "reason"))),
+    field("Finish", choiceOf("finish_reason", slugOptions(set, "finish_reason"))),
+    field("Figure", choiceOf("figure", ["reward", "advantage", "length", ...components].map((name) => [name, name]))),
+    field("from", make("input", { type: "number", step: "any", name: "least" })),
+    field("to", make("input", { type: "number", step: "any", name: "most" })),
+    make("label", { class: "inline" }, make("input", { type: "checkbox", name: "failures", id: "failures" }), "reward missing"),
+    make("button", { type: "reset", text: "Clear" }));
+  form.addEventListener("submit", (event) => { event.preventDefault(); applyFilters(); });
+  form.addEventListener("change", () => applyFilters());
+  form.addEventListener("reset", () => setTimeout(applyFilters));
+  return form;
+}
+
+/** The rows that pass the form, a Uint8Array; a search in the texts is done before. */
+function passing(set, form, found) {
+  const { columns, head } = set;
+  const number = (name) => (form[name].value === "" ? null : Number(form[name].value));
+  const [verdict, fate, reason, finish] = ["verdict", "fate", "reason", "finish_reason"].map(number);
+  const [least, most] = [number("least"), number("most")];
+  const figure = columns[form.figure.value];
+  const missing = head.components.map((name) => columns[`${name}_missing`]);
+  const mask = new Uint8Array(head.rows);
+  for (let row = 0; row < head.rows; row += 1) {
+    const own = columns.fate[row];
+    mask[row] = Number((found === null || found[row])
+      && (verdict === null || columns.verdict[row] === verdict - 1)
+      && (fate === null || (fate === 0 ? own >= 0 : own === fate))
+      && (reason === null || columns.reason[row] === reason - 1)
+      && (finish === null || columns.finish_reason[row] === finish - 1)
+      && (least === null || figure[row] >= least)
+      && (most === null || figure[row] <= most)
+      && (!form.failures.checked || missing.some((column) => column[row] > 0)));
+  }
+  return mask;
+}
+
+async function applyFilters() {
+  const set = samples.set, form = document.getElementById("filters"), words = form.words.value.trim();
+  const run = samples.run += 1;
+  const status = document.getElementById("matches");
+  if (words !== samples.words) {
+    status.textContent = words ? "Searching …" : "";
+    const found = words ? await set.search(words, () => run !== samples.run) : null;
+    if (run !== samples.run) return;
+    [samples.found, samples.words] = [found, words];
+  }
+  samples.mask = passing(set, form, samples.found);
+  let rows = 0;
+  const shownGroups = [];
+  for (let group = 0; group < set.head.groups; group += 1) {
+    let n = 0;
+    for (let row = set.groupsAt[group]; row < set.end(group); row += 1) n += samples.mask[row];
+    if (n) shownGroups.push(listLine(set, group, n));
+    rows += n;
+  }
+  samples.table.clear().rows.add(shownGroups).draw();
+  status.textContent = `${shown(rows)} of ${shown(set.head.rows)} rows in ${shown(shownGroups.length)} groups.`;
+  status.dataset.rows = rows;
+  status.dataset.groups = shownGroups.length;
+}
+
+/** A line of the list: group, excerpt, pass rate, matching rows, kept, mean reward, spread. */
+function listLine(set, group, n) {
+  const { verdict, fate, reward } = set.columns;
+  const right = set.slugs.verdict.indexOf("correct");
+  const wrong = ["wrong_answer", "no_answer"].map((slug) => set.slugs.verdict.indexOf(slug));
+  let rights = 0, graded = 0, kept = 0, sum = 0, squares = 0, known = 0;
+  for (let row = set.groupsAt[group]; row < set.end(group); row += 1) {
+    rights += verdict[row] === right;
+    graded += verdict[row] === right || wrong.includes(verdict[row]);
+    kept += fate[row] < 0;
+    if (!Number.isNaN(reward[row])) { sum += reward[row]; squares += reward[row] ** 2; known += 1; }
+  }
+  const mean = known ? sum / known : null;
+  const spread = known ? Math.sqrt(Math.max(0, squares / known - mean ** 2)) : null;
+  return [group, set.excerpts[group], graded ? rights / graded : null, n, kept, mean, spread];
+}
+
+async function showList() {
+  const { jQuery } = await library("tables");
+  const DataTable = jQuery.fn.dataTable;
+  const table = make("table", { id: "list", class: "display compact" });
+  document.getElementById("list-place").replaceChildren(table);
+  const text = DataTable.render.text();
+  // Numbers stay numbers for sorting; what a cell shows is always a text node, made here.
+  const asText = (td, value) => { td.replaceChildren(); addText(td, typeof value === "number" ? shown(value, 2) : value ?? "–"); };
+  const column = (title, more = {}) => ({ title, createdCell: asText, ...more,
+    render: (value, type) => (type === "display" ? text.display(value === null ? "" : value) : value === null ? -Infinity : value) });
+  samples.table = new DataTable(table, {
+    data: [], autoWidth: false, deferRender: true, pageLength: 25, lengthChange: false, searching: false,
+    order: [[2, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
+    columns: [column("Group"), column("Prompt"), column("Pass rate"), column("Rows"), column("Kept", { className: "spare" }),
+      column("Reward"), column("Spread", { className: "spare" })],
+    createdRow: (line, data) => {
+      line.tabIndex = 0;
+      line.dataset.group = data[0];
+      line.addEventListener("click", () => openGroup(data[0], true));
+    },
+  });
+  await applyFilters();
+}
+
+/** Groups in the order of the list, on all of its pages. */
+function listedGroups() {
+  return samples.table.rows({ order: "applied" }).data().toArray().map((line) => line[0]);
+}
+
+/** Open a group beside the list, and show its line. */
+async function openGroup(group, focus = false) {
+  samples.open = group;
+  const set = samples.set, place = document.getElementById("group");
+  const texts = await set.texts(group);
+  if (samples.open !== group || samples.set !== set) return;
+  place.replaceChildren(...groupCards(set, group, texts, samples.mask));
+  place.dataset.group = group;
+  const at = listedGroups().indexOf(group);
+  if (at >= 0) samples.table.page(Math.floor(at / samples.table.page.len())).draw("page");
+  for (const line of document.querySelectorAll("#list tbody tr")) {
+    line.classList.toggle("open", Number(line.dataset.group) === group);
+  }
+  writeHash();
+  const narrow = matchMedia("(max-width: 900px)").matches;
+  if (focus && narrow) place.scrollIntoView();
+  else if (focus) document.querySelector("#list tr.open")?.scrollIntoView({ block: "nearest" });
+}
+
+function closeGroup() {
+  samples.open = -1;
+  document.getElementById("group").replaceChildren();
+  delete document.getElementById("group").dataset.group;
+  document.querySelector("#list tr.open")?.classList.remove("open");
+  writeHash();
+}
+
+function nextGroup(by) {
+  const listed = listedGroups();
+  if (!listed.length) return;
+  const at = listed.indexOf(samples.open);
+  const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), listed.length - 1);
+  document.getElementById("samples").scrollIntoView();
+  openGroup(listed[next], true);
+}

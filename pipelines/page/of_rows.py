@@ -1,0 +1,199 @@
+"""A set of a page from the values that steps wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators.compute import pc
+from ...operators.groups import Array
+from ..apply.report import StepReport
+from ..figures.figures import set_figures
+from ..figures.rows import RowTable
+from ..figures.written import WrittenValues
+from ..recipe.steps import Step
+from .content import PageColumn, PageSet, PageStep
+
+_NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
+_LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
+_HEAVY = ("token_ids", "logprobs", "ids_and_logprobs")
+_MANY_SLUGS = 256
+_LONGEST = 200_000
+"""Characters of one text in the page; a longer one ends with a note."""
+
+
+def page_set(
+    name: str,
+    values: Sequence[WrittenValues],
+    rows: RowTable,
+    steps: Sequence[Step],
+    funnel: Sequence[StepReport],
+    *,
+    kind: str = "answers",
+    step: int | None = None,
+    banner: str = "",
+) -> PageSet:
+    """The set of some parts of a run.
+
+    Args:
+        name: of the set.
+        values: of each part, in order.
+        rows: of all parts.
+        steps: those after sampling.
+        funnel: of the whole run.
+        kind: `answers` or `judgements`.
+        step: the training step, or None.
+        banner: what is missing.
+    """
+    responses = _joined(values, "response", pa.string())
+    lengths_N, unit = _lengths(rows, responses)
+    figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
+    starts_G = rows.groups.starts_G
+    return PageSet(
+        name,
+        kind,
+        step,
+        tuple(_page_step(each) for each in steps),
+        figures,
+        tuple(_columns(rows, lengths_N)),
+        rows.components,
+        starts_G.astype(np.int32),
+        _group_texts(values, rows, starts_G),
+        _row_texts(values, rows, responses),
+        banner,
+    )
+
+
+def joined_rows(parts: Sequence[RowTable]) -> RowTable:
+    """The rows of several parts as one table."""
+    from ...operators.groups import Groups
+
+    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    names = dict.fromkeys(name for part in parts for name in part.components)
+    return RowTable(table, Groups.of(table), tuple(names))
+
+
+def _page_step(step: Step) -> PageStep:
+    operator = step.operator
+    return PageStep(step.number, step.name, operator.writes(), dict(operator.reasons))
+
+
+def _lengths(rows: RowTable, responses: pa.ChunkedArray) -> tuple[Array, str]:
+    tokens_N = np.asarray(rows.table["tokens"]).astype(np.int32)
+    if (tokens_N >= 0).any():
+        return tokens_N, "tokens"
+    characters = pc.fill_null(pc.utf8_length(responses), -1)
+    return np.asarray(characters).astype(np.int32), "characters"
+
+
+def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
+    table = rows.table
+    found = [
+        PageColumn("fate", np.asarray(table["fate"]).astype(np.int32)),
+        *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
+        PageColumn("length", lengths_N),
+        *(PageColumn(name, _float(table[name])) for name in ("reward", "advantage")),
+    ]
+    for name in rows.components:
+        found.append(PageColumn(name, _float(table[name])))
+        found.append(slug_column(f"{name}_missing", table[f"{name}_missing"]))
+        found.append(PageColumn(f"contribution_{name}", _float(table[f"contribution_{name}"])))
+    return found
+
+
+def _float(column: pa.ChunkedArray) -> Array:
+    return np.asarray(pc.fill_null(column, np.nan)).astype(np.float64)
+
+
+def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:
+    """A column of few different texts; the first slug is "" and stands for null."""
+    slugs = ("", *sorted(pc.unique(column.drop_null().cast(pa.string())).to_pylist()))
+    places = pc.index_in(column.cast(pa.string()), pa.array(slugs[1:], pa.string()))
+    kind = np.uint8 if len(slugs) < _MANY_SLUGS else np.int32
+    return PageColumn(name, (np.asarray(pc.fill_null(places, -1)) + 1).astype(kind), slugs)
+
+
+def _group_texts(values: Sequence[WrittenValues], rows: RowTable, starts_G: Array) -> pa.Table:
+    at = pa.array(starts_G)
+    return pa.table(
+        {
+            "prompt_id": rows.table["prompt_id"].take(at),
+            "prompt": _joined(values, "prompt", None).take(at),
+            "reference": _joined(values, "reference", pa.string()).take(at),
+        }
+    )
+
+
+def _row_texts(
+    values: Sequence[WrittenValues], rows: RowTable, responses: pa.ChunkedArray
+) -> pa.Table:
+    columns: dict[str, Any] = {
+        "response_id": rows.table["response_id"],
+        "response": responses,
+        "answer": _joined(values, "extracted_answer", pa.string()),
+    }
+    in_columns = {"verdict", "finish_reason", *_component_names(rows)}
+    written = dict.fromkeys(name for part in values for name in part.names)
+    for name in written:
+        shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
+        if shown and any(name in part.written for part in values):
+            columns[name] = _shown(_joined(values, name, None))
+    if "turns" in written:
+        columns["turns"] = _turns(_joined(values, "turns", None))
+    return pa.table(columns)
+
+
+def _component_names(rows: RowTable) -> set[str]:
+    both = ((f"reward_{name}", f"reward_{name}_missing") for name in rows.components)
+    return {name for pair in both for name in pair}
+
+
+def _joined(
+    values: Sequence[WrittenValues], name: str, kind: pa.DataType | None
+) -> pa.ChunkedArray:
+    """A column of all parts; nulls where a part has none. `kind`: to cast it to."""
+    found = [each.column(name) if name in each.names else None for each in values]
+    known = kind or next((column.type for column in found if column is not None), pa.string())
+    chunks: list[pa.Array] = []
+    for part, column in zip(values, found, strict=True):
+        if column is None or pa.types.is_null(column.type):
+            chunks.append(pa.nulls(part.num_rows, known))
+        elif kind is not None and pa.types.is_nested(column.type):
+            chunks.append(pa.array(map(_text, column.to_pylist()), kind))
+        else:
+            chunks += column.cast(known).chunks
+    return pa.chunked_array(chunks, known)
+
+
+def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as they are where JSON has them, else as text."""
+    kind = column.type
+    plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_floating)
+    if any(of_kind(kind) for of_kind in (*plain, pa.types.is_integer, pa.types.is_boolean)):
+        return column
+    return pa.chunked_array([pa.array(map(_text, column.to_pylist()), pa.string())])
+
+
+def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Turns without token ids and log-probabilities."""
+    lists = column.to_pylist()
+    wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
+    slim = [_slim(turns, wanted) for turns in lists]
+    return pa.chunked_array([pa.array(slim, pa.list_(pa.map_(pa.string(), pa.string())))])
+
+
+def _slim(turns: Any, wanted: Sequence[str]) -> Any:
+    if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
+        return None
+    return [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    import orjson
+
+    return orjson.dumps(value, default=str).decode()

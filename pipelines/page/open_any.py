@@ -1,0 +1,31 @@
+"""The page of whatever was given: exports, runs of training, training steps, or several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .content import PageData
+from .of_export import page_of_export
+
+
+def page_of(paths: Sequence[Path]) -> PageData:
+    """One page of one or more paths.
+
+    Raises:
+        DataError: nothing can be shown of a path.
+    """
+    pages = [page_of_export(path) for path in paths]
+    if len(pages) == 1:
+        return pages[0]
+    sets = [
+        each._replace(name=" ".join(filter(None, (str(path), each.name))))
+        for path, page in zip(paths, pages, strict=True)
+        for each in page.sets
+    ]
+    return PageData(
+        " | ".join(page.title for page in pages),
+        tuple(sets),
+        points=max((page.points for page in pages), key=len),
+        recipe="\n".join(f"# {p}\n{page.recipe}" for p, page in zip(paths, pages, strict=True)),
+    )
