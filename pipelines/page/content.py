@@ -1,9 +1,9 @@
 """What a page is made of: one plain structure, whatever it came from.
 
-    PageData ── sets ──> PageSet ── columns ──> PageColumn       one value per row
-                            ├────── groups_at                    the first row of each group
-                            ├────── group_texts, row_texts       Arrow tables of texts
-                            └────── figures                      `SetFigures.as_json()`
+PageData ── sets ──> PageSet ── columns ──> PageColumn       one value per row
+                        ├────── groups_at                    the first row of each group
+                        ├────── group_texts, row_texts       Arrow tables of texts
+                        └────── figures                      `SetFigures.as_json()`
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PageSet(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of the set."""
-        return self.row_texts.num_rows
+        return len(self.row_texts)
 
 
 class PageData(NamedTuple):

@@ -86,4 +86,3 @@ def _plan(recipe: Recipe, report: Report) -> Plan:
         found = "the data or the operators of this recipe have changed since the run"
         raise DataError(found, f"rejuice run {recipe.path} first")
     return plan
-

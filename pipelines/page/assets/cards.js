@@ -35,7 +35,7 @@ function card(set, row, texts, mask) {
   const title = make("h4", {}, make("b", { text: `${sign} ${verdict || "not graded"}` }),
     make("span", { text: `reward ${shown(columns.reward[row])}` }),
     make("span", { text: `advantage ${shown(columns.advantage[row])}` }),
-    make("span", { text: `${shown(columns.length[row])} ${head.figures.length_unit}` }), fate);
+    make("span", { text: columns.length[row] < 0 ? "no response" : `${shown(columns.length[row])} ${head.figures.length_unit}` }), fate);
   const article = make("article", { class: `card ${kind}${mask && !mask[row] ? " outside" : ""}` }, title);
   article.dataset.row = row;
   if (texts.response_id !== undefined) article.append(make("div", { class: "quiet", text: `response_id ${texts.response_id}` }));

@@ -19,7 +19,7 @@ function overviewSection({ head, columns }) {
   const tiles = make("div", { class: "tiles" },
     tile(head.rows, "rows after sampling"),
     tile(kept, "kept", share(kept, head.rows)),
-    tile(groups.groups, "groups"),
+    tile(groups.groups, "groups with responses"),
     tile(groups.all_right, "groups all right", share(groups.all_right, groups.groups)),
     tile(groups.mixed, "groups mixed", share(groups.mixed, groups.groups)),
     tile(groups.all_wrong, "groups all wrong", share(groups.all_wrong, groups.groups)),
@@ -31,7 +31,7 @@ function overviewSection({ head, columns }) {
     ...reasons.map((name) => ({ name, values: funnel.map(({ dropped }) => dropped[name] || 0) }))];
   const plot = barPanel("Funnel", "Rows that each step let through, and those that it dropped, by reason.",
     names, series, { barmode: "stack" });
-  plot.querySelector(".plot").style.height = `${140 + 24 * names.length}px`;
+  plot.querySelector(".plot").style.height = `${120 + 24 * names.length}px`;
   const rates = histogramPanel("Pass rates", "Groups by the share of right responses among the graded.",
     groups.pass_rates, "pass rate");
   return section("overview", "Overview", tiles, make("div", { class: "grid" }, plot, rates));

@@ -17,7 +17,7 @@ function layoutOf(layout) {
     margin: { l: 48, r: 12, t: 8, b: 40 },
     colorway: COLOURS,
     bargap: 0.04,
-    legend: { orientation: "h", y: -0.25 },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" },
     ...layout,
     xaxis: { ...axis, ...layout.xaxis },
     yaxis: { ...axis, ...layout.yaxis },
@@ -27,7 +27,7 @@ function layoutOf(layout) {
 async function drawInto(place, traces, layout) {
   const Plotly = await library("plotly");
   drawn.set(place, { traces, layout });
-  await Plotly.react(place, traces, layoutOf(layout), { responsive: true, displaylogo: false });
+  await Plotly.react(place, traces, layoutOf(layout), { responsive: true, displayModeBar: false });
   if (!place.dataset.drawn && place.whenDrawn) place.whenDrawn();
   place.dataset.drawn = "1";
 }

@@ -124,8 +124,8 @@ async function showList() {
     render: (value, type) => (type === "display" ? text.display(value === null ? "" : value) : value === null ? -Infinity : value) });
   samples.table = new DataTable(table, {
     data: [], autoWidth: false, deferRender: true, pageLength: 25, lengthChange: false, searching: false,
-    order: [[2, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
-    columns: [column("Group"), column("Prompt"), column("Pass rate"), column("Rows"), column("Kept", { className: "spare" }),
+    order: [[6, "desc"], [2, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
+    columns: [column("Group", { className: "spare" }), column("Prompt"), column("Pass rate"), column("Rows"), column("Kept", { className: "spare" }),
       column("Reward"), column("Spread", { className: "spare" })],
     createdRow: (line, data) => {
       line.tabIndex = 0;

@@ -1,0 +1,166 @@
+"""A small page for tests: three prompts with four responses each, and texts that attack a reader."""
+
+import numpy as np
+import pyarrow as pa
+
+from rejuice.operators.groups import Groups
+from rejuice.pipelines.apply.report import StepReport
+from rejuice.pipelines.figures.figures import set_figures
+from rejuice.pipelines.figures.rows import RowTable
+from rejuice.pipelines.page.content import PageColumn, PageData, PageSet, PageStep
+from rejuice.pipelines.page.of_rows import slug_column
+
+HOSTILE = (
+    "<script>window.hit=1</script>",
+    "</script><script>window.hit=2</script>",
+    "<!--<script>window.hit=3",
+    '<img src=x onerror="window.hit=4">',
+    '<svg onload="window.hit=5"><animate onbegin="window.hit=6"></svg>',
+    '<a href="javascript:window.hit=7">a</a>',
+    '"><style>*{display:none}</style>',
+    "{{constructor.constructor('window.hit=8')()}} {{HEAD}} {{SCRIPT}} {{POLICY}}",
+    '<b onmouseover="window.hit=9" style="position:fixed;inset:0">b</b>',
+    "a\u2028b\u2029c",
+    "\u202eright to left\u202c \u2066isolate\u2069 zero\u200bwidth",
+    "NUL \x00 ESC \x1b[31m red",
+    '<iframe srcdoc="<script>parent.hit=10</script>"></iframe><base href=//x.invalid/>',
+    "]]><link rel=stylesheet href=//x.invalid/x.css><meta http-equiv=refresh content=0;url=//x.invalid>",
+)
+"""What a policy, a judge or a dataset may contain."""
+
+
+def shown_as(text):
+    """A text as the page shows it: characters that cannot be seen by their code points."""
+    import unicodedata
+
+    def mark(c):
+        unseen = unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t"
+        return f"U+{ord(c):04X}" if unseen or c in "\u2028\u2029" else c
+
+    return "".join(map(mark, text))
+
+
+def page_data(hostile=True, title=None):
+    """A page of 12 rows; with `hostile`, every text of it attacks, else none does."""
+    attack = (lambda at: HOSTILE[at % len(HOSTILE)]) if hostile else (lambda at: f"plain {at}")
+    n, components = 12, (attack(0), "format")
+    reward_N = np.array([1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0], float) + 0.1
+    verdicts = ["correct" if r > 1 else "wrong_answer" for r in reward_N]
+    advantage_N = np.repeat([0.0, 0, 0], 4) + reward_N - np.repeat([0.6, 1.1, 0.35], 4)
+    fate_N = np.array([-1] * 4 + [2] * 4 + [-1] * 4, np.int16)
+    table = pa.table(
+        {
+            "response_id": [f"r{at:02d} {attack(at)}" for at in range(n)],
+            "prompt_id": [f"p{at // 4} {attack(at // 4)}" for at in range(n)],
+            "fate": fate_N,
+            "reason": pa.array([attack(1) if f >= 0 else None for f in fate_N], pa.string()),
+            "verdict": pa.array([*verdicts[:11], attack(2)], pa.string()),
+            "finish_reason": pa.array([*["stop"] * 11, attack(3)], pa.string()),
+            "tokens": pa.array(np.arange(n) + 3, pa.int32()),
+            "reward": reward_N,
+            "advantage": advantage_N,
+            **{
+                name: column
+                for c, values in zip(components, (reward_N - 0.1, np.full(n, 0.1)), strict=True)
+                for name, column in (
+                    (c, pa.array(values)),
+                    (f"{c}_missing", pa.array([None] * 10 + [attack(4)] * 2, pa.string())),
+                    (f"contribution_{c}", pa.array(values)),
+                )
+            },
+        }
+    )
+    rows = RowTable(table, Groups.of(table), components)
+    funnel = [_step("math_verify_mapper", 12, {}), _step(attack(5), 12, {attack(1): 4})]
+    lengths_N = np.asarray(table["tokens"]).astype(np.int32)
+    figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": "tokens"}
+    group_texts = pa.table(
+        {
+            "prompt_id": table["prompt_id"].take(pa.array([0, 4, 8])),
+            "prompt": [
+                [{"role": attack(g + 6), "content": f"What is {g}? {attack(g + 3)}"}]
+                for g in range(3)
+            ],
+            "reference": [f"{g} {attack(g + 7)}" for g in range(3)],
+        }
+    )
+    row_texts = pa.table(
+        {
+            "response_id": table["response_id"],
+            "response": [f"answer {at}: {attack(at)}\n{attack(at + 1)}" for at in range(n)],
+            "answer": [attack(at) for at in range(n)],
+            "raw_answer": [f"judge {attack(at + 2)}" for at in range(n)],
+            attack(3): [attack(at + 4) for at in range(n)],
+            "turns": pa.array(
+                [
+                    [
+                        [
+                            ("role", attack(at)),
+                            ("text", attack(at + 5)),
+                            ("tool", attack(at + 6)),
+                            ("arguments", attack(at + 7)),
+                            ("observation", attack(at + 8)),
+                        ]
+                    ]
+                    for at in range(n)
+                ],
+                pa.list_(pa.map_(pa.string(), pa.string())),
+            ),
+        }
+    )
+    only = PageSet(
+        name=f"set {attack(0)}",
+        kind="answers",
+        step=None,
+        steps=(
+            PageStep(1, "math_verify_mapper", ("verdict", "extracted_answer", attack(3)), {}),
+            PageStep(2, attack(5), ("reward",), {attack(1): f"meaning {attack(8)}"}),
+            PageStep(3, "grpo_advantage_mapper", ("advantage",), {}),
+        ),
+        figures=figures,
+        columns=(
+            PageColumn("fate", fate_N.astype(np.int32)),
+            *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
+            PageColumn("length", lengths_N),
+            *(PageColumn(name, np.asarray(table[name])) for name in ("reward", "advantage")),
+            *(
+                column
+                for c in components
+                for column in (
+                    PageColumn(c, np.asarray(table[c])),
+                    slug_column(f"{c}_missing", table[f"{c}_missing"]),
+                    PageColumn(f"contribution_{c}", np.asarray(table[f"contribution_{c}"])),
+                )
+            ),
+        ),
+        components=components,
+        groups_at=rows.groups.starts_G.astype(np.int32),
+        group_texts=group_texts,
+        row_texts=row_texts,
+        banner=f"banner {attack(4)}",
+    )
+    other = only._replace(name=f"other {attack(1)}", banner="")
+    points = tuple(
+        {"step": s, "rejuice/reward": s / 10, f"rejuice/reward_{attack(0)}": 0.5} for s in range(3)
+    )
+    return PageData(
+        f"project {title or attack(1)}",
+        (only, other),
+        points=points,
+        recipe=f"# {attack(1)}\nprocess: []\n",
+    )
+
+
+def _step(name, rows_in, dropped):
+    return StepReport(
+        step=name,
+        rows_in=rows_in,
+        rows_out=rows_in - sum(dropped.values()),
+        added=0,
+        dropped=dropped,
+        seconds=0.5,
+        cached=False,
+        notes={f"note {name}": 2.0},
+        columns={},
+        written=[],
+    )
