@@ -18,7 +18,7 @@ import typer
 from packaging.requirements import Requirement
 
 from rejuice.operators import get
-from rejuice.pipelines.cli import overrides_of
+from rejuice.pipelines.options import overrides_of
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.cli import app

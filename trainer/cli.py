@@ -13,7 +13,8 @@ import typer
 
 from ..operators import RejuiceError
 from ..pipelines import cli
-from ..pipelines.cli import DatasetPath, Debug, OverridableCommand, StoppedError, app, overrides_of
+from ..pipelines.cli import StoppedError, app
+from ..pipelines.options import DatasetPath, Debug, OverridableCommand, overrides_of
 from .export.cli import app as export
 
 if TYPE_CHECKING:

@@ -136,7 +136,12 @@ class Plan(NamedTuple):
 
 def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return cache / f"kept-{operator.name()}-{_hash('', operator)}"
+    return cache / f"kept-{operator.name()}-{operator_key(operator)}"
+
+
+def operator_key(operator: Operator) -> str:
+    """The same for two operators if and only if their class, fields and code are."""
+    return _hash("", operator)
 
 
 def _hash(key: str, operator: Operator) -> str:

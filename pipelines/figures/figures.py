@@ -146,6 +146,26 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
         return right_G / (right_G + wrong_G), right_G, wrong_G
 
 
+def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
+    """By component, its share of the variance of advantages.
+
+    Args:
+        rows: of a set.
+        used_N: bool, which rows count; those beyond its end do not.
+    """
+    used_N = np.append(used_N, np.zeros(rows.table.num_rows - len(used_N), bool))
+    advantage_N = np.asarray(rows.table["advantage"])
+    full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
+    variance = float((full_N**2).sum())
+    if not variance:
+        return {}
+    parts = component_advantages(rows)
+    return {
+        name: float((np.where(used_N, np.nan_to_num(part_N), 0.0) * full_N).sum()) / variance
+        for name, part_N in parts.items()
+    }
+
+
 class _Share(NamedTuple):
     variance: float
     mass: float

@@ -1,0 +1,32 @@
+"""`rejuice ablate`: what each step of a recipe is worth, over the responses of a finished run."""
+
+from __future__ import annotations
+
+import typer
+
+from ..options import Debug, RecipePath, overrides_of
+from .whatif import RunPath
+
+
+def ablate(
+    context: typer.Context, recipe: RecipePath, run: RunPath = None, debug: Debug = False
+) -> None:
+    """Leave out each step after sampling, and each reward weight, one at a time, and compare.
+
+    Nothing is sampled or judged again.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from ..compare.ablate import ablations, measured
+    from ..recipe.read import load
+    from ..show.comparison import show_ablations
+    from ..stored.export import open_export
+
+    stored = open_export(run or recipe)
+    wanted = ablations(load(recipe, overrides_of(context)))
+    console = Console(stderr=True)
+    progress = track(
+        wanted, "steps", console=console, transient=True, disable=not console.is_terminal
+    )
+    show_ablations([measured(stored, each) for each in progress], Console())

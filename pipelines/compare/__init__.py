@@ -1,0 +1,1 @@
+"""What other settings would have made of stored samples."""
