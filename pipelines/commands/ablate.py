@@ -26,7 +26,6 @@ def ablate(
     stored = open_export(run or recipe)
     wanted = ablations(load(recipe, overrides_of(context)))
     console = Console(stderr=True)
-    progress = track(
-        wanted, "steps", console=console, transient=True, disable=not console.is_terminal
-    )
+    quiet = not console.is_terminal
+    progress = track(wanted, "steps", console=console, transient=True, disable=quiet)
     show_ablations([measured(stored, each) for each in progress], Console())

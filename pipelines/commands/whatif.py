@@ -27,7 +27,8 @@ def whatif(
 ) -> None:
     """Apply a recipe, or other fields of it, to the responses of a finished run, and compare.
 
-    Nothing is sampled or judged again: `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
+    Nothing is sampled or judged again:
+    `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
     from ..compare.whatif import changed_fields
     from ..compare.whatif import whatif as compare

@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
         return int(np.asarray(self.rows[kind]).sum())
 
     def reasons(self, kind: str) -> dict[str, int]:
-        """For gained rows, why they were dropped; for lost ones, why they are; most frequent first."""
+        """Why gained rows were dropped, or lost ones are, the most frequent reason first."""
         column = self.rows[f"reason_{'before' if kind == 'gained' else 'after'}"]
         counted = column.filter(self.rows[kind]).value_counts().to_pylist()
         ordered = sorted(counted, key=lambda each: (-each["counts"], str(each["values"])))

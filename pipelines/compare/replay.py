@@ -1,9 +1,9 @@
 """Apply other steps to the rows of a stored run, without sampling or judging anything again.
 
-What a step wrote is taken from the file where an operator with the same fields and code read the same
-values in the same rows. Any other step is computed, by the same `apply_steps` as in a run, but for those
-that ask a model: of these the values of rows that they have seen are taken, and a group with a row
-that they have not seen is unknown. So what is found is what a run would find, or left out.
+What a step wrote is taken from the file where an operator with the same fields and code read the
+same values in the same rows. Any other step is computed, as in a run, but for those that ask a
+model: of these the values of rows that they have seen are taken, and a group with a row that they
+have not seen is unknown. So what is found is what a run would find, or left out.
 """
 
 from __future__ import annotations

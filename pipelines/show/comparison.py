@@ -31,8 +31,8 @@ def comparison_lines(run: StoredExport, changed: Sequence[str], found: Compariso
     counts = {kind: f"{found.count(kind):,}" for kind in KINDS}
     why = {kind: _listed(found.reasons(kind)) for kind in ("gained", "lost")}
     yield (
-        f"rows         {found.kept_in_both:,} kept in both, {counts['gained']} gained{why['gained']}, "
-        f"{counts['lost']} lost{why['lost']}, {counts['unknown']} unknown"
+        f"rows         {found.kept_in_both:,} kept in both, "
+        f"{counts['gained']} gained{why['gained']}, {counts['lost']} lost{why['lost']}, {counts['unknown']} unknown"
     )
     yield f"groups       {before:,} before, {after:,} after: {gained:,} gained, {lost:,} lost"
     one, two = found.mean_reward
@@ -45,7 +45,7 @@ def comparison_lines(run: StoredExport, changed: Sequence[str], found: Compariso
     shares = [f"{name} {_number(a)} -> {_number(b)}" for name, (a, b) in found.variance.items()]
     yield f"variance     {', '.join(shares) or 'no advantages'}{_dominant(found.variance)}"
     if found.count("unknown"):
-        yield "unknown      a model would have to be asked about these rows: their groups are left out"
+        yield "unknown      a model would have to be asked: these groups are left out"
     if any(found.count(kind) for kind in KINDS):
         yield f"rows behind  add --rows {'|'.join(kind for kind in KINDS if found.count(kind))}"
 
@@ -88,14 +88,10 @@ def show_ablations(results: Sequence[AblationResult], console: Console) -> None:
 
 
 def _dominant(variance: Mapping[str, tuple[float, float]]) -> str:
-    tops = [
-        max(
-            (name for name in variance if not math.isnan(variance[name][side])),
-            key=lambda name, side=side: variance[name][side],
-            default=None,
-        )  # fmt: skip
-        for side in (0, 1)
-    ]
+    tops = []
+    for side in (0, 1):
+        shares = {name: both[side] for name, both in variance.items() if not math.isnan(both[side])}
+        tops.append(max(shares, key=lambda name, of=shares: of[name], default=None))
     return f": {tops[1]} is dominant now" if tops[1] and tops[0] != tops[1] else ""
 
 
