@@ -213,7 +213,7 @@ def _component(rows: RowTable, name: str, share: _Share) -> ComponentFigures:
 
 
 def histogram(values: Array) -> HistogramFigures:
-    """Counts in `BINS` equal bins from the least to the greatest value; one bin if all are equal."""
+    """Counts in `BINS` equal bins from the least to the greatest value; one if all are equal."""
     if len(values) == 0:
         return HistogramFigures((), ())
     low, high = float(values.min()), float(values.max())

@@ -1,4 +1,4 @@
-"""One line for each row that was processed: its fate, its reward and what the reward consists of."""
+"""One line for each row that was processed: its fate, its reward and what it consists of."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RowTable(NamedTuple):
     """Rows of a set; axes `_N`.
 
     Attributes:
-        table: one line per row of the base and of rows added later. Columns: response_id, prompt_id,
-            fate (int16, -1 for kept, else the step's number), reason, verdict, finish_reason,
-            tokens (int32, -1 where no token ids are known), reward, advantage, and for each
+        table: one line per row of the base and of rows added later. Columns: response_id,
+            prompt_id, fate (int16, -1 for kept, else the step's number), reason, verdict,
+            finish_reason, tokens (int32, -1 where no token ids are known), reward, advantage, and for each
             component c: `c`, `c_missing`, `contribution_c`. float64 is NaN where nothing is known.
         groups: rows by prompt_id.
         components: names, in the order of the weights.
@@ -88,9 +88,9 @@ def contributions(values: WrittenValues, applied: Iterable[AppliedStep]) -> dict
             known_N = ~np.isnan(added_N)
             column_N[places[known_N]] = added_N[known_N]
     for name in values.names:
-        if name.startswith("reward_") and not name.endswith("_missing"):
-            if pa.types.is_floating(values.column(name).type):
-                found.setdefault(name.removeprefix("reward_"), np.full(values.num_rows, np.nan))
+        named = name.startswith("reward_") and not name.endswith("_missing")
+        if named and pa.types.is_floating(values.column(name).type):
+            found.setdefault(name.removeprefix("reward_"), np.full(values.num_rows, np.nan))
     return found
 
 
