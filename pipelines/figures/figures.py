@@ -146,7 +146,7 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
         return right_G / (right_G + wrong_G), right_G, wrong_G
 
 
-class _Share(NamedTuple):
+class _ComponentShare(NamedTuple):
     variance: float
     mass: float
     dominant: int
@@ -171,7 +171,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     return found
 
 
-def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _Share]:
+def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     groups = rows.groups
     parts = component_advantages(rows)
     advantage_N = np.asarray(rows.table["advantage"])
@@ -184,10 +184,10 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _Share]:
     }
     top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
     any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
-    found = {name: _Share(np.nan, np.nan, 0) for name in rows.components}
+    found = {name: _ComponentShare(np.nan, np.nan, 0) for name in rows.components}
     for at, (name, part_N) in enumerate(parts.items()):
         own_N = np.where(used_N, part_N, 0.0)
-        found[name] = _Share(
+        found[name] = _ComponentShare(
             float((own_N * full_N).sum()) / variance if variance else np.nan,
             float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
             int(((top_G == at) & any_G).sum()),
@@ -195,7 +195,7 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _Share]:
     return found
 
 
-def _component(rows: RowTable, name: str, share: _Share) -> ComponentFigures:
+def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
     values = _finite(np.asarray(rows.table[name]))
     counted = rows.table[f"{name}_missing"].drop_null().value_counts().to_pylist()
     known = len(values) > 0

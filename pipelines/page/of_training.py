@@ -171,9 +171,7 @@ class _Stored:
         return StepResult(Change(columns, reasons), frame.num_rows, 0.0, {})
 
 
-def _dropped_by_training(
-    values: WrittenValues, decisions: pa.Table, number: int
-) -> dict[str, int]:
+def _dropped_by_training(values: WrittenValues, decisions: pa.Table, number: int) -> dict[str, int]:
     """Record what training itself dropped; how many rows, by reason."""
     mine = decisions.filter(pc.equal(decisions["step"], TRAINING))
     if not len(mine) or "response_id" not in values.names:
