@@ -166,7 +166,7 @@ def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
     }
 
 
-class _Share(NamedTuple):
+class _ComponentShare(NamedTuple):
     variance: float
     mass: float
     dominant: int
@@ -191,7 +191,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     return found
 
 
-def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _Share]:
+def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     groups = rows.groups
     parts = component_advantages(rows)
     advantage_N = np.asarray(rows.table["advantage"])
@@ -204,10 +204,10 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _Share]:
     }
     top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
     any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
-    found = {name: _Share(np.nan, np.nan, 0) for name in rows.components}
+    found = {name: _ComponentShare(np.nan, np.nan, 0) for name in rows.components}
     for at, (name, part_N) in enumerate(parts.items()):
         own_N = np.where(used_N, part_N, 0.0)
-        found[name] = _Share(
+        found[name] = _ComponentShare(
             float((own_N * full_N).sum()) / variance if variance else np.nan,
             float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
             int(((top_G == at) & any_G).sum()),
@@ -215,7 +215,7 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _Share]:
     return found
 
 
-def _component(rows: RowTable, name: str, share: _Share) -> ComponentFigures:
+def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
     values = _finite(np.asarray(rows.table[name]))
     counted = rows.table[f"{name}_missing"].drop_null().value_counts().to_pylist()
     known = len(values) > 0
@@ -233,7 +233,7 @@ def _component(rows: RowTable, name: str, share: _Share) -> ComponentFigures:
 
 
 def histogram(values: Array) -> HistogramFigures:
-    """Counts in `BINS` equal bins from the least value to the greatest; in one if they are equal."""
+    """Counts in `BINS` equal bins from the least to the greatest value; one if all are equal."""
     if len(values) == 0:
         return HistogramFigures((), ())
     low, high = float(values.min()), float(values.max())

@@ -1,4 +1,4 @@
-"""One line for each row that was processed: its fate, its reward and what that consists of."""
+"""One line for each row that was processed: its fate, its reward and what it consists of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators.columns import component_columns, numbers
+from ...operators.columns import RIGHT, component_columns, numbers
+from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..apply.frame import Frame
@@ -23,10 +24,10 @@ class RowTable(NamedTuple):
     """Rows of a set; axes `_N`.
 
     Attributes:
-        table: one line per row of the base and of rows added later: response_id, prompt_id,
-            fate (int16, -1 for kept, else the step's number), reason, verdict, finish_reason,
-            tokens (int32, -1 where no token ids are known), reward, advantage, and for each
-            component c: `c`, `c_missing`, `contribution_c`. float64 is NaN where nothing is known.
+        table: one line per row of the base and of rows added later. Columns: response_id,
+            prompt_id, fate (int16, -1 for kept, else the step's number), reason, verdict,
+            finish_reason, tokens (int32, -1 where no token ids are known), reward, advantage, and
+            for each component c: `c`, `c_missing`, `contribution_c`. float64 is NaN where nothing is known.
         groups: rows by prompt_id.
         components: names, in the order of the weights.
     """
@@ -55,6 +56,8 @@ def of_values(values: WrittenValues, applied: Iterable[AppliedStep]) -> RowTable
     for name in _TEXTS:
         known = name in values.names
         columns[name] = values.column(name).cast(pa.string()) if known else pa.nulls(n, pa.string())
+    if "verdict" not in values.names and {"judgement", "label"} <= {*values.names}:
+        columns["verdict"] = _judged(values)
     columns["tokens"] = pa.array(tokens(values))
     for name in ("reward", "advantage"):
         columns[name] = pa.array(_floats(values, name))
@@ -88,16 +91,14 @@ def contributions(values: WrittenValues, applied: Iterable[AppliedStep]) -> dict
             known_N = ~np.isnan(added_N)
             column_N[places[known_N]] = added_N[known_N]
     for name in values.names:
-        component = name.startswith("reward_") and not name.endswith("_missing")
-        if component and pa.types.is_floating(values.column(name).type):
+        named = name.startswith("reward_") and not name.endswith("_missing")
+        if named and pa.types.is_floating(values.column(name).type):
             found.setdefault(name.removeprefix("reward_"), np.full(values.num_rows, np.nan))
     return found
 
 
 def tokens(values: WrittenValues) -> Array:
     """Sampled tokens of each response, int32[N]; -1 where its token ids are not known."""
-    from ...operators.compute import pc
-
     n = values.num_rows
     if "response_token_ids" not in values.names:
         return np.full(n, -1, np.int32)
@@ -105,6 +106,16 @@ def tokens(values: WrittenValues) -> Array:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         return np.full(n, -1, np.int32)
     return np.array(pc.fill_null(pc.list_value_length(column), -1), np.int32)
+
+
+def _judged(values: WrittenValues) -> pa.Array:
+    """The verdict of a judgement, by the label of what it judges."""
+    judgement = values.column("judgement").cast(pa.string())
+    label = values.column("label").cast(pa.string())
+    right = pc.fill_null(pc.equal(judgement, label), False)
+    verdict = pc.if_else(right, RIGHT, "wrong_answer")
+    found: pa.Array = pc.if_else(pc.is_null(judgement), "no_answer", verdict)
+    return found
 
 
 def _floats(values: WrittenValues, name: str) -> Array:

@@ -21,7 +21,7 @@ KEPT = -1
 """The fate of a row that no step dropped."""
 
 
-class _Piece(NamedTuple):
+class _WrittenPiece(NamedTuple):
     """Values of a column, and the places of the rows that they belong to."""
 
     values: pa.ChunkedArray
@@ -42,7 +42,7 @@ class WrittenValues:
 
     def __init__(self, base: Frame) -> None:
         self._base = base
-        self._pieces: dict[str, list[_Piece]] = {}
+        self._pieces: dict[str, list[_WrittenPiece]] = {}
         self.fate_N: NDArray[np.int16] = np.full(base.num_rows, KEPT, np.int16)
         self.reason_N: NDArray[Any] = np.full(base.num_rows, None, object)
         self.names: list[str] = list(base.column_names)
@@ -96,7 +96,7 @@ class WrittenValues:
     def _write(self, columns: Any, places: NDArray[np.int64]) -> None:
         for name, column in columns.items():
             values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-            self._pieces.setdefault(name, []).append(_Piece(values, places))
+            self._pieces.setdefault(name, []).append(_WrittenPiece(values, places))
             if name not in self.names:
                 self.names.append(name)
 
@@ -122,7 +122,7 @@ class WrittenValues:
             if not pieces:
                 nulls = pa.nulls(self.num_rows - len(own), own.type)
                 return pa.chunked_array([*own.chunks, nulls], own.type)
-            pieces.insert(0, _Piece(own, np.arange(len(own))))
+            pieces.insert(0, _WrittenPiece(own, np.arange(len(own))))
         if not pieces:
             raise KeyError(name)
         kind = pieces[-1].values.type

@@ -22,7 +22,7 @@ from .blocks import embedded_json, excerpts, packed, packed_numbers, text_blocks
 from .content import PageData, PageSet, PageSummary
 from .libraries import plotly_js, tables_css, tables_js
 
-MADE_BY = "made by rejuice view"
+MADE_BY = "A page of rejuice"
 _MAKER = f"<!doctype html>\n<!-- {MADE_BY} -->\n".encode()
 _SCRIPTS = (
     "text.js",
@@ -51,7 +51,7 @@ def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) ->
     """
     if output.exists() and MADE_BY.encode() not in output.read_bytes()[:200]:
         right = "give another --output"
-        raise DataError(f"{output} exists and was not made by rejuice view", right)
+        raise DataError(f"{output} exists and is no page of rejuice", right)
     writer = _Writer(data, most_bytes)
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(output)
@@ -79,7 +79,7 @@ class _Writer:
         head = {
             "version": 1,
             "title": self._data.title,
-            "made_by": "rejuice view",
+            "made_by": "rejuice",
             "sets": heads,
             "points": self._data.points,
             "changes": self._data.changes,
@@ -132,7 +132,7 @@ class _Writer:
         if shown < each.rows:
             banner += (
                 f"The texts of {shown:,} of {each.rows:,} responses are in this page (--most_mb); "
-                "figures are those of all. Of the others: rejuice explain PATH ID. "
+                "figures are those of all. Of the others: rejuice explain RECIPE ID. "
             )
         return {
             "name": each.name,

@@ -57,5 +57,4 @@ def _read(package: str, path: str) -> str:
     try:
         return files(package).joinpath(path).read_text("utf-8")
     except (OSError, ModuleNotFoundError) as error:
-        right = f"pip install --force-reinstall {package}"
-        raise RejuiceError(f"{package} has no {path}", right) from error
+        raise RejuiceError(f"{package} has no {path}", f"install {package} again") from error

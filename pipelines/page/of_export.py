@@ -78,7 +78,7 @@ def _samples(step: Step) -> bool:
 def _plan(recipe: Recipe, report: Report) -> Plan:
     if not report.cache:
         found = f"{report.export_path} was made by dj-process, which saves no commits"
-        raise DataError(found, "rejuice run its recipe first")
+        raise DataError(found, f"rejuice run {report.recipe} first")
     if not Path(report.cache).exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
     plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)

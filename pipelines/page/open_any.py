@@ -7,15 +7,23 @@ from pathlib import Path
 
 from .content import PageData
 from .of_export import page_of_export
+from .of_training import is_training, page_of_training
 
 
-def page_of(paths: Sequence[Path]) -> PageData:
+def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
     """One page of one or more paths.
+
+    Args:
+        paths: exports, their run folders or recipes; runs of training, or steps of them.
+        steps: of runs of training, the numbers of those to show.
 
     Raises:
         DataError: nothing can be shown of a path.
     """
-    pages = [page_of_export(path) for path in paths]
+    pages = [
+        page_of_training(path, steps) if is_training(path) else page_of_export(path)
+        for path in paths
+    ]
     if len(pages) == 1:
         return pages[0]
     sets = [

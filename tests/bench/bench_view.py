@@ -115,7 +115,7 @@ def write_recipe(folder: Path) -> Path:
 
 
 @contextmanager
-def timed(name: str):  # noqa: ANN201
+def timed(name: str):
     """Print how long something took."""
     start = time.perf_counter()
     yield

@@ -1,5 +1,10 @@
 """A small page for tests: three prompts with four responses each, and texts that attack a reader."""
 
+import gzip
+import json
+import re
+from base64 import b64decode
+
 import numpy as np
 import pyarrow as pa
 
@@ -164,3 +169,58 @@ def _step(name, rows_in, dropped):
         columns={},
         written=[],
     )
+
+
+TYPES = {"f64": "<f8", "i32": "<i4", "u8": "u1"}
+RESPONSES = {
+    "What is 3 + 4?": ("7", ["\\boxed{7}", "It is 7.", "\\boxed{8}", "It is 9."]),
+    "What is 1 + 1?": ("2", ["\\boxed{2}", "2", "It is 2.", "That is 2."]),
+    "What is 5 + 5?": ("10", ["\\boxed{10}", "It is 11.", "12", "13"]),
+}
+STEPS = [
+    "math_verify_mapper",
+    {"format_reward_mapper": {"style": "boxed"}},
+    "group_stats_mapper",
+    {"pass_rate_filter": {"max": 0.9}},
+    {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": 1.0}}},
+    "grpo_advantage_mapper",
+]
+
+
+def recorded():
+    return [
+        {
+            "prompt_id": f"{group:032x}",
+            "response_id": f"{group * 16 + at:032x}",
+            "prompt": [{"role": "user", "content": question}],
+            "reference": reference,
+            "response": response,
+        }
+        for group, (question, (reference, responses)) in enumerate(RESPONSES.items())
+        for at, response in enumerate(responses)
+    ]
+
+
+class Page:
+    """A written page, decoded without a browser."""
+
+    def __init__(self, path):
+        self.text = path.read_text("utf-8")
+        found = re.search(r'<script type="application/json" id="head">(.*?)</script>', self.text)
+        self.head = json.loads(found[1])
+
+    def block(self, number):
+        found = re.search(rf'<script type="text/plain" id="b{number}">([^<]*)</script>', self.text)
+        return gzip.decompress(b64decode(found[1]))
+
+    def column(self, name, at=0):
+        columns = {each["name"]: each for each in self.head["sets"][at]["columns"]}
+        return np.frombuffer(self.block(columns[name]["block"]), TYPES[columns[name]["type"]])
+
+    def slugs(self, name, at=0):
+        columns = {each["name"]: each for each in self.head["sets"][at]["columns"]}
+        return [columns[name]["slugs"][place] or None for place in self.column(name, at)]
+
+    def rows(self, at=0):
+        blocks = [json.loads(self.block(each["block"])) for each in self.head["sets"][at]["texts"]]
+        return [row for block in blocks for group in block for row in group["rows"]]

@@ -100,7 +100,7 @@ function heatmapPanel(title, note, names, values) {
 
 function linePanel(title, note, x, series, xTitle) {
   const traces = series.map(({ name, values }) => ({
-    type: "scatter", mode: x.length > 60 ? "lines" : "lines+markers", x, y: values, name: plain(name),
+    type: "scatter", mode: x.length > 60 ? "lines" : "lines+markers", connectgaps: true, x, y: values, name: plain(name),
     hovertemplate: "%{x}: %{y:.4g}<extra></extra>",
   }));
   const rows = x.map((each, at) => [each, ...series.map(({ values }) => values[at])]);

@@ -125,7 +125,7 @@ async function showList() {
   samples.table = new DataTable(table, {
     data: [], autoWidth: false, deferRender: true, pageLength: 25, lengthChange: false, searching: false,
     order: [[6, "desc"], [2, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
-    columns: [column("Group", { className: "spare" }), column("Prompt"), column("Pass rate"), column("Rows"), column("Kept", { className: "spare" }),
+    columns: [column("Group", { className: "number" }), column("Prompt"), column("Pass rate"), column("Rows"), column("Kept", { className: "number" }),
       column("Reward"), column("Spread", { className: "spare" })],
     createdRow: (line, data) => {
       line.tabIndex = 0;

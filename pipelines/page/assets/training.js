@@ -1,7 +1,7 @@
 /* Curves of a training run, and what changed from one of its steps to another. */
 
 const CURVES = [
-  ["Validation", /^(rejuice\/validation\/.*|val-core\/.*)$/],
+  ["Validation", /^(rejuice\/validation\/.*(mean|pass|maj)@\d+|val-core\/.*\/(acc|reward)\/mean@\d+)$/],
   ["Reward", /^(rejuice\/reward.*|critic\/score\/mean)$/],
   ["Pass rate and mixed groups", /^rejuice\/(pass_rate|mixed_groups)$/],
   ["Rows", /^rejuice\/(rows_.*|dropped\/.*)$/],
@@ -17,7 +17,7 @@ function trainingSection() {
   const names = [...new Set(points.flatMap((point) => Object.keys(point)))];
   const panels = CURVES.map(([title, pattern]) => {
     const own = names.filter((name) => pattern.test(name)).slice(0, 8);
-    const series = own.map((name) => ({ name, values: points.map((point) => point[name] ?? null) }));
+    const series = own.map((name) => ({ name: name.replace(/^rejuice\//, ""), values: points.map((point) => point[name] ?? null) }));
     return own.length ? linePanel(title, "", x, series, "step") : null;
   });
   const change = sets.filter(({ step }) => step !== null).length > 1 ? changePanel() : null;
@@ -32,7 +32,8 @@ function changePanel() {
     select.value = String(own[chosen].at);
     return select;
   };
-  const from = choice(0), to = choice(own.length - 1);
+  const answers = own.map(({ each }, at) => [each.kind, at]).filter(([kind]) => kind === "answers").map(([, at]) => at);
+  const from = choice(answers[0] ?? 0), to = choice(answers[answers.length - 1] ?? own.length - 1);
   const place = make("div");
   const fill = async () => {
     const [a, b] = await Promise.all([loadedSet(Number(from.value)), loadedSet(Number(to.value))]);
