@@ -136,7 +136,15 @@ class Plan(NamedTuple):
 
 def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return cache / f"kept-{operator.name()}-{_hash('', operator)}"
+    return cache / f"kept-{operator.name()}-{operator_key(operator)}"
+
+
+def operator_key(operator: Operator) -> str:
+    """The key of an operator by itself, whatever led to its rows: a hash of its config and code.
+
+    Equal keys and equal input give equal results.
+    """
+    return _hash("", operator)
 
 
 def _hash(key: str, operator: Operator) -> str:

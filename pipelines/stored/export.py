@@ -1,0 +1,133 @@
+"""Exports as stored runs: of `rejuice run` with what each step did, of `dj-process` without."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...operators import DataError, RejuiceError
+from ..apply.audit_log import DECISIONS
+from ..apply.frame import Frame
+from ..apply.report import Report
+from ..apply.steps import RunStep
+from ..dataset.arrow_files import read_arrow
+from ..dataset.read import Dataset
+from ..dataset.write import run_folder
+from ..engine.plan import Plan
+from ..recipe.read import load
+from ..recipe.recipe import Recipe
+from .stored import Stored, StoredSet, not_on_file, steps_after_sampling
+
+NO_COMMITS = "dj-process saves no commits"
+
+
+def open_export(path: Path, export: Path) -> Stored:
+    """The stored run of an export.
+
+    Args:
+        path: as it was given.
+        export: the file or folder with the rows that are left; its run folder is beside it.
+
+    Raises:
+        RejuiceError: nothing was run to that path, or what is there cannot be read.
+    """
+    report = Report.read(export)
+    recipe = _recipe(report, run_folder(export))
+    found: Plan | None = None
+    incomplete = "" if report.cache else NO_COMMITS
+    if report.cache:
+        try:
+            found = plan_of_run(recipe, report)
+        except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
+            incomplete = error.found
+    one = _set(recipe, report, export, found, incomplete)
+    return Stored(path, report.project_name, "export", (one,), report)
+
+
+def plan_of_run(recipe: Recipe, report: Report) -> Plan:
+    """The plan of a run, all of whose commits are there.
+
+    Args:
+        recipe: as it ran.
+        report: of the run.
+
+    Raises:
+        ChangedSinceError: the recipe, its data or its operators are not those of the run.
+        DataError: the cache is gone.
+    """
+    if not Path(report.cache).exists():
+        raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
+    plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
+    if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
+        raise ChangedSinceError(
+            "the recipe, its data or its operators have changed since the run", "run it again"
+        )
+    return plan
+
+
+class ChangedSinceError(DataError):
+    """The recipe, its data or its operators are not those of the run."""
+
+
+def _recipe(report: Report, folder: Path) -> Recipe:
+    # A recipe of dj-process is nowhere but where the user has it; `rejuice run` keeps a copy.
+    kept = folder / "recipe.yaml"
+    return load(kept if kept.exists() else Path(report.recipe))
+
+
+def _set(
+    recipe: Recipe, report: Report, export: Path, plan: Plan | None, incomplete: str
+) -> StoredSet:
+    steps = steps_after_sampling(recipe.steps)
+    final = cache(partial(_final, export))
+    shared: dict[str, Any] = {
+        "name": "",
+        "training_step": None,
+        "kind": "answers",
+        "recipe": recipe,
+        "steps": steps,
+        "incomplete": incomplete,
+        "final": final,
+        "decisions": partial(_decisions, run_folder(export)),
+        "fit": lambda other: steps_after_sampling(other.steps),
+    }
+    if plan is None:
+        return StoredSet(
+            parts=1, base=lambda _: Frame.of(final()), results=not_on_file(incomplete), **shared
+        )
+    first = steps[0] if steps else None
+    return StoredSet(
+        parts=len(plan.source.rows),
+        base=lambda part: plan.frame_before(part, first),
+        results=partial(_committed, plan),
+        **shared,
+    )
+
+
+def _committed(plan: Plan, part: int) -> RunStep:
+    return plan.committed(part)
+
+
+def _final(export: Path) -> pa.Table:
+    """The rows that are left; a run may have left none.
+
+    Raises:
+        DataError: the export is gone or damaged.
+    """
+    if export.suffix == ".parquet" and export.is_file():
+        import pyarrow.parquet as pq  # It loads clients of object stores.
+
+        return pq.read_table(export, memory_map=True)
+    if export.suffix == ".arrow" and export.is_file():
+        return read_arrow(export)
+    if export.is_file() and not export.stat().st_size:
+        return pa.table({})
+    return Dataset(export).table()
+
+
+def _decisions(folder: Path) -> pa.Table:
+    tables = [read_arrow(path) for path in sorted(folder.glob("*/decisions.arrow"))]
+    return pa.concat_tables([DECISIONS.empty_table(), *tables])
