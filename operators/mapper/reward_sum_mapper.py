@@ -18,7 +18,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from ..columns import component_columns, flat, numbers, of_task, right_and_wrong
+from ..columns import BoolArray, component_columns, flat, numbers, of_task, right_and_wrong
 from ..compute import pc
 from ..config import Config
 from ..errors import DataError
@@ -137,13 +137,13 @@ class RewardSumMapper(Operator):
         return ("reward",)
 
     def apply(self, table: pa.Table) -> Change:
-        groups, summed_N = Groups.of(table), self._summed(table)
+        groups, summed_N = Groups.of(table), self.summed(table)
         reward_N = np.zeros(table.num_rows)
         missing_N = np.zeros(table.num_rows, bool)
         notes: dict[str, float] = {}
         for name in self.weights:
             part = self._component(table, groups, summed_N, name)
-            reward_N += np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
+            reward_N += self._added(part, name)
             missing_N |= part.missing_N
             notes[f"missing_{name}"] = int(part.missing_N.sum()) + part.filled
             notes[f"group_mean_{name}"] = part.filled
@@ -154,25 +154,42 @@ class RewardSumMapper(Operator):
         return Change({"reward": reward}, reasons, notes={k: n for k, n in notes.items() if n})
 
     def contributions(self, table: pa.Table) -> dict[str, Array]:
-        """What each component adds to the reward of each row, float64[N]; `table` has what is read.
+        """What each component adds to the reward, float64[N] by its name, in the order of the sum.
 
-        In the order of `weights`, they add up to the reward. NaN in rows that are not summed.
+        Added up in that order, from 0, they are the reward to the bit, where it is not missing.
+        A component that does not count in a row adds 0. nan: the component is missing there and has
+        no substitute, or the row is of another task and not summed.
+
+        Args:
+            table: whole groups, with the columns that `reads` names.
+
+        Raises:
+            DataError: a component is missing and `on_missing` is `fail`.
+
+        Example:
+            >>> operator = RewardSumMapper(weights={"accuracy": 1.0, "format": 2.0})
+            >>> operator.contributions(table)  # A right response in the format: 1 * 1 + 2 * 0.1.
+            {'accuracy': array([1.]), 'format': array([0.2])}
         """
-        groups, summed_N = Groups.of(table), self._summed(table)
-        added = dict[str, Array]()
+        groups, summed_N = Groups.of(table), self.summed(table)
+        found: dict[str, Array] = {}
         for name in self.weights:
             part = self._component(table, groups, summed_N, name)
-            counted_N = np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
-            added[name] = np.where(summed_N, counted_N, np.nan)
-        return added
+            unknown_N = part.missing_N | ~summed_N
+            found[name] = np.where(unknown_N, np.nan, self._added(part, name))
+        return found
+
+    def _added(self, part: _Component, name: str) -> Array:
+        """What a component adds to the sum, float64[N]."""
+        return np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
 
     def weight(self, name: str) -> float:
         """The weight of component `name` at the current `progress`."""
         weight = self.weights[name]
         return weight.at(self.progress) if isinstance(weight, WeightSchedule) else weight
 
-    def _summed(self, table: pa.Table) -> Array:
-        """Which rows are summed, bool[N]."""
+    def summed(self, table: pa.Table) -> BoolArray:
+        """Which rows are summed, bool[N]: all, or those of `task`."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)

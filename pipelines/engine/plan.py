@@ -140,7 +140,10 @@ def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
 
 
 def operator_key(operator: Operator) -> str:
-    """The same for two operators if and only if their class, fields and code are."""
+    """The key of an operator by itself, whatever led to its rows: a hash of its config and code.
+
+    Equal keys and equal input give equal results.
+    """
     return _hash("", operator)
 
 

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..apply.steps import StepResult, iterate_steps
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..recipe.recipe import Recipe
+from ..stored.export import NO_COMMITS, ChangedSinceError, plan_of_run
 
 _WIDEST = 160
 _MOST = 20
@@ -94,20 +94,17 @@ def _plan_of_run(recipe: Recipe) -> Plan:
         raise DataError("this recipe has not been run", f"{run} first")
     report = Report.read(recipe.head.export_path)
     if not report.cache:
-        raise DataError("dj-process saves no commits to explain rows from", f"{run} first")
-    if not Path(report.cache).exists():
-        raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
-    if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
-        found = "the recipe, its data or its operators have changed since the run"
+        raise DataError(f"{NO_COMMITS} to explain rows from", f"{run} first")
+    try:
+        return plan_of_run(recipe, report)
+    except ChangedSinceError as error:
         of_run = run_folder(recipe.head.export_path) / "recipe.yaml"
         if recipe.path.resolve() == of_run.resolve():
-            raise DataError(found, "run it again")
+            raise
         right = f"give the recipe of the run, {of_run}"
         if report.recipe == str(recipe.path.resolve()):  # Another may not replace the export.
             right += f", or {run} first"
-        raise DataError(found, right)
-    return plan
+        raise DataError(error.found, right) from None
 
 
 def _histories(plan: Plan, name: str, row: str) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Runs as they are on file."""
+"""Stored runs: what an export, a training run or a training step has left on file."""

@@ -1,129 +1,133 @@
-"""A finished run of `rejuice run`: its own recipe, its report, and what every step did.
-
-data ──prompts──> sampling ──base──> verify ──> rewards ──> filters ──> export
-                             rows as sampled, and the commits of the steps after it
-"""
+"""Exports as stored runs: of `rejuice run` with what each step did, of `dj-process` without."""
 
 from __future__ import annotations
 
-import shlex
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
-from ...operators import DataError
-from ...operators.change import concatenate
+from ...operators import DataError, RejuiceError
+from ..apply.audit_log import DECISIONS
 from ..apply.frame import Frame
 from ..apply.report import Report
-from ..apply.steps import AppliedStep, StepResult, iterate_steps
+from ..apply.steps import RunStep
+from ..dataset.arrow_files import read_arrow
+from ..dataset.read import Dataset
 from ..dataset.write import run_folder
-from ..engine.commit import load as load_commit
 from ..engine.plan import Plan
 from ..recipe.read import load
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
+from .stored import Stored, StoredSet, not_on_file, steps_after_sampling
 
-_SUFFIXES = (".yaml", ".yml")
-_RIGHT = "give the export_path of a finished run, the folder of a training run, or RUN/steps/NUMBER"
-
-
-class StoredExport(NamedTuple):
-    """A run whose commits are there.
-
-    Attributes:
-        path: of the export.
-        report: of the run.
-        plan: of the run's own recipe, with the place of every commit.
-    """
-
-    path: Path
-    report: Report
-    plan: Plan
-
-    @property
-    def recipe(self) -> Recipe:
-        """As it was run."""
-        return self.plan.recipe
-
-    @property
-    def steps_to_base(self) -> tuple[Step, ...]:
-        """Steps up to the last one that samples responses."""
-        return self.recipe.steps[: sampling_steps(self.recipe.steps)]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """Steps after it: they work on rows as sampled."""
-        return self.recipe.steps[sampling_steps(self.recipe.steps) :]
-
-    def base(self) -> Frame:
-        """The rows of the run as sampled, before the first of `steps`.
-
-        Raises:
-            DataError: the run had no rows.
-        """
-        first = self.steps[0] if self.steps else None
-        chunks = [self.plan.frame_before(at, first).table() for at in range(self._chunks)]
-        if not chunks:
-            raise DataError(f"{self.path} was made of no row", "give a run with rows")
-        return Frame.of(pa.concat_tables(chunks, promote_options="default"))
-
-    def applied(self, base: Frame) -> list[AppliedStep]:
-        """What `steps` did to the rows of `base`, by the commits."""
-        return list(iterate_steps(self.steps, base, lambda step, _: self.result(step)))
-
-    def result(self, step: Step) -> StepResult:
-        """What a step did to all rows of the run."""
-        parts = [load_commit(self.plan.path(step, chunk)) for chunk in range(self._chunks)]
-        sizes = [part.rows_in for part in parts]
-        change = concatenate([part.change for part in parts], sizes)
-        return StepResult(change, sum(sizes), sum(part.seconds for part in parts), {})
-
-    @property
-    def _chunks(self) -> int:
-        return len(self.plan.source.rows)
+NO_COMMITS = "dj-process saves no commits"
 
 
-def sampling_steps(steps: tuple[Step, ...]) -> int:
-    """How many steps there are up to the last one that writes responses."""
-    writes = [at for at, step in enumerate(steps, 1) if "response" in step.operator.writes()]
-    return max(writes, default=0)
+def open_export(path: Path, export: Path) -> Stored:
+    """The stored run of an export.
 
-
-def open_export(path: Path) -> StoredExport:
-    """The run behind an export, its run folder, or a recipe that was run.
+    Args:
+        path: as it was given.
+        export: the file or folder with the rows that are left; its run folder is beside it.
 
     Raises:
-        DataError: it is none of these, its commits are gone, or its data or operators have
-            changed since.
+        RejuiceError: nothing was run to that path, or what is there cannot be read.
     """
-    export = _export_of(path)
     report = Report.read(export)
-    if not report.cache:
-        found = f"{export} was made by dj-process, which saves no commits"
-        raise DataError(found, "rejuice run its recipe first")
+    recipe = _recipe(report, run_folder(export))
+    found: Plan | None = None
+    incomplete = "" if report.cache else NO_COMMITS
+    if report.cache:
+        try:
+            found = plan_of_run(recipe, report)
+        except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
+            incomplete = error.found
+    one = _set(recipe, report, export, found, incomplete)
+    return Stored(path, report.project_name, "export", (one,), report)
+
+
+def plan_of_run(recipe: Recipe, report: Report) -> Plan:
+    """The plan of a run, all of whose commits are there.
+
+    Args:
+        recipe: as it ran.
+        report: of the run.
+
+    Raises:
+        ChangedSinceError: the recipe, its data or its operators are not those of the run.
+        DataError: the cache is gone.
+    """
     if not Path(report.cache).exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    own = run_folder(export) / "recipe.yaml"
-    plan = Plan.open(load(own), Path(report.cache), report.chunk_rows)
+    plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
     if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
-        found = "the data or the operators of this recipe have changed since the run"
-        raise DataError(found, f"rejuice run {shlex.quote(report.recipe)} first")
-    return StoredExport(export, report, plan)
-
-
-def _export_of(path: Path) -> Path:
-    if path.suffix in _SUFFIXES and path.is_file():
-        export = load(path).head.export_path
-        if not run_folder(export).exists():
-            raise DataError(
-                f"{path} has not been run", f"rejuice run {shlex.quote(str(path))} first"
-            )
-        return export
-    if path.suffix == ".run" and (path / "report.json").is_file():
-        return Path(
-            Report.model_validate_json((path / "report.json").read_text("utf-8")).export_path
+        raise ChangedSinceError(
+            "the recipe, its data or its operators have changed since the run", "run it again"
         )
-    if not (run_folder(path) / "report.json").is_file():
-        raise DataError(f"{path} is neither an export, a training run nor a training step", _RIGHT)
-    return path
+    return plan
+
+
+class ChangedSinceError(DataError):
+    """The recipe, its data or its operators are not those of the run."""
+
+
+def _recipe(report: Report, folder: Path) -> Recipe:
+    # A recipe of dj-process is nowhere but where the user has it; `rejuice run` keeps a copy.
+    kept = folder / "recipe.yaml"
+    return load(kept if kept.exists() else Path(report.recipe))
+
+
+def _set(
+    recipe: Recipe, report: Report, export: Path, plan: Plan | None, incomplete: str
+) -> StoredSet:
+    steps = steps_after_sampling(recipe.steps)
+    final = cache(partial(_final, export))
+    shared: dict[str, Any] = {
+        "name": "",
+        "training_step": None,
+        "kind": "answers",
+        "recipe": recipe,
+        "steps": steps,
+        "incomplete": incomplete,
+        "final": final,
+        "decisions": partial(_decisions, run_folder(export)),
+        "fit": lambda other: steps_after_sampling(other.steps),
+    }
+    if plan is None:
+        return StoredSet(
+            parts=1, base=lambda _: Frame.of(final()), results=not_on_file(incomplete), **shared
+        )
+    first = steps[0] if steps else None
+    return StoredSet(
+        parts=len(plan.source.rows),
+        base=lambda part: plan.frame_before(part, first),
+        results=partial(_committed, plan),
+        **shared,
+    )
+
+
+def _committed(plan: Plan, part: int) -> RunStep:
+    return plan.committed(part)
+
+
+def _final(export: Path) -> pa.Table:
+    """The rows that are left; a run may have left none.
+
+    Raises:
+        DataError: the export is gone or damaged.
+    """
+    if export.suffix == ".parquet" and export.is_file():
+        import pyarrow.parquet as pq  # It loads clients of object stores.
+
+        return pq.read_table(export, memory_map=True)
+    if export.suffix == ".arrow" and export.is_file():
+        return read_arrow(export)
+    if export.is_file() and not export.stat().st_size:
+        return pa.table({})
+    return Dataset(export).table()
+
+
+def _decisions(folder: Path) -> pa.Table:
+    tables = [read_arrow(path) for path in sorted(folder.glob("*/decisions.arrow"))]
+    return pa.concat_tables([DECISIONS.empty_table(), *tables])

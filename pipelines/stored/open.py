@@ -1,0 +1,60 @@
+"""Open whatever a command has left on file: `open_stored(path)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ...operators import DataError
+from ..apply.report import Report
+from ..dataset.write import run_folder
+from ..recipe.read import load
+from .export import open_export
+from .stored import Stored
+
+openers: list[Callable[[Path, range | None], Stored | None]] = []
+"""Open further kinds of runs: the package that trains adds its own. Each gets a path and the
+training steps that are wanted (None: all), and returns None where the path is not of its kind."""
+
+_RECIPES = (".yaml", ".yml")
+
+
+def open_stored(path: Path, *, steps: range | None = None) -> Stored:
+    """Open an export, its run folder, a recipe whose export was run, or what `openers` open.
+
+    Args:
+        path: `curated.parquet`, `curated.run`, `recipe.yaml`, and of training the folder of a run
+            or of one of its steps.
+        steps: of a training run, those that are wanted; None: all.
+
+    Raises:
+        RejuiceError: it is none of these, or it cannot be read.
+
+    Example:
+        >>> [part] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
+        >>> [step.name for step in part.steps]
+        ['math_verify_mapper', ...]
+    """
+    path = Path(path)
+    if not path.exists() and not run_folder(path).is_dir():
+        raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")
+    if _is_run_folder(path):
+        written_to = Path(Report.read(path).export_path)  # A report is found from its folder, too.
+        return open_export(path, path.with_suffix(written_to.suffix))
+    if _is_run_folder(run_folder(path)) and path.suffix not in _RECIPES:
+        return open_export(path, path)
+    for opener in openers:
+        if (found := opener(path, steps)) is not None:
+            return found
+    if path.suffix in _RECIPES:
+        export = load(path).head.export_path
+        if not _is_run_folder(run_folder(export)):
+            raise DataError(f"{path} has not been run", f"rejuice run {path} first")
+        return open_export(path, export)
+    raise DataError(
+        f"{path} is not a stored run", "give an export, its .run folder, a recipe or a training run"
+    )
+
+
+def _is_run_folder(path: Path) -> bool:
+    return path.suffix == ".run" and (path / "report.json").is_file()

@@ -1,0 +1,115 @@
+"""A stored run as one thing, whichever command has made it.
+
+    Stored ──sets──> StoredSet ──base(part)──> Frame ──applied(part)──> AppliedStep, step by step
+
+Nothing is read before it is asked for, and long columns stay mapped from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from ...operators import DataError, Operator
+from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
+from ...operators.sampling.rollout import RolloutMapper
+from ..apply.frame import Frame
+from ..apply.report import Report
+from ..apply.steps import AppliedStep, RunStep, iterate_steps
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
+
+StoredKind = Literal["export", "training run", "training step"]
+
+
+class StoredSet(NamedTuple):
+    """Rows that were processed together: an export, or answers or judgements of a training step.
+
+    Attributes:
+        name: `step 12` or `step 12 judgements`; empty for an export.
+        training_step: 12; None for an export.
+        kind: judgements are the policy's, of its own answers.
+        recipe: as it ran; of a training step, the steps after sampling with weights as they were.
+        parts: pieces of whole groups: the chunks of an export; 1 for a training step.
+        base: of a part, its rows as sampled: before the first of `steps`.
+        steps: those after the last step that samples, in order, numbered as in `recipe`.
+        results: of a part, for `apply_steps`: what each step did, as it is on file.
+        incomplete: why what steps did is not on file; empty where it is. Then `results` raises,
+            and of exports `base` has the rows that are left.
+        final: the rows that are left.
+        decisions: row_id, step and reason of dropped rows, those that training itself drops
+            (step `training`) and those of steps before sampling included.
+        fit: the steps of another recipe that would run on `base`, with weights at this progress.
+    """
+
+    name: str
+    training_step: int | None
+    kind: Literal["answers", "judgements"]
+    recipe: Recipe
+    parts: int
+    base: Callable[[int], Frame]
+    steps: tuple[Step, ...]
+    results: Callable[[int], RunStep]
+    incomplete: str
+    final: Callable[[], pa.Table]
+    decisions: Callable[[], pa.Table]
+    fit: Callable[[Recipe], tuple[Step, ...]]
+
+    def applied(self, part: int) -> Iterator[AppliedStep]:
+        """The steps on a part, one after the other, as they ran; nothing is computed.
+
+        Raises:
+            DataError: what they did is not on file.
+        """
+        return iterate_steps(self.steps, self.base(part), self.results(part))
+
+
+class Stored(NamedTuple):
+    """A stored run.
+
+    Attributes:
+        path: as it was given.
+        title: name of the project or of the run.
+        kind: what it is.
+        sets: by training step, answers before judgements; one for an export.
+        report: of an export; None for training.
+        points: of training, what was logged, a mapping for each step, which is under `step`.
+    """
+
+    path: Path
+    title: str
+    kind: StoredKind
+    sets: tuple[StoredSet, ...]
+    report: Report | None = None
+    points: tuple[Mapping[str, float], ...] = ()
+
+
+def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps after the last one that samples or reads responses; all, where none does.
+
+    Example:
+        >>> [step.name for step in steps_after_sampling(recipe.steps)]
+        ['math_verify_mapper', 'format_reward_mapper', ...]
+    """
+    at = [number for number, step in enumerate(steps, 1) if _samples(step.operator)]
+    return tuple(steps[at[-1] if at else 0 :])
+
+
+def not_on_file(why: str) -> Callable[[int], RunStep]:
+    """The `results` of a set that is incomplete.
+
+    Args:
+        why: is not empty.
+    """
+
+    def results(part: int) -> RunStep:
+        raise DataError(why, "run it again to see what each step did")
+
+    return results
+
+
+def _samples(operator: Operator) -> bool:
+    return isinstance(operator, RolloutMapper | RecordedRolloutMapper)
