@@ -19,13 +19,15 @@ def ablate(
     from rich.progress import track
 
     from ..compare.ablate import ablations, measured
+    from ..compare.replay import one_set, whole
     from ..recipe.read import load
     from ..show.comparison import show_ablations
-    from ..stored.export import open_export
+    from ..stored.open import open_stored
 
-    stored = open_export(run or recipe)
-    wanted = ablations(load(recipe, overrides_of(context)))
+    stored = one_set(open_stored(run or recipe))
+    base, before = whole(stored)
+    wanted = ablations(stored.fit(load(recipe, overrides_of(context))))
     console = Console(stderr=True)
     quiet = not console.is_terminal
     progress = track(wanted, "steps", console=console, transient=True, disable=quiet)
-    show_ablations([measured(stored, each) for each in progress], Console())
+    show_ablations([measured(base, before, each) for each in progress], Console())

@@ -30,18 +30,20 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
+    from ..compare.replay import one_set
     from ..compare.whatif import changed_fields
     from ..compare.whatif import whatif as compare
     from ..recipe.read import load
     from ..show.comparison import comparison_lines, json_lines
-    from ..stored.export import open_export
+    from ..stored.open import open_stored
 
-    stored = open_export(run or recipe)
+    stored = open_stored(run or recipe)
+    one = one_set(stored)
     other = load(recipe, overrides_of(context))
-    found = compare(stored, other)
+    found = compare(one, other)
     if rows is not None:
         for line in json_lines(found, rows):
             typer.echo(line)
         return
-    for line in comparison_lines(stored, changed_fields(stored.recipe, other), found):
+    for line in comparison_lines(stored.path, changed_fields(one.steps, one.fit(other)), found):
         typer.echo(line)

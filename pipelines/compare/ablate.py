@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ..recipe.recipe import Recipe
+from ..apply.frame import Frame
+from ..apply.steps import AppliedStep
 from ..recipe.steps import Step
-from ..stored.export import StoredExport, sampling_steps
 from .comparison import Comparison
 from .whatif import compared
 
@@ -33,9 +34,8 @@ class AblationResult(NamedTuple):
     comparison: Comparison | None
 
 
-def ablations(recipe: Recipe) -> list[Ablation]:
-    """The recipe itself, then without each step after sampling, and with each weight at 0."""
-    steps = recipe.steps[sampling_steps(recipe.steps) :]
+def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
+    """All steps after sampling, then without each of them, and with each weight at 0."""
     found = [Ablation("", steps)]
     for at, step in enumerate(steps):
         rest = (*steps[:at], *steps[at + 1 :])
@@ -50,15 +50,20 @@ def ablations(recipe: Recipe) -> list[Ablation]:
     return found
 
 
-def measured(run: StoredExport, ablation: Ablation) -> AblationResult:
-    """An ablation over the responses of a run.
+def measured(base: Frame, before: Sequence[AppliedStep], ablation: Ablation) -> AblationResult:
+    """An ablation over some rows.
+
+    Args:
+        base: rows as sampled.
+        before: what was done to them, see `replay.whole`.
+        ablation: what to leave out.
 
     Raises:
         RejuiceError: a step failed.
     """
     if ablation.needed_by:
         return AblationResult(ablation, None)
-    return AblationResult(ablation, compared(run, ablation.steps))
+    return AblationResult(ablation, compared(base, before, ablation.steps))
 
 
 def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:

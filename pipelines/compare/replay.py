@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Change, DataError, ResumableOperator
+from ...operators.change import concatenate
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ..apply.frame import Frame
@@ -22,18 +23,18 @@ from ..apply.steps import AppliedStep, StepResult, iterate_steps, run_step
 from ..data_juicer.steps import asks_server
 from ..engine.plan import operator_key
 from ..recipe.steps import Step
-from ..stored.export import StoredExport
+from ..stored.stored import Stored, StoredSet
 
 UNKNOWN = "not_stored"
 """Why a row is unknown: a judge or model would have to be asked."""
 
 
 class Replayed(NamedTuple):
-    """A stored run, and the same rows under other steps.
+    """The rows of a stored set, and the same rows under other steps.
 
     Attributes:
         base: rows as sampled.
-        before: what the run's own steps did.
+        before: what the set's own steps did.
         after: what the other steps do.
     """
 
@@ -42,38 +43,69 @@ class Replayed(NamedTuple):
     after: list[AppliedStep]
 
 
-def replay(run: StoredExport, steps: Sequence[Step], base: Frame | None = None) -> Replayed:
-    """Apply `steps`, those of another recipe after sampling, to the rows of a run.
+def one_set(stored: Stored) -> StoredSet:
+    """The set of an export or of one training step.
+
+    Raises:
+        DataError: there are several.
+    """
+    answers = [each for each in stored.sets if each.kind == "answers"]
+    if len(answers) != 1:
+        found = f"{stored.path} has {len(answers)} training steps"
+        raise DataError(found, "give one of them, such as RUN/steps/000012")
+    return answers[0]
+
+
+def whole(one: StoredSet) -> tuple[Frame, list[AppliedStep]]:
+    """All rows of a set as sampled, in one frame, and what its steps did to them.
+
+    Raises:
+        DataError: there are no rows, or what the steps did is not on file.
+    """
+    parts = [list(one.applied(part)) for part in range(one.parts)]
+    tables = [one.base(part).table() for part in range(one.parts)]
+    if not sum(table.num_rows for table in tables):
+        raise DataError("no row was sampled", "give a run with rows")
+    base = Frame.of(pa.concat_tables(tables, promote_options="default"))
+    joined = [_joined([applied[at].result for applied in parts]) for at in range(len(one.steps))]
+    results = {step.number: result for step, result in zip(one.steps, joined, strict=True)}
+    return base, list(iterate_steps(one.steps, base, lambda step, _: results[step.number]))
+
+
+def _joined(parts: Sequence[StepResult]) -> StepResult:
+    sizes = [part.rows_in for part in parts]
+    change = concatenate([part.change for part in parts], sizes)
+    return StepResult(change, sum(sizes), sum(part.seconds for part in parts), {})
+
+
+def replay(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Replayed:
+    """Apply other steps to the rows of a set.
 
     Args:
-        run: a finished run.
-        steps: in order, the operators of another recipe.
-        base: `run.base()`, where it is there already.
+        base: rows as sampled.
+        before: what the set's own steps did, see `whole`.
+        steps: those of another recipe, after sampling.
 
     Raises:
         RejuiceError: what a step raised.
     """
-    base = base or run.base()
-    before = run.applied(base)
     stored = _Stored(before)
-    return Replayed(base, before, list(iterate_steps(steps, base, stored.run)))
+    return Replayed(base, list(before), list(iterate_steps(steps, base, stored.run)))
 
 
-def check_same_samples(run: StoredExport, steps: Sequence[Step]) -> None:
+def check_same_samples(own: Sequence[Step], other: Sequence[Step]) -> None:
     """Whether other steps up to sampling are those of a run.
 
     Raises:
         DataError: a step differs, so that other responses would have to be sampled.
     """
-    for own, other in zip(run.steps_to_base, steps, strict=False):
-        if operator_key(own.operator) != operator_key(other.operator):
-            found = f"{other.name} differs from the run's, so other responses would be sampled"
-            raise DataError(found, "leave it as it was, or rejuice run", where=f"{run.path}")
-    if len(run.steps_to_base) != len(steps):
-        found = (
-            f"there are {len(steps)} steps up to sampling, and {len(run.steps_to_base)} in the run"
-        )
-        raise DataError(found, "leave them as they were, or rejuice run", where=f"{run.path}")
+    for step, another in zip(own, other, strict=False):
+        if operator_key(step.operator) != operator_key(another.operator):
+            found = f"{another.name} differs from the run's, so other responses would be sampled"
+            raise DataError(found, "leave it as it was, or rejuice run")
+    if len(own) != len(other):
+        found = f"{len(other)} steps up to sampling, and {len(own)} in the run"
+        raise DataError(found, "leave them as they were, or rejuice run")
 
 
 class _Stored:

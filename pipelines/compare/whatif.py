@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..apply.frame import Frame
+from ..apply.steps import AppliedStep
 from ..figures.rows import row_table
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from ..stored.export import StoredExport, sampling_steps
+from ..stored.stored import StoredSet
 from .comparison import Comparison, compare
-from .replay import UNKNOWN, check_same_samples, replay
+from .replay import UNKNOWN, check_same_samples, replay, whole
 
 
-def whatif(run: StoredExport, recipe: Recipe) -> Comparison:
-    """Process the responses of a run by another recipe, and compare.
+def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
+    """Process the responses of a set by another recipe, and compare.
 
     Args:
-        run: a finished run.
+        one: of a stored run.
         recipe: with the same steps up to sampling.
 
     Raises:
         RejuiceError: other responses would have to be sampled, or a step failed.
     """
-    first = sampling_steps(recipe.steps)
-    check_same_samples(run, recipe.steps[:first])
-    return compared(run, recipe.steps[first:])
+    steps = one.fit(recipe)
+    if one.kind == "answers" and one.training_step is None:
+        own = len(one.recipe.steps) - len(one.steps)
+        check_same_samples(one.recipe.steps[:own], recipe.steps[: len(recipe.steps) - len(steps)])
+    return compared(*whole(one), steps)
 
 
-def compared(run: StoredExport, steps: tuple[Step, ...]) -> Comparison:
-    """The comparison of a run with other steps after sampling."""
-    found = replay(run, steps)
-    before = row_table(found.base, found.before)
-    after = row_table(found.base, found.after)
-    return compare(before, after, found.base.num_rows, UNKNOWN)
+def compared(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Comparison:
+    """The comparison of what was done to some rows with what other steps do."""
+    found = replay(base, before, steps)
+    rows = [row_table(base, applied) for applied in (found.before, found.after)]
+    return compare(rows[0], rows[1], base.num_rows, UNKNOWN)
 
 
-def changed_fields(old: Recipe, new: Recipe) -> list[str]:
-    """The steps and fields that differ, as `step.field old -> new`, in order of the new recipe."""
+def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
+    """The steps and fields that differ, as `step.field old -> new`, sorted."""
     lines = list[str]()
-    before = {step.name: step.operator for step in old.steps}
-    after = {step.name: step.operator for step in new.steps}
+    before = {step.name: step.operator for step in old}
+    after = {step.name: step.operator for step in new}
     lines += [f"{name} left out" for name in before if name not in after]
     for name, operator in after.items():
         if name not in before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -12,27 +13,27 @@ from rich.text import Text
 
 from ..compare.ablate import AblationResult
 from ..compare.comparison import KINDS, Comparison
-from ..stored.export import StoredExport
 
 _WIDTH = 140
 
 
-def comparison_lines(run: StoredExport, changed: Sequence[str], found: Comparison) -> Iterator[str]:
+def comparison_lines(path: Path, changed: Sequence[str], found: Comparison) -> Iterator[str]:
     """The figures of a comparison, each on its line.
 
     Args:
-        run: whose responses they are.
+        path: of the run.
         changed: fields that differ, see `changed_fields`.
         found: the comparison.
     """
     before, after, gained, lost = found.groups
-    yield f"{run.path}: {found.rows.num_rows:,} stored rows; nothing is sampled or judged."
+    yield f"{path}: {found.rows.num_rows:,} stored rows; nothing is sampled or judged."
     yield f"changed      {'; '.join(changed) or 'nothing: RECIPE and the run are the same'}"
     counts = {kind: f"{found.count(kind):,}" for kind in KINDS}
     why = {kind: _listed(found.reasons(kind)) for kind in ("gained", "lost")}
     yield (
         f"rows         {found.kept_in_both:,} kept in both, "
-        f"{counts['gained']} gained{why['gained']}, {counts['lost']} lost{why['lost']}, {counts['unknown']} unknown"
+        f"{counts['gained']} gained{why['gained']}, {counts['lost']} lost{why['lost']}, "
+        f"{counts['unknown']} unknown"
     )
     yield f"groups       {before:,} before, {after:,} after: {gained:,} gained, {lost:,} lost"
     one, two = found.mean_reward

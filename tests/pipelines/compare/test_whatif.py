@@ -1,0 +1,229 @@
+"""Other settings over stored responses are what a fresh run of them makes, to the bit."""
+
+import copy
+import json
+import random
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from exact import written
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_run import AFTER, PROCESS, run_tiny
+from typer.testing import CliRunner
+
+from rejuice.operators import DataError
+from rejuice.pipelines.cli import app
+from rejuice.pipelines.compare.comparison import KINDS
+from rejuice.pipelines.compare.replay import UNKNOWN, one_set, replay, whole
+from rejuice.pipelines.compare.whatif import changed_fields, whatif
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.stored.open import open_stored
+
+SAMPLING = list(PROCESS[:2])
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    return run_tiny(folder)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """40 groups of random verdicts, formats and lengths, some of one response, in many chunks."""
+    folder, draw = tmp_path_factory.mktemp("many"), random.Random(7)
+    recipe = run_tiny(folder)
+    rows = []
+    for at in range(40):
+        forms = [rf"\boxed{{{at % 5}}}", f"It is {at % 5}.", rf"\boxed{{{at}}} or so", "No idea"]
+        n = draw.choice([1, 4, 6])
+        responses = [draw.choice(forms) * draw.choice([1, 1, 2]) for _ in range(n)]
+        question = f"What is {at} mod 5?"
+        rows.append({"question": question, "answer": str(at % 5), "responses": responses})
+    (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    engine.run(recipe, chunk_rows=7)
+    return recipe
+
+
+def test_tiny_by_hand(tiny):
+    one = one_set(open_stored(tiny.path))
+    changes = {"reward_sum_mapper.weights.accuracy": "0.1", "pass_rate_filter.max": "1.0"}
+    other = load(tiny.path, changes)
+    assert changed_fields(one.steps, one.fit(other)) == [
+        "pass_rate_filter.max 0.9 -> 1.0",
+        "reward_sum_mapper.weights.accuracy 1.0 -> 0.1",
+    ]
+    found = whatif(one, other)
+    assert {kind: found.count(kind) for kind in KINDS} == {
+        **dict.fromkeys(KINDS, 0), "gained": 4, "flipped": 2,
+    }  # fmt: skip
+    assert (found.kept_in_both, found.groups) == (8, (2, 3, 1, 0))
+    assert found.reasons("gained") == {"too_easy": 4}
+    # A: 1, 0.9, 0.1, -0.1 become 0.2, 0, 0.1, -0.1; C: 1.1 and three of -0.1, 0.2 and the same.
+    assert found.rank == pytest.approx((0.8 + 1) / 2)
+    assert found.mean_reward == pytest.approx((0.35, (0.025 * 8 + 4 * 0.025) / 12), abs=0.02)
+    assert found.variance["accuracy"] == pytest.approx((0.897, 0.267), abs=5e-4)
+    assert found.variance["format"] == pytest.approx((0.103, 0.733), abs=5e-4)
+
+
+def test_the_same_recipe_changes_nothing(many):
+    one = one_set(open_stored(many.path))
+    found = whatif(one, load(many.path))
+    assert not any(found.count(kind) for kind in KINDS)
+    assert found.groups[2:] == (0, 0)
+    assert found.rank == pytest.approx(1)
+    assert changed_fields(one.steps, one.fit(load(many.path))) == []
+
+
+def test_other_samples_are_refused(tiny):
+    one = one_set(open_stored(tiny.path))
+    with pytest.raises(DataError, match="other responses would be sampled; leave it as it was"):
+        whatif(one, load(tiny.path, {"recorded_rollout_mapper.columns": "[responses, more]"}))
+
+
+WEIGHTS = st.sampled_from([0.0, 0.3, 1.0, -0.5])
+AFTERWARDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "accuracy": WEIGHTS,
+        "format": WEIGHTS,
+        "gates": st.just({"format": "only_correct"}),
+        "max": st.sampled_from([0.4, 0.6, 1.0]),
+        "min": st.sampled_from([0.1, 0.5]),
+        "normalise": st.sampled_from(["std", "none", "leave_one_out"]),
+        "right": st.just(2.0),
+        "style": st.sampled_from(["boxed", "think_answer"]),
+        "without": st.sampled_from(["pass_rate_filter"]),
+        "added": st.sampled_from(["exact_deduplicator", "length_filter"]),
+        "swapped": st.booleans(),
+    },
+)
+
+
+def process_of(drawn):
+    """The steps of TINY with what was drawn."""
+    steps = {next(iter(each)): copy.deepcopy(next(iter(each.values()))) for each in AFTER}
+    for name in ("accuracy", "format"):
+        if name in drawn:
+            steps["reward_sum_mapper"]["weights"][name] = drawn[name]
+    if "gates" in drawn:
+        steps["reward_sum_mapper"]["gates"] = drawn["gates"]
+    for bound in ("max", "min"):
+        if bound in drawn:
+            steps["pass_rate_filter"][bound] = drawn[bound]
+    if "normalise" in drawn:
+        steps["grpo_advantage_mapper"]["normalise"] = drawn["normalise"]
+    if "right" in drawn:
+        steps["math_verify_mapper"]["right"] = drawn["right"]
+    if "style" in drawn:
+        steps["format_reward_mapper"]["style"] = drawn["style"]
+    steps.pop(drawn.get("without", ""), None)
+    found = [{name: fields} for name, fields in steps.items()]
+    if drawn.get("swapped"):
+        found[0], found[1] = found[1], found[0]
+    if "added" in drawn:
+        fields = {"max": 15} if drawn["added"] == "length_filter" else {}
+        found.insert(2, {drawn["added"]: fields})
+    return found
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@given(drawn=AFTERWARDS)
+def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
+    """Rows, values, types and reasons of decisions."""
+    folder = tmp_path_factory.mktemp("fresh")
+    data = {"dataset_path": str(many.head.dataset_path)}
+    other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], chunk_rows=None, **data)
+    one = one_set(open_stored(many.path))
+    base, before = whole(one)
+    found = replay(base, before, one.fit(other))
+    kept = found.after[-1].after.table()
+    fresh = pq.read_table(folder / "curated.parquet")
+    pq.write_table(kept.select(fresh.column_names), folder / "kept.parquet")
+    assert written(pq.read_table(folder / "kept.parquet")) == written(fresh)
+    steps = open_stored(folder / "curated.parquet").report.steps[len(SAMPLING) :]
+    for applied, report in zip(found.after, steps, strict=True):
+        reasons = applied.result.change.reasons
+        dropped = Counter([] if reasons is None else reasons.drop_null().to_pylist())
+        assert (applied.step.name, dropped) == (report.step, report.dropped)
+
+
+# --------------------------------------------------------------------------- operators that ask
+
+
+def judged(monkeypatch):
+    """Make `format_reward_mapper` an operator that asks a server; a call of it fails the test."""
+    from rejuice.pipelines.compare import replay as module
+
+    def run_step(step, frame, **more):
+        assert step.name != "format_reward_mapper", "it asked again"
+        return original(step, frame, **more)
+
+    original = module.run_step
+    monkeypatch.setattr(module, "asks_server", lambda each: each.name() == "format_reward_mapper")
+    monkeypatch.setattr(module, "run_step", run_step)
+
+
+def test_what_asks_a_server_is_not_asked_again(many, monkeypatch):
+    """Behind another filter it gets fewer rows, whose values are on file."""
+    judged(monkeypatch)
+    fields = [{"math_verify_mapper": {}}, {"length_filter": {"max": 15}}, *AFTER[1:]]
+    recipe = load(many.path)
+    one = one_set(open_stored(many.path))
+    other = recipe_with(many, fields)
+    found = whatif(one, other)
+    assert found.count("unknown") == 0
+    assert found.count("lost") > 10
+    assert recipe.steps[:2] == other.steps[:2]
+
+
+def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_path):
+    judged(monkeypatch)
+    fields = [AFTER[0], {"length_filter": {"max": 15}}, *AFTER[1:]]
+    shorter = recipe_with(many, fields, tmp_path)
+    engine.run(shorter, chunk_rows=7)
+    one = one_set(open_stored(shorter.head.export_path))
+    found = whatif(one, recipe_with(many, AFTER, tmp_path))
+    rows = found.rows.to_pylist()
+    of_group = {}
+    for row in rows:
+        of_group.setdefault(row["prompt_id"], set()).add(row["unknown"])
+    assert {True} in of_group.values()
+    assert {False} in of_group.values()
+    assert {True, False} not in of_group.values()
+    assert {row["reason_after"] for row in rows if row["unknown"]} == {UNKNOWN}
+
+
+def recipe_with(recipe, steps, folder=None):
+    """The recipe with other steps after sampling, in a folder of its own if one is given."""
+    path = (folder or recipe.path.parent) / f"other{len(steps)}.yaml"
+    document = yaml.safe_load(recipe.path.read_text())
+    document["process"] = [*SAMPLING, *steps]
+    document["export_path"] = str(path.with_suffix(".parquet"))
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return load(path)
+
+
+# --------------------------------------------------------------------------- the commands
+
+
+def test_commands(tiny):
+    path = str(tiny.path)
+    run = CliRunner().invoke(app, ["whatif", path, "--pass_rate_filter.max", "1.0"])
+    assert run.exit_code == 0, run.output
+    assert "4 gained (too_easy 4), 0 lost, 0 unknown" in run.output
+    run = CliRunner().invoke(
+        app, ["whatif", path, "--pass_rate_filter.max", "1", "--rows", "gained"]
+    )
+    rows = [json.loads(line) for line in run.output.splitlines()]
+    assert [row["reason_before"] for row in rows] == ["too_easy"] * 4
+    run = CliRunner().invoke(app, ["ablate", path])
+    lines = {line[:22].strip(): line[22:].split() for line in run.output.splitlines()}
+    assert lines["nothing"][:3] == ["8", "2", "0.350"]
+    assert lines["pass_rate_filter"][:3] == ["12", "3", "0.550"]
+    assert lines["weight accuracy"][:5] == ["8", "2", "-0.025", "2", "0.724"]
+    assert lines["math_verify_mapper"][:3] == ["needed", "by", "group_stats_mapper,"]
