@@ -93,7 +93,7 @@ def page_data(hostile=True, title=None):
         {
             "response_id": table["response_id"],
             "response": [f"answer {at}: {attack(at)}\n{attack(at + 1)}" for at in range(n)],
-            "answer": [attack(at) for at in range(n)],
+            "extracted_answer": [attack(at) for at in range(n)],
             "raw_answer": [f"judge {attack(at + 2)}" for at in range(n)],
             attack(3): [attack(at + 4) for at in range(n)],
             "turns": pa.array(
@@ -137,6 +137,8 @@ def page_data(hostile=True, title=None):
                     PageColumn(f"contribution_{c}", np.asarray(table[f"contribution_{c}"])),
                 )
             ),
+            PageColumn("map_x", np.arange(12.0)),
+            PageColumn("map_y", np.arange(12.0) ** 2),
         ),
         components=components,
         groups_at=rows.groups.starts_G.astype(np.int32),

@@ -99,7 +99,7 @@ def test_a_group_shows_every_text_as_it_is(page, pages, group):
     prompt = only.group_texts["prompt"][group].as_py()[0]
     assert page_fixture.shown_as(f"{prompt['role']}: {prompt['content']}") in boxes
     whole = page.run("return document.getElementById('group').textContent")
-    for name in ("answer", "raw_answer"):
+    for name in ("extracted_answer", "raw_answer"):
         for text in only.row_texts.slice(group * 4, 4)[name].to_pylist():
             assert page_fixture.shown_as(text) in whole
     assert page.run("return document.documentElement.dataset.theme") == "dark"
