@@ -45,7 +45,7 @@ def shown_as(text):
     return "".join(map(mark, text))
 
 
-def page_data(hostile=True, title=None):
+def page_data(hostile=True, title=None, training=False):
     """A page of 12 rows; with `hostile`, every text of it attacks, else none does."""
     attack = (lambda at: HOSTILE[at % len(HOSTILE)]) if hostile else (lambda at: f"plain {at}")
     n, components = 12, (attack(0), "format")
@@ -147,6 +147,8 @@ def page_data(hostile=True, title=None):
         banner=f"banner {attack(4)}",
     )
     other = only._replace(name=f"other {attack(1)}", banner="")
+    if training:
+        only, other = only._replace(step=1), other._replace(step=2)
     points = tuple(
         {"step": s, "rejuice/reward": s / 10, f"rejuice/reward_{attack(0)}": 0.5} for s in range(3)
     )

@@ -212,6 +212,22 @@ def test_keys(page):
     page.wait("return !document.getElementById('keys').open")
 
 
+def test_training_steps_are_compared(page, tmp_path):
+    build_page(page_fixture.page_data(training=True), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    show_all(page)
+    page.wait("return document.querySelector('#change h3 ~ div table')")
+    rows = page.run(
+        "return [...document.querySelectorAll('#change tbody tr')].map((e) => [...e.cells].map((c) => c.dataset.value))"
+    )
+    assert [float(each) for each in rows[0][1:]] == pytest.approx([0.6833333, 0.6833333, 0])
+    shares = [[float(each) for each in row] for row in page.table("Groups over steps")]
+    assert shares == [pytest.approx([step, 1 / 3, 2 / 3, 0, 1 / 3]) for step in (1, 2)]
+    assert page.run("return document.querySelectorAll('[data-figure$=\"over steps\"]').length") == 3
+    assert page.run("return window.hit") is None
+    assert page.console() == []
+
+
 def test_light_and_dark(page):
     ground = page.run("return getComputedStyle(document.body).backgroundColor")
     page.run("document.getElementById('theme').click()")
