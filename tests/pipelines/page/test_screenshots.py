@@ -38,8 +38,13 @@ def page(tmp_path, recipe_file):
     from rejuice.pipelines.recipe import load
 
     write_recorded(tmp_path / "data.jsonl", seed=0, prompts=100, responses=8)
-    first = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}
-    steps = [first, "recorded_rollout_mapper", *STEPS]
+    steps = [
+        {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}},
+        {"recorded_rollout_mapper": {"columns": ["responses"], "text": "text"}},
+        {"diversity_reward_mapper": {"measure": "centroid"}},
+        *STEPS,
+    ]
+    steps[7] = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": 1.0, "diversity": 0.5}}}
     run(load(recipe_file(steps, project_name="arithmetic")))
     build_page(page_of([tmp_path / "out" / "curated.parquet"]), tmp_path / "p.html")
     return tmp_path / "p.html"
