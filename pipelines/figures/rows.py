@@ -27,8 +27,8 @@ class RowTable(NamedTuple):
         table: one line per row of the base and of rows added later. Columns: response_id,
             prompt_id, fate (int16, -1 for kept, else the step's number), reason, verdict,
             finish_reason, tokens (int32, -1 where no token ids are known), reward, advantage, and
-            for each component c: `c`, `c_missing`, `contribution_c`. A float64 that is not known
-            is NaN.
+            for each component c: `c`, `c_missing`, `contribution_c`. float64 is NaN where nothing
+            is known.
         groups: rows by prompt_id.
         components: names, in the order of the weights.
     """

@@ -38,6 +38,7 @@ class WrittenValues:
         fate_N: int16, the number of the step that dropped the row, `KEPT` for the others.
         reason_N: object, the slug for which it was dropped, or None.
         names: columns, in the order in which they appeared.
+        written: those that a step wrote.
     """
 
     def __init__(self, base: Frame) -> None:
@@ -46,6 +47,7 @@ class WrittenValues:
         self.fate_N: NDArray[np.int16] = np.full(base.num_rows, KEPT, np.int16)
         self.reason_N: NDArray[Any] = np.full(base.num_rows, None, object)
         self.names: list[str] = list(base.column_names)
+        self.written = set[str]()
         self._current = np.arange(base.num_rows)
         self.inputs: dict[int, NDArray[np.int64]] = {}
         """Per number of a step: the places of its input rows."""
@@ -91,19 +93,19 @@ class WrittenValues:
         if new.any():
             rows = pa.array(np.flatnonzero(new))
             copied = applied.after.select(applied.after.column_names).take(rows)
-            self._write(dict(zip(copied.column_names, copied.columns, strict=True)), places[new])
+            columns = dict(zip(copied.column_names, copied.columns, strict=True))
+            self._add_pieces(columns, places[new])
 
     def _write(self, columns: Any, places: NDArray[np.int64]) -> None:
+        self.written.update(columns)
+        self._add_pieces(columns, places)
+
+    def _add_pieces(self, columns: Any, places: NDArray[np.int64]) -> None:
         for name, column in columns.items():
             values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
             self._pieces.setdefault(name, []).append(_WrittenPiece(values, places))
             if name not in self.names:
                 self.names.append(name)
-
-    @property
-    def written(self) -> frozenset[str]:
-        """Columns that a step wrote."""
-        return frozenset(self._pieces)
 
     @property
     def num_rows(self) -> int:

@@ -58,8 +58,8 @@ class PageSet(NamedTuple):
         components: names.
         groups_at: int32[G], the first row of each group.
         group_texts: one row per group: `prompt_id`, `prompt` (messages or text), `reference`.
-        row_texts: one row per row: `response_id`, `response`, `answer`, and any other texts that
-            steps wrote, by the names of their columns.
+        row_texts: one row per row: `response_id`, `response`, `extracted_answer`, and any other
+            texts that steps wrote, by the names of their columns.
         banner: what of the set is not in the page; empty if nothing.
     """
 

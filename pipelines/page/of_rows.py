@@ -16,6 +16,7 @@ from ..figures.rows import RowTable
 from ..figures.written import WrittenValues
 from ..recipe.steps import Step
 from .content import PageColumn, PageSet, PageStep
+from .map_of_responses import map_columns
 
 _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
@@ -58,7 +59,7 @@ def page_set(
         step,
         tuple(_page_step(each) for each in steps),
         figures,
-        tuple(_columns(rows, lengths_N)),
+        (*_columns(rows, lengths_N), *_map(rows, responses)),
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
@@ -104,6 +105,11 @@ def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
     return found
 
 
+def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:
+    ids = pc.fill_null(rows.table["response_id"].cast(pa.string()), "")
+    return map_columns(responses, ids, rows.table["verdict"])
+
+
 def _float(column: pa.ChunkedArray) -> Array:
     return np.asarray(pc.fill_null(column, np.nan)).astype(np.float64)
 
@@ -133,7 +139,7 @@ def _row_texts(
     columns: dict[str, Any] = {
         "response_id": rows.table["response_id"],
         "response": responses,
-        "answer": _joined(values, "extracted_answer", pa.string()),
+        "extracted_answer": _joined(values, "extracted_answer", pa.string()),
     }
     in_columns = {"verdict", "finish_reason", *_component_names(rows)}
     written = dict.fromkeys(name for part in values for name in part.names)

@@ -45,7 +45,7 @@ def shown_as(text):
     return "".join(map(mark, text))
 
 
-def page_data(hostile=True, title=None):
+def page_data(hostile=True, title=None, training=False):
     """A page of 12 rows; with `hostile`, every text of it attacks, else none does."""
     attack = (lambda at: HOSTILE[at % len(HOSTILE)]) if hostile else (lambda at: f"plain {at}")
     n, components = 12, (attack(0), "format")
@@ -93,7 +93,7 @@ def page_data(hostile=True, title=None):
         {
             "response_id": table["response_id"],
             "response": [f"answer {at}: {attack(at)}\n{attack(at + 1)}" for at in range(n)],
-            "answer": [attack(at) for at in range(n)],
+            "extracted_answer": [attack(at) for at in range(n)],
             "raw_answer": [f"judge {attack(at + 2)}" for at in range(n)],
             attack(3): [attack(at + 4) for at in range(n)],
             "turns": pa.array(
@@ -137,6 +137,8 @@ def page_data(hostile=True, title=None):
                     PageColumn(f"contribution_{c}", np.asarray(table[f"contribution_{c}"])),
                 )
             ),
+            PageColumn("map_x", np.arange(12.0)),
+            PageColumn("map_y", np.arange(12.0) ** 2),
         ),
         components=components,
         groups_at=rows.groups.starts_G.astype(np.int32),
@@ -145,6 +147,8 @@ def page_data(hostile=True, title=None):
         banner=f"banner {attack(4)}",
     )
     other = only._replace(name=f"other {attack(1)}", banner="")
+    if training:
+        only, other = only._replace(step=1), other._replace(step=2)
     points = tuple(
         {"step": s, "rejuice/reward": s / 10, f"rejuice/reward_{attack(0)}": 0.5} for s in range(3)
     )

@@ -18,7 +18,7 @@ from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, train
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
-    "run", "check", "ops", "schema", "explain", "report", "data", "download",
+    "run", "check", "ops", "schema", "explain", "report", "view", "data", "download",
     "train", "curves", "checkpoint",
 }  # fmt: skip
 

@@ -1,6 +1,6 @@
 /* A group side by side: its prompt, and a card for each response with its whole path. */
 
-const KNOWN = new Set(["response_id", "response", "answer", "turns"]);
+const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns"]);
 
 function groupCards(set, group, texts, mask) {
   const first = set.groupsAt[group];
@@ -41,13 +41,13 @@ function card(set, row, texts, mask) {
   if (texts.response_id !== undefined) article.append(make("div", { class: "quiet", text: `response_id ${texts.response_id}` }));
   if (texts.turns) article.append(turnList(texts.turns));
   if (texts.response !== undefined) article.append(textBox(texts.response, answerSpan(texts)));
-  if (texts.answer !== undefined) article.append(make("div", {}, make("b", { text: "Extracted answer " }), make("bdi", { text: texts.answer })));
+  if (texts.extracted_answer !== undefined) article.append(make("div", {}, make("b", { text: "Extracted answer " }), make("bdi", { text: texts.extracted_answer })));
   article.append(componentTable(set, row), pathOf(set, row, texts), otherTexts(set, texts));
   return article;
 }
 
 /** Where the extracted answer stands in the response: its last occurrence there, or null. */
-function answerSpan({ response, answer, found_at: at }) {
+function answerSpan({ response, extracted_answer: answer, found_at: at }) {
   if (typeof at === "string" && /^\d+:\d+$/.test(at)) return at.split(":").map(Number);
   if (typeof answer !== "string" || !answer) return null;
   const start = String(response).lastIndexOf(answer);
@@ -85,7 +85,7 @@ function valueOf(set, row, texts, name) {
   if (set.slugs[component]) return set.slug(component, row) || null;
   const numbers = set.columns[component];
   if (numbers) return Number.isNaN(numbers[row]) ? null : shown(numbers[row], 4);
-  const text = texts[name === "extracted_answer" ? "answer" : name];
+  const text = texts[name];
   if (text === undefined || name === "response" || name === "turns") return null;
   const whole = typeof text === "number" ? shown(text, 4) : String(text);
   return whole.length > 300 ? `${whole.slice(0, 300)}… (${whole.length} characters)` : whole;

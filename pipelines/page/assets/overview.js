@@ -90,13 +90,13 @@ function lengthsSection({ head, columns, slugs }) {
 function mapSection(set) {
   const { columns, head } = set;
   if (!columns.map_x) return null;
-  const SYMBOLS = ["square", "circle", "x", "diamond", "cross", "triangle-up"];
+  const LOOKS = { correct: ["circle", "#009e73"], wrong_answer: ["x", "#d55e00"], no_answer: ["square", "#e69f00"], "": ["diamond", "#999999"] };
   const traces = set.slugs.verdict.map((slug, at) => {
     const rows = [];
     columns.map_x.forEach((x, row) => { if (!Number.isNaN(x) && columns.verdict[row] === at) rows.push(row); });
     return { type: "scatter", mode: "markers", name: plain(slug || "not graded"), rows,
       x: rows.map((row) => columns.map_x[row]), y: rows.map((row) => columns.map_y[row]),
-      marker: { size: 7, opacity: 0.7, symbol: SYMBOLS[at % SYMBOLS.length], color: COLOURS[at % COLOURS.length] },
+      marker: { size: 7, opacity: 0.7, symbol: (LOOKS[slug] || ["cross"])[0], color: (LOOKS[slug] || ["", "#cc79a7"])[1] },
       hovertemplate: "%{x:.2f}, %{y:.2f}<extra></extra>" };
   }).filter(({ rows }) => rows.length);
   const n = traces.reduce((sum, { rows }) => sum + rows.length, 0);

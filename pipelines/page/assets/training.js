@@ -12,7 +12,7 @@ const CURVES = [
 
 function trainingSection() {
   const { points, sets } = HEAD;
-  if (!points.length) return null;
+  if (!points.length && sets.every(({ step }) => step === null)) return null;
   const x = points.map(({ step }) => step);
   const names = [...new Set(points.flatMap((point) => Object.keys(point)))];
   const panels = CURVES.map(([title, pattern]) => {
@@ -20,8 +20,28 @@ function trainingSection() {
     const series = own.map((name) => ({ name: name.replace(/^rejuice\//, ""), values: points.map((point) => point[name] ?? null) }));
     return own.length ? linePanel(title, "", x, series, "step") : null;
   });
+  panels.push(...figuresOverSteps(sets.filter(({ step, kind }) => step !== null && kind === "answers")));
   const change = sets.filter(({ step }) => step !== null).length > 1 ? changePanel() : null;
   return section("training", "Training", change, make("div", { class: "grid" }, ...panels.filter(Boolean)));
+}
+
+/** Figures of the sets in the page, one point for each training step. */
+function figuresOverSteps(sets) {
+  if (sets.length < 2) return [];
+  const x = sets.map(({ step }) => step);
+  const panel = (title, note, names, value) => linePanel(title, note, x,
+    names.map((name) => ({ name, values: sets.map(({ figures }) => value(figures, name)) })), "step");
+  const slugs = [...new Set(sets.flatMap(({ figures }) => figures.funnel.flatMap(({ dropped }) => Object.keys(dropped))))];
+  const components = [...new Set(sets.flatMap(({ components: own }) => own))];
+  const groups = { all_right: "all right", mixed: "mixed", all_wrong: "all wrong", without_signal: "without signal" };
+  const dropped = (figures, slug) => figures.funnel.reduce((n, each) => n + (each.dropped[slug] || 0), 0);
+  return [
+    slugs.length ? panel("Dropped rows over steps", "By reason.", slugs.slice(0, 8), dropped) : null,
+    linePanel("Groups over steps", "Shares of the groups of a step.", x, Object.entries(groups).map(([name, label]) =>
+      ({ name: label, values: sets.map(({ figures }) => (figures.groups.groups ? figures.groups[name] / figures.groups.groups : null)) })), "step"),
+    components.length ? panel("Variance shares over steps", "What the advantages were made of.", components,
+      (figures, name) => figures.components[name]?.variance_share ?? null) : null,
+  ];
 }
 
 /** Why did it change: two steps, and which components moved. */
@@ -38,6 +58,7 @@ function changePanel() {
   const fill = async () => {
     const [a, b] = await Promise.all([loadedSet(Number(from.value)), loadedSet(Number(to.value))]);
     place.replaceChildren(...changeTables(a, b));
+    place.append(...await newResponses(a, b));
   };
   from.addEventListener("change", fill);
   to.addEventListener("change", fill);
@@ -81,4 +102,34 @@ function changeTables(a, b) {
   figureTable(["mean", "before", "after", "difference"], rows),
   shared.length ? make("h3", { text: "Prompts in both that moved most" }) : null,
   shared.length ? figureTable(["prompt", "before", "after", "difference"], shared) : null].filter(Boolean);
+}
+
+const MOST_COMPARED = 20000;
+
+/** How often each response occurs in a set, by its text without differences of case and spaces. */
+async function responseCounts(set) {
+  const counts = new Map();
+  for (let at = 0; at < set.head.texts.length; at += 1) {
+    for (const group of await set.block(at)) {
+      for (const { response } of group ? group.rows : []) {
+        if (typeof response !== "string") continue;
+        const text = response.toLowerCase().replace(/\s+/g, " ").trim();
+        const own = counts.get(text) || { response, n: 0 };
+        own.n += 1;
+        counts.set(text, own);
+      }
+    }
+  }
+  return counts;
+}
+
+/** Responses that are frequent in b, and are not in a. */
+async function newResponses(a, b) {
+  if (a.head.rows + b.head.rows > MOST_COMPARED) return [];
+  const [before, after] = await Promise.all([responseCounts(a), responseCounts(b)]);
+  const rows = [...after].filter(([text, { n }]) => n >= 3 && !before.has(text))
+    .sort((x, y) => y[1].n - x[1].n).slice(0, 10)
+    .map(([, { response, n }]) => [n, response.length > 200 ? `${response.slice(0, 200)}…` : response]);
+  if (!rows.length) return [make("p", { class: "quiet", text: "No response is new and frequent (3 times or more)." })];
+  return [make("h3", { text: "Responses that are new and frequent" }), figureTable(["times", "response"], rows)];
 }

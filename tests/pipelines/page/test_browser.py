@@ -99,7 +99,7 @@ def test_a_group_shows_every_text_as_it_is(page, pages, group):
     prompt = only.group_texts["prompt"][group].as_py()[0]
     assert page_fixture.shown_as(f"{prompt['role']}: {prompt['content']}") in boxes
     whole = page.run("return document.getElementById('group').textContent")
-    for name in ("answer", "raw_answer"):
+    for name in ("extracted_answer", "raw_answer"):
         for text in only.row_texts.slice(group * 4, 4)[name].to_pylist():
             assert page_fixture.shown_as(text) in whole
     assert page.run("return document.documentElement.dataset.theme") == "dark"
@@ -210,6 +210,22 @@ def test_keys(page):
     assert page.run("return document.getElementById('keys').open")
     page.key(Keys.ESCAPE)
     page.wait("return !document.getElementById('keys').open")
+
+
+def test_training_steps_are_compared(page, tmp_path):
+    build_page(page_fixture.page_data(training=True), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    show_all(page)
+    page.wait("return document.querySelector('#change h3 ~ div table')")
+    rows = page.run(
+        "return [...document.querySelectorAll('#change tbody tr')].map((e) => [...e.cells].map((c) => c.dataset.value))"
+    )
+    assert [float(each) for each in rows[0][1:]] == pytest.approx([0.6833333, 0.6833333, 0])
+    shares = [[float(each) for each in row] for row in page.table("Groups over steps")]
+    assert shares == [pytest.approx([step, 1 / 3, 2 / 3, 0, 1 / 3]) for step in (1, 2)]
+    assert page.run("return document.querySelectorAll('[data-figure$=\"over steps\"]').length") == 3
+    assert page.run("return window.hit") is None
+    assert page.console() == []
 
 
 def test_light_and_dark(page):

@@ -61,7 +61,7 @@ def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path
     assert page.column("accuracy")[4:8].tolist() == [1.0] * 4
     texts = [text for _, texts in RESPONSES.values() for text in texts]
     assert [row["response"] for row in page.rows()] == texts
-    assert page.rows()[1]["answer"] == "7"
+    assert page.rows()[1]["extracted_answer"] == "7"
 
 
 def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
