@@ -68,10 +68,17 @@ class Lines:
         written = self._written.setdefault(name, _Written())
         written.write(lines_K, flat(column), self._lines)
 
-    def column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """What each line has, as an array of a type; null where nothing was written."""
+    def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
+        """What each line has, as an array; null where nothing was written.
+
+        Args:
+            name: of the column.
+            kind: the type to give it; None: the one in which it was written.
+        """
         written = self._written.get(name)
-        return pa.nulls(self._lines, kind) if written is None else written.column(self._lines, kind)
+        if written is None:
+            return pa.nulls(self._lines, kind or pa.null())
+        return written.column(self._lines, kind)
 
 
 class _Written:
@@ -94,8 +101,9 @@ class _Written:
         places_K = np.where(parents_K < 0, -1, np.append(self._place_L, -1)[parents_K])
         self._place_L = np.concatenate([self._place_L, places_K])
 
-    def column(self, lines: int, kind: pa.DataType) -> pa.Array:
+    def column(self, lines: int, kind: pa.DataType | None) -> pa.Array:
         self._grow(lines)
+        kind = kind or _common_type(self._pieces)
         pieces = [piece.cast(kind, safe=False) for piece in self._pieces]
         places = pa.array(self._place_L, mask=self._place_L < 0)
         return flat(pa.chunked_array(pieces, kind).take(places))
@@ -103,3 +111,9 @@ class _Written:
     def _grow(self, lines: int) -> None:
         missing = lines - len(self._place_L)
         self._place_L = np.append(self._place_L, np.full(missing, -1, np.int64))
+
+
+def _common_type(pieces: list[pa.Array]) -> pa.DataType:
+    """The type that all pieces cast to: one without values may have none of its own."""
+    schemas = [pa.schema([("", piece.type)]) for piece in pieces]
+    return pa.unify_schemas(schemas, promote_options="permissive").field("").type
