@@ -58,7 +58,8 @@ class RowTable(NamedTuple):
             it adds to the reward, null where it is missing or nothing was summed. Where no reward
             is missing, contributions in the order of `weights` sum to it, from 0, to the bit.
         groups: by `prompt_id`.
-        components: names, those of the reward's weights first and in their order.
+        components: names, those of the reward's weights first and in their order, then others that
+            the steps wrote; where no step is on file, those of all columns.
     """
 
     table: pa.Table
@@ -113,6 +114,8 @@ class _PartRows:
     def __init__(self, base: Frame) -> None:
         self.lines = Lines(base.num_rows)
         self.weights: dict[str, None] = {}
+        self.made: dict[str, None] | None = None
+        """Columns that steps wrote; None before the first step."""
         rows_N = np.arange(base.num_rows)
         self._measured = _TOKEN_IDS if _has_token_ids(base) else "response"
         for name in base.column_names:
@@ -122,6 +125,7 @@ class _PartRows:
     def apply(self, each: AppliedStep) -> None:
         """Record what a step did."""
         change, operator = each.result.change, each.step.operator
+        self.made = {**(self.made or {}), **dict.fromkeys(change.columns)}
         if change.reasons is not None:
             rows_N = np.flatnonzero(np.asarray(change.reasons.is_valid()))
             self._drop(self.lines.current_N[rows_N], each.step.number, change.reasons.drop_null())
@@ -233,11 +237,16 @@ def _finished(parts: list[_PartRows]) -> RowTable:
 
 
 def _components(part: _PartRows) -> Iterator[str]:
-    """Weights first, then what has both columns of a component."""
+    """Weights first, then what has both columns of a component.
+
+    Of a judgement, the base has components of the answer that it is about: without a weight, only
+    what steps wrote counts.
+    """
     yield from part.weights
-    for name in part.lines.names:
+    names = part.lines.names if part.made is None else part.made
+    for name in names:
         short = name.removeprefix(_REWARD)
-        if name.startswith(_REWARD) and component_columns(short)[1] in part.lines.names:
+        if name.startswith(_REWARD) and component_columns(short)[1] in names:
             yield short
 
 

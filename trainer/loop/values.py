@@ -83,7 +83,10 @@ def values_table(
         steps: that ran on them, in order.
         written: what they wrote, in any order; several for a step that ran on pieces.
     """
-    known, lines = flat(rollouts["response_id"]), Lines(rollouts.num_rows)
+    # Where nothing was sampled, rollouts have no columns.
+    none = pa.nulls(rollouts.num_rows, pa.string())
+    ids = {name: flat(rollouts[name]) if name in rollouts.column_names else none for name in IDS}
+    known, lines = ids["response_id"], Lines(rollouts.num_rows)
     pieces_of: dict[str, list[StepValues]] = {step.name: [] for step in steps}
     for each in written:
         pieces_of[each.step].append(each)
@@ -103,9 +106,8 @@ def values_table(
         without = sorted({column for piece in pieces for column in piece.without})
         recorded.append({"name": name, "columns": columns, "without": without})
     recorded += [None] * (len(steps) - len(recorded))
-    found = {name: rollouts[name] for name in IDS if name in rollouts.column_names}
-    found |= {name: lines.column(name) for name in lines.names if name not in found}
-    return pa.table(found).replace_schema_metadata({_STEPS: json.dumps(recorded)})
+    found = {name: lines.column(name) for name in lines.names if name not in ids}
+    return pa.table({**ids, **found}).replace_schema_metadata({_STEPS: json.dumps(recorded)})
 
 
 def recorded_steps(schema: pa.Schema) -> list[RecordedStep | None]:
