@@ -43,7 +43,7 @@ class Lines:
         rows_N = surviving_rows(change, len(self.current_N))
         if rows_N is None:
             return
-        parent_N = np.where(rows_N < 0, -1, self.current_N[rows_N])
+        parent_N = np.append(self.current_N, -1)[rows_N]  # Row -1 has line -1.
         if change.parents is None:
             self.current_N = parent_N
             return

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from command import HEAVY
 from fake_run import line, write_run
@@ -13,11 +12,10 @@ from tiny_run import AFTER, run_tiny
 from rejuice.operators import DataError
 from rejuice.pipelines.figures.rows import BY_TRAINING, KEPT, stored_rows
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Recipe
 from rejuice.pipelines.stored.open import open_stored
 from rejuice.trainer.loop.curation import at_progress, curate, drop_rows
 from rejuice.trainer.loop.step_files import StepFiles
-from rejuice.trainer.loop.values import recorded_steps, values_table
+from rejuice.trainer.loop.values import values_table
 from rejuice.trainer.run import TrainingRun
 
 SCHEDULED = {"accuracy": 1.0, "format": {"from": 1.0, "to": 0.0}}
@@ -182,22 +180,6 @@ def test_a_column_that_two_steps_write_is_kept_twice(trained):
     rows = stored_rows(one).table
     assert rows["reward"].to_pylist()[:4] == first[:4]
     assert rows["reward"].to_pylist()[8:] == [2.0, 0.0, 0.0, 0.0]
-
-
-def test_values_have_no_tokens_and_every_piece(rollouts):
-    rows = pa.table({"prompt_id": ["a"]})
-    steps = at_progress(Recipe(list(PROCESS[2:]), rows).steps, 0.0)
-    ids = pa.array([[1]] * 12, pa.list_(pa.int32()))
-    table = rollouts.append_column("response_token_ids", ids)
-    whole = curate(steps, table)
-    pieces = [curate(steps, table.slice(start, 4)) for start in (8, 0, 4)]
-    written = [each for piece in pieces for each in piece.written]
-    found = values_table(table, steps, written)
-    assert found.equals(values_table(table, steps, whole.written))
-    assert found.column_names[:2] == ["response_id", "prompt_id"]
-    assert not {"response", "response_token_ids", "prompt"} & set(found.column_names)
-    assert found["response_id"].equals(table["response_id"])
-    assert [step.name for step in recorded_steps(found.schema)] == [step.name for step in steps]
 
 
 def test_the_names_of_steps_are_those_of_the_run(trained):
