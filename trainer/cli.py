@@ -15,6 +15,7 @@ from ..operators import RejuiceError
 from ..pipelines import cli
 from ..pipelines.cli import StoppedError, app
 from ..pipelines.options import DatasetPath, Debug, OverridableCommand, overrides_of
+from ..pipelines.stored.openers import openers
 from .export.cli import app as export
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..pipelines.dataset.read import Dataset
     from ..pipelines.recipe.recipe import Recipe
     from ..pipelines.recipe.train import Train
+    from ..pipelines.stored.stored import Stored
     from .cpu.fork_server import PreloadServer
     from .run import TrainingRun
 
@@ -215,7 +217,15 @@ def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
     return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
+def _open_training(path: Path, steps: range | None) -> Stored | None:
+    """The folder of a training run, or of one of its steps, as a stored run."""
+    from .report.stored import open_training
+
+    return open_training(path, steps)
+
+
 cli.more_checks.append(_check_training)
+openers.append(_open_training)
 
 
 def main() -> NoReturn:

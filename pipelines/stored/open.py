@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from ...operators import DataError
@@ -10,11 +9,8 @@ from ..apply.report import Report
 from ..dataset.write import run_folder
 from ..recipe.read import load
 from .export import open_export
+from .openers import openers
 from .stored import Stored
-
-openers: list[Callable[[Path, range | None], Stored | None]] = []
-"""Open further kinds of runs: the package that trains adds its own. Each gets a path and the
-training steps that are wanted (None: all), and returns None where the path is not of its kind."""
 
 _RECIPES = (".yaml", ".yml")
 

@@ -23,6 +23,7 @@ from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 
 StoredKind = Literal["export", "training run", "training step"]
+SetKind = Literal["answers", "judgements"]
 
 
 class StoredSet(NamedTuple):
@@ -47,7 +48,7 @@ class StoredSet(NamedTuple):
 
     name: str
     training_step: int | None
-    kind: Literal["answers", "judgements"]
+    kind: SetKind
     recipe: Recipe
     parts: int
     base: Callable[[int], Frame]

@@ -32,6 +32,7 @@ from ...pipelines.apply.audit_log import AuditLog, decisions
 from ...pipelines.apply.frame import Frame
 from ...pipelines.apply.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.steps import Step
+from .values import StepValues
 
 _COMPUTING = BoundedSemaphore(4)
 _THREADS = 512  # pieces at once, which mostly wait: a group each reaches any server's limit
@@ -46,6 +47,7 @@ class Curated(NamedTuple):
         notes: figures of the steps, as `step/note`, summed.
         verdicts: how many responses had each verdict, those of dropped rows included.
         seconds: of processor time that each step took.
+        written: what steps wrote, to dropped rows too; of responses only.
     """
 
     table: pa.Table
@@ -53,6 +55,7 @@ class Curated(NamedTuple):
     notes: Mapping[str, float]
     verdicts: Mapping[str, int]
     seconds: Mapping[str, float]
+    written: tuple[StepValues, ...] = ()
 
 
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
@@ -121,10 +124,11 @@ class _Part(NamedTuple):
     table: pa.Table
     log: AuditLog
     verdicts: Counter[str]
+    written: tuple[StepValues, ...]
 
     @classmethod
     def of(cls, steps: Sequence[Step], rollouts: pa.Table) -> _Part:
-        log, verdicts = AuditLog(), Counter[str]()
+        log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
 
         def run(step: Step, frame: Frame) -> StepResult:
             with _turn(step.operator):
@@ -132,10 +136,11 @@ class _Part(NamedTuple):
                 result = run_step(step, frame, clock=time.thread_time, summary=False)
             if "verdict" in result.change.columns:
                 verdicts.update(result.change.columns["verdict"].to_pylist())
+            written.append(StepValues.of(step.name, frame, result.change))
             return result
 
         frame = apply_steps(steps, Frame.of(rollouts), run=run, log=log)
-        return cls(frame.table(), log, verdicts)
+        return cls(frame.table(), log, verdicts, tuple(each for each in written if each))
 
 
 def _turn(operator: Operator) -> AbstractContextManager[object]:
@@ -153,7 +158,8 @@ def _curated(parts: Sequence[_Part]) -> Curated:
         f"{name}/{note}": n for name, step in log.steps.items() for note, n in step.notes.items()
     }
     seconds = {name: step.seconds for name, step in log.steps.items()}
-    return Curated(parts[-1].table, log.take_decisions(), notes, dict(verdicts), seconds)
+    written = tuple(each for part in parts for each in part.written)
+    return Curated(parts[-1].table, log.take_decisions(), notes, dict(verdicts), seconds, written)
 
 
 def threads() -> ThreadPoolExecutor:

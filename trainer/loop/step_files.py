@@ -95,9 +95,10 @@ class StepFiles:
     def _kept(self, name: str, table: pa.Table) -> pa.Table:
         """A table as it is written: with helper columns of Data-Juicer's where an export has them.
 
-        Rollouts are what the step's recipe begins with, and keep those of their prompts.
+        Rollouts are what the step's recipe begins with, and keep those of their prompts; values
+        are read by what repeats the steps.
         """
-        if name == "rollouts":
+        if name in ("rollouts", "values"):
             return table
         return filled(table.select(self._run.recipe.head.exported(table.column_names)))
 

@@ -17,6 +17,7 @@ from .curation import Curated
 from .pending_groups import TOKENS, PendingGroups, format_drop_counts
 from .rollouts import write, write_turns
 from .types import TrajectoryKey
+from .values import values_table
 
 
 class StepPart(NamedTuple):
@@ -43,6 +44,7 @@ class StepPart(NamedTuple):
         """The tables that are kept of it, by the names of their files."""
         found = {"rollouts": self.rollouts}
         found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
+        found["values"] = values_table(self.rollouts, self.recipe, self.curated.written)
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
     @property

@@ -12,7 +12,9 @@ from training_stage import PLAIN, SUM, summed
 
 from rejuice.operators.errors import DataError
 from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.figures.rows import stored_rows
 from rejuice.pipelines.recipe.read import load
+from rejuice.trainer.report.stored import open_training
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -628,3 +630,25 @@ def test_step_files_that_cannot_be_written_end_the_run(stage, steps):
         stage.answer({2: ["1", "0"], 3: ["0", "1"]}, step=2)
     with pytest.raises(OSError, match="steps"):
         stage.sample(steps, 2)
+
+
+# --------------------------------------------------------------------------- values of steps
+
+
+def test_what_steps_wrote_is_kept_of_dropped_rows_too(stage):
+    stage = stage([{"scripted_mapper": None}, ONLY_SHORT, SUM, {"grpo_advantage_mapper": None}])
+    stage.answer({0: ["1", "0.5 and more"], 1: ["0", "1"]})
+    stage.sample(1, 2)
+    assert stage.saved("values")["reward_accuracy"].to_pylist() == [1.0, 0.5, 0.0, 1.0]
+    (one,) = open_training(stage.run.folder).sets
+    rows = stored_rows(one)
+    assert rows.components == ("accuracy",)
+    # The only response that is left of prompt 0 is dropped by the advantage.
+    assert rows.table["fate"].to_pylist() == [4, 2, -1, -1]
+    assert rows.table["reason"].to_pylist() == ["group_of_one", "too_long", None, None]
+    assert rows.table["tokens"].to_pylist() == [
+        len(ids) for ids in stage.saved("rollouts")["response_token_ids"].to_pylist()
+    ]
+    *_, last = one.applied(0)
+    table = last.after.table()
+    assert table.equals(one.final().select(table.column_names))

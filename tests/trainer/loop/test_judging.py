@@ -13,7 +13,9 @@ from training_stage import SUM, Trainer
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.engine.local import run
+from rejuice.pipelines.figures.rows import stored_rows
 from rejuice.pipelines.recipe.read import load
+from rejuice.trainer.report.stored import open_training
 
 ROOT = Path(__file__).resolve().parents[3]
 SOLUTIONS = ROOT.parent / "shared" / "data" / "gsm8k"
@@ -69,6 +71,11 @@ def trained(stage):
         return here, trainer
 
     return make
+
+
+def stored_sets(here):
+    """The sets of the run, as they are on file."""
+    return open_training(here.run.folder).sets
 
 
 MIXED = {0: ["1", "0", "1", "1"], 1: ["0", "0", "1", "0"]}
@@ -260,6 +267,9 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
     assert not trainer.requested
     assert figures["rejuice/verify/prompts"] == 0
     assert figures["rejuice/verify/flushed_answers"] == 8
+    here.saved("verify/values")
+    _, judgements = stored_sets(here)
+    assert stored_rows(judgements).table.num_rows == judgements.final().num_rows == 0
 
 
 def test_a_step_with_nothing_to_judge_reports_it(trained):
@@ -391,3 +401,26 @@ def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl,
     labels = np.array(trained["label"].to_pylist())
     assert (labels == "Yes").sum() == (labels == "No").sum()
     assert figures["prompts"] == offline.num_rows
+
+
+def test_answers_and_judgements_are_two_sets_of_the_stored_step(trained):
+    here, _ = trained("mixed")
+    here.answer(MIXED)
+    here.sample(step=1, groups=2)
+    here.saved("verify/values")
+    answers, judgements = stored_sets(here)
+    assert (answers.name, answers.kind) == ("step 1", "answers")
+    assert (judgements.name, judgements.kind) == ("step 1 judgements", "judgements")
+    # In the recipe of the run there is another sum before them, of the answers.
+    assert [step.name for step in judgements.steps] == [
+        "judgement_reward_mapper", "reward_sum_mapper_2", "grpo_advantage_mapper",
+    ]  # fmt: skip
+    for each in (answers, judgements):
+        *_, last = each.applied(0)
+        table = last.after.table()
+        assert table.equals(each.final().select(table.column_names))
+    rows = stored_rows(judgements)
+    assert rows.components == ("verification",)
+    assert rows.table["contribution_verification"].to_pylist() == [1.0, 1.0, 0.0] * 4
+    fitted = judgements.fit(load(here.run.folder / "recipe.yaml"))
+    assert [step.operator for step in fitted] == [step.operator for step in judgements.steps]

@@ -11,6 +11,9 @@ from true_policy import TruePolicy
 
 from rejuice.operators.groups import Groups
 from rejuice.operators.sampling.engines import EMBEDDED
+from rejuice.pipelines.apply.steps import iterate_steps
+from rejuice.pipelines.figures.rows import KEPT, stored_rows
+from rejuice.trainer.report.stored import open_training
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +123,32 @@ def test_validation_is_the_mean_accuracy(run, step):
     assert table.num_rows == 24
     logged = run.figures(step)["val-core/parity/reward/mean@2"]
     assert logged == pytest.approx(pc.mean(table["reward_accuracy"]).as_py(), abs=1e-6)
+
+
+def test_the_stored_run_has_every_row_as_sampled_and_what_each_step_wrote(run):
+    stored = open_training(run.folder)
+    # Answers are sampled at every step, and judged at every second one.
+    kinds = [(each.training_step, each.kind) for each in stored.sets]
+    judged = [(step, "judgements") for step in JUDGEMENTS]
+    assert kinds == sorted([*((step, "answers") for step in range(1, STEPS + 1)), *judged])
+    assert [point["step"] for point in stored.points if "timing_s/step" in point] == run.trained
+    for each in stored.sets:
+        assert each.incomplete == ""
+        base = each.base(0)
+        again = list(iterate_steps(each.steps, base))
+        for kept, computed in zip(each.applied(0), again, strict=True):
+            table = kept.after.table()
+            assert written(table) == written(computed.after.select(table.column_names))
+        rows = stored_rows(each)
+        assert written(rows.table.select(["response_id"])) == written(base.select(["response_id"]))
+        total_N = np.zeros(rows.table.num_rows)
+        for name in rows.components[: 2 if each.kind == "answers" else 1]:
+            total_N += rows.table[f"contribution_{name}"].to_numpy()
+        reward_N = rows.table["reward"].to_numpy()
+        summed_N = np.isfinite(reward_N)
+        assert summed_N.any()
+        assert total_N[summed_N].tolist() == reward_N[summed_N].tolist()
+        left = rows.table.filter(pc.equal(rows.table["fate"], KEPT))
+        assert sorted(left["response_id"].to_pylist()) == sorted(
+            each.final()["response_id"].to_pylist()
+        )

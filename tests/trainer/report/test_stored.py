@@ -1,0 +1,206 @@
+"""Training runs and their steps as stored runs: every row as sampled, dropped ones too."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from command import HEAVY
+from fake_run import line, write_run
+from tiny_run import AFTER, run_tiny
+
+from rejuice.operators import DataError
+from rejuice.pipelines.figures.rows import BY_TRAINING, KEPT, stored_rows
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.stored.open import open_stored
+from rejuice.trainer.loop.curation import at_progress, curate, drop_rows
+from rejuice.trainer.loop.step_files import StepFiles
+from rejuice.trainer.loop.values import values_table
+from rejuice.trainer.run import TrainingRun
+
+SCHEDULED = {"accuracy": 1.0, "format": {"from": 1.0, "to": 0.0}}
+PROCESS = [
+    {"prompt_template_mapper": {}},
+    {"policy_rollout_mapper": {"n": 4, "max_tokens": 16}},
+    *AFTER[:4],
+    {"reward_sum_mapper": {"weights": SCHEDULED}},
+    {"grpo_advantage_mapper": {}},
+]
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    """Importing the command registers what opens training."""
+    import rejuice.trainer.cli  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def rollouts(tmp_path_factory):
+    """TINY's rows as sampled."""
+    folder = tmp_path_factory.mktemp("tiny")
+    run_tiny(folder, chunk_rows=None)
+    (one,) = open_stored(folder / "curated.parquet").sets
+    return one.base(0).table()
+
+
+@pytest.fixture
+def trained(tmp_path, rollouts):
+    """A factory: the folder of a run that kept these steps; each drops the first row itself."""
+
+    def make(*numbers, process=PROCESS, drop=True):
+        lines = [line(step, accuracy=0.5) for step in numbers]
+        folder = write_run(tmp_path / "run", lines, process=process)
+        run = TrainingRun.open(folder)
+        files = StepFiles(run)
+        for number in numbers:
+            keep(run, files, number, rollouts, drop)
+        files.wait()
+        return folder
+
+    return make
+
+
+def keep(run, files, number, rollouts, drop):
+    steps = at_progress(run.split.after, run.progress(number))
+    curated = curate(steps, rollouts)
+    tables = {"values": values_table(rollouts, steps, curated.written)}
+    if drop:
+        drop_N = np.arange(curated.table.num_rows) == 0
+        curated = drop_rows(curated, drop_N, "surplus_group")
+    tables |= {"rollouts": rollouts, "curated": curated.table, "decisions": curated.decisions}
+    files.keep(number, "", tables, run.step_recipe(number, steps))
+
+
+def test_a_run_has_a_set_for_each_step_that_was_kept(trained):
+    folder = trained(1, 3)
+    stored = open_stored(folder)
+    assert (stored.kind, stored.title, stored.report) == ("training run", "run", None)
+    assert [(s.name, s.training_step, s.kind) for s in stored.sets] == [
+        ("step 1", 1, "answers"),
+        ("step 3", 3, "answers"),
+    ]
+    assert [point["step"] for point in stored.points] == [1, 3]
+    assert stored.points[0]["rejuice/pass_rate"] == 0.5
+    (third,) = open_stored(folder, steps=range(2, 4)).sets
+    assert third.training_step == 3
+    assert open_stored(folder / "recipe.yaml").sets[0].name == "step 1"
+
+
+def test_a_step_alone(trained):
+    folder = trained(1, 3)
+    stored = open_stored(folder / "steps" / "000003")
+    assert (stored.kind, stored.title) == ("training step", "run, step 3")
+    assert [each.name for each in stored.sets] == ["step 3"]
+    assert [point["step"] for point in stored.points] == [3]
+
+
+def test_what_each_step_did_is_what_it_does_again(trained):
+    (one,) = open_stored(trained(2) / "steps" / "000002").sets
+    base = one.base(0)
+    assert one.incomplete == ""
+    again = curate(one.steps, base.table())
+    *_, last = one.applied(0)
+    table = last.after.table()
+    assert table.equals(again.table.select(table.column_names))
+    assert set(table.column_names) == set(again.table.column_names)
+
+
+def test_rows_that_were_dropped_have_what_was_written_to_them(trained):
+    (one,) = open_stored(trained(2)).sets
+    rows = stored_rows(one).table
+    assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
+    assert rows["reason"].to_pylist()[0] == "surplus_group"
+    assert rows["reason"].to_pylist()[4] == "too_easy"
+    assert rows["verdict"].to_pylist()[4:8] == ["correct"] * 4
+    assert rows["reward_format"].to_pylist()[4] == 0.1
+    assert rows["reward"].null_count == 4
+    # Step 2 of 4: the weight of the format is at a third of its way from 1 to 0.
+    assert rows["contribution_format"].to_pylist()[1] == pytest.approx(-0.1 * 2 / 3)
+    assert one.final().num_rows == 7
+
+
+def test_weights_of_another_recipe_are_taken_at_the_progress_of_the_step(trained, tmp_path):
+    (one,) = open_stored(trained(4)).sets
+    assert one.recipe.steps[4].operator.progress == 1.0
+    other = load(tmp_path / "run" / "recipe.yaml", {"pass_rate_filter.max": "0.4"})
+    steps = one.fit(other)
+    assert steps[3].operator.max == 0.4
+    assert steps[4].operator.weight("format") == 0.0
+
+
+def test_a_run_of_an_earlier_version_opens_without_values(trained):
+    folder = trained(2)
+    (folder / "steps" / "000002" / "values.parquet").unlink()
+    (one,) = open_stored(folder).sets
+    assert one.incomplete == "step 2 was kept by an earlier version, without values.parquet"
+    rows = stored_rows(one).table
+    assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
+    assert rows["reward"].to_pylist()[1] == pytest.approx(1.0 - 0.1 * 2 / 3)
+    assert rows["verdict"].to_pylist()[4] is None
+    assert rows["contribution_format"].null_count == 12
+    with pytest.raises(DataError, match="without values"):
+        next(one.applied(0))
+
+
+def test_a_step_that_is_being_written_is_left_out(trained):
+    folder = trained(1, 2)
+    (folder / "steps" / "000002" / "recipe.yaml").unlink()
+    assert [each.name for each in open_stored(folder).sets] == ["step 1"]
+    with pytest.raises(DataError, match="is not a stored run"):
+        open_stored(folder / "steps" / "000002")
+
+
+def test_a_run_that_keeps_no_rollouts_has_its_metrics(tmp_path):
+    folder = write_run(tmp_path / "run", [line(1, accuracy=0.5)], train={"keep_rollouts": False})
+    stored = open_stored(folder)
+    assert stored.sets == ()
+    assert len(stored.points) == 1
+
+
+def test_a_damaged_table_is_reported_in_one_line(trained):
+    folder = trained(1)
+    (folder / "steps" / "000001" / "curated.parquet").write_text("nothing")
+    (one,) = open_stored(folder).sets
+    with pytest.raises(DataError, match=r"curated\.parquet cannot be read; train the step again"):
+        one.final()
+
+
+def test_a_column_that_two_steps_write_is_kept_twice(trained):
+    second = {"reward_sum_mapper": {"weights": {"accuracy": 2.0}}}
+    process = [*PROCESS[:-1], {"pass_rate_filter": {"max": 0.4}}, second, PROCESS[-1]]
+    (one,) = open_stored(trained(1, process=process)).sets
+    assert [step.name for step in one.steps][-2:] == [
+        "reward_sum_mapper_2",
+        "grpo_advantage_mapper",
+    ]
+    applied = list(one.applied(0))
+    first = applied[4].result.change.columns["reward"].to_pylist()
+    assert first == pytest.approx([1.1, 0.9, 0.1, -0.1, 1.1, -0.1, -0.1, -0.1])
+    assert applied[6].result.change.columns["reward"].to_pylist() == [2.0, 0.0, 0.0, 0.0]
+    rows = stored_rows(one).table
+    assert rows["reward"].to_pylist()[:4] == first[:4]
+    assert rows["reward"].to_pylist()[8:] == [2.0, 0.0, 0.0, 0.0]
+
+
+def test_the_names_of_steps_are_those_of_the_run(trained):
+    """A recipe of the step itself numbers and names its steps from the first one after sampling."""
+    folder = trained(1)
+    (one,) = open_stored(folder).sets
+    assert [step.number for step in one.steps] == [1, 2, 3, 4, 5, 6]
+    assert {*one.decisions()["step"].to_pylist()} <= {*(s.name for s in one.steps), "training"}
+
+
+def test_opening_training_loads_nothing_heavy(trained):
+    # But for pandas: Arrow loads it as soon as it makes an array of numpy's, if it is there.
+    code = f"""
+import sys
+from pathlib import Path
+import rejuice.trainer.cli
+from rejuice.pipelines.figures.rows import stored_rows
+from rejuice.pipelines.stored.open import open_stored
+(one,) = open_stored(Path({str(trained(1))!r})).sets
+assert stored_rows(one).table.num_rows == 12
+print(*({set(HEAVY) - {"pandas"}!r} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

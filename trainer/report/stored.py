@@ -1,0 +1,193 @@
+"""Runs and steps of training as stored runs; `rejuice.trainer.cli` registers `open_training`."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...operators import Change, DataError
+from ...operators.columns import flat
+from ...operators.groups import Array
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...pipelines.apply.frame import Frame
+from ...pipelines.apply.steps import RunStep, StepResult
+from ...pipelines.recipe.read import load
+from ...pipelines.recipe.recipe import Recipe
+from ...pipelines.recipe.steps import Step
+from ...pipelines.stored.stored import SetKind, Stored, StoredSet, not_on_file
+from ..loop.curation import at_progress
+from ..loop.values import RecordedStep, recorded_steps
+from ..run import TrainingRun, is_prepared
+from ..split import split_recipe
+from .metrics import read as read_metrics
+
+_FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
+
+
+def open_training(path: Path, steps: range | None = None) -> Stored | None:
+    """The folder of a training run, its recipe.yaml, or the folder of one of its steps.
+
+    Args:
+        path: `outputs/try` or `outputs/try/steps/000012`.
+        steps: of a run, those that are wanted; None: all.
+
+    Returns:
+        The stored run; None: the path is none of these.
+
+    Raises:
+        RejuiceError: what is there cannot be read.
+    """
+    if path.name == "recipe.yaml" and is_prepared(path.parent):
+        path = path.parent
+    if path.resolve().parent.name == "steps" and _sets(path):
+        run = path.resolve().parents[1]
+        title = f"{run.name}, step {int(path.resolve().name)}"
+        points = [point for point in _points(run) if point["step"] == int(path.resolve().name)]
+        return Stored(path, title, "training step", _sets(path), None, tuple(points))
+    if not (path / "recipe.yaml").is_file() or not is_prepared(path):
+        return None
+    folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
+    wanted = [each for each in folders if steps is None or int(each.name) in steps]
+    sets = tuple(each for folder in wanted for each in _sets(folder))
+    points = [point for point in _points(path) if steps is None or point["step"] in steps]
+    return Stored(path, path.resolve().name, "training run", sets, None, tuple(points))
+
+
+def _points(run: Path) -> list[dict[str, float]]:
+    return [{"step": point.step, **point.figures} for point in read_metrics(run)]
+
+
+def _sets(folder: Path) -> tuple[StoredSet, ...]:
+    """The answers of a step, then its judgements, as far as there are any."""
+    folder = folder.resolve()
+    if not folder.name.isdecimal():
+        return ()
+    # The recipe is written last: without it, the other files are not complete.
+    kinds = [kind for kind, part in _FOLDERS.items() if (folder / part / "recipe.yaml").is_file()]
+    return tuple(_set(folder, kind) for kind in kinds)
+
+
+def _set(step_folder: Path, kind: SetKind) -> StoredSet:
+    number, folder = int(step_folder.name), step_folder / _FOLDERS[kind]
+    recipe = load(folder / "recipe.yaml")
+    recorded = _recorded(folder)
+    incomplete = ""
+    if len(recorded) != len(recipe.steps):
+        incomplete = f"step {number} was kept by an earlier version, without values.parquet"
+    elif None in recorded:
+        incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
+    names = _names(step_folder, kind, recipe, recorded)
+    steps = tuple(x._replace(name=name) for x, name in zip(recipe.steps, names, strict=True))
+    files = _Files(folder)
+    return StoredSet(
+        name=f"step {number}" if kind == "answers" else f"step {number} judgements",
+        training_step=number,
+        kind=kind,
+        recipe=recipe.replace(steps=steps),
+        parts=1,
+        base=lambda _: Frame.of(files.rollouts()),
+        steps=steps,
+        results=not_on_file(incomplete) if incomplete else lambda _: _run_step(files, recorded),
+        incomplete=incomplete,
+        final=partial(files.table, "curated"),
+        decisions=partial(files.table, "decisions"),
+        fit=partial(_fit, step_folder, kind, steps),
+    )
+
+
+class _Files:
+    """The tables of a step's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.rollouts = cache(partial(self.table, "rollouts"))
+
+    def table(self, name: str) -> pa.Table:
+        """One of them.
+
+        Raises:
+            DataError: it is gone or damaged.
+        """
+        path = self._folder / f"{name}.parquet"
+        try:
+            return pq.read_table(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise DataError(f"{path} cannot be read", "train the step again") from error
+
+
+def _recorded(folder: Path) -> list[RecordedStep | None]:
+    path = folder / "values.parquet"
+    return recorded_steps(pq.read_schema(path)) if path.is_file() else []
+
+
+def _names(
+    step_folder: Path, kind: SetKind, recipe: Recipe, recorded: list[RecordedStep | None]
+) -> list[str]:
+    """The names that the decisions have: in the recipe of the run, a step may be a second one."""
+    own = [step.name for step in recipe.steps]
+    found = [each.name for each in recorded if each is not None]
+    if len(found) == len(own):
+        return found
+    of_run = step_folder.parents[1] / "recipe.yaml"
+    steps = _steps_of(load(of_run), kind) if of_run.is_file() else ()
+    same = [step.operator.name() for step in steps] == [x.operator.name() for x in recipe.steps]
+    return [step.name for step in steps] if same else own
+
+
+def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
+    """The steps after sampling answers, or judgements.
+
+    Raises:
+        RecipeError: it does not train, or not on these.
+    """
+    split = split_recipe(recipe)
+    if kind == "answers":
+        return split.after
+    if split.judging is None:
+        raise DataError(f"{recipe.path} has no judgements", "compare it with the answers of a step")
+    return split.judging.after
+
+
+def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) -> tuple[Step, ...]:
+    """Another recipe's steps with weights at the progress of this training step."""
+    sums = [x.operator for x in steps if isinstance(x.operator, RewardSumMapper)]
+    if sums:
+        progress = sums[0].progress
+    else:  # Only the sum keeps it in the recipe of the step.
+        progress = TrainingRun.open(folder.parents[1]).progress(int(folder.name))
+    return at_progress(_steps_of(other, kind), progress)
+
+
+def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
+    """For `apply_steps`: what a step did, by values.parquet and the decisions."""
+    values, decisions = files.table("values"), files.table("decisions")
+    reasons_of = cache(partial(_reasons, flat(values["response_id"]), decisions))
+
+    def run(step: Step, frame: Frame) -> StepResult:
+        found = recorded[step.number - 1]
+        assert found is not None  # Otherwise the set is incomplete.
+        rows = pa.array(frame.source_rows)
+        columns = {name: values[kept].take(rows) for name, kept in found.columns.items()}
+        reasons = reasons_of(step.name)
+        if reasons is not None:
+            reasons = reasons.take(rows)
+        change = Change(columns, reasons, without=tuple(found.without))
+        return StepResult(change, frame.num_rows, 0.0, {})
+
+    return run
+
+
+def _reasons(ids: pa.Array, decisions: pa.Table, step: str) -> pa.Array | None:
+    """Why a step dropped each row as sampled, string[N]; None: it dropped none."""
+    of_step = decisions.filter(pc.equal(decisions["step"], step))
+    if not of_step.num_rows:
+        return None
+    place_N: Array = np.asarray(
+        pc.fill_null(pc.index_in(ids, value_set=flat(of_step["row_id"])), -1)
+    ).astype(np.int64)
+    return flat(of_step["reason"]).take(pa.array(place_N, mask=place_N < 0))
