@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
-from ..figures.figures import variance_shares
-from ..figures.rows import RowTable
-from ..figures.written import KEPT
+from ..figures.figures import column_values, variance_shares
+from ..figures.rows import KEPT, RowTable
 
 KINDS = ("gained", "lost", "flipped", "silenced", "woken", "unknown")
 """What may have happened to a row; one that is kept may also have changed sign."""
@@ -66,11 +65,11 @@ def compare(before: RowTable, after: RowTable, n: int, unknown: str) -> Comparis
     """
     one, two = before.table.slice(0, n), after.table.slice(0, n)
     fates = [np.asarray(table["fate"]) for table in (one, two)]
-    unknown_N = np.array(pc.fill_null(pc.equal(two["reason"], unknown), False))
+    unknown_N = np.array(pc.fill_null(pc.equal(two["reason"].cast(pa.string()), unknown), False))
     kept = [fates[0] == KEPT, fates[1] == KEPT]
     both_N = kept[0] & kept[1]
-    rewards = [np.asarray(table["reward"]) for table in (one, two)]
-    advantages = [np.asarray(table["advantage"]) for table in (one, two)]
+    rewards = [column_values(table, "reward") for table in (one, two)]
+    advantages = [column_values(table, "advantage") for table in (one, two)]
     signs = [np.sign(np.nan_to_num(each)) for each in advantages]
     kinds = {
         "gained": ~kept[0] & kept[1],

@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ...operators.columns import right_and_wrong
+from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ..apply.report import StepReport
-from .rows import RowTable
-from .written import KEPT
+from .rows import KEPT, RowTable
 
 BINS = 40
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -97,14 +98,14 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) 
     """
     table, groups = rows.table, rows.groups
     shares = _shares(rows, lengths_N)
-    values = [np.asarray(table[name]) for name in rows.components]
+    values = [column_values(table, f"reward_{name}") for name in rows.components]
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
         tuple(funnel),
         group_figures(rows, lengths_N >= 0),
         {name: _component(rows, name, shares[name]) for name in rows.components},
         histogram(lengths_N[lengths_N >= 0]),
-        histogram(_finite(np.asarray(table["advantage"]))),
+        histogram(_finite(column_values(table, "advantage"))),
         correlation(values),
         correlation(within),
     )
@@ -120,7 +121,7 @@ def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
     known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
-    advantage_N = np.nan_to_num(np.asarray(rows.table["advantage"]))
+    advantage_N = np.nan_to_num(column_values(rows.table, "advantage"))
     kept_N = np.asarray(rows.table["fate"]) == KEPT
     signal_G = groups.sum((advantage_N != 0) & kept_N) > 0
     most = int((right_G + wrong_G).max()) if len(rates_G) else 1
@@ -140,7 +141,7 @@ def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
 
 def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
     """Per group: the share of right responses among the graded, how many are right, and wrong."""
-    right_N, wrong_N = right_and_wrong(rows.table["verdict"])
+    right_N, wrong_N = right_and_wrong(rows.table["verdict"].cast(pa.string()))
     right_G, wrong_G = rows.groups.sum(right_N), rows.groups.sum(wrong_N)
     with np.errstate(invalid="ignore", divide="ignore"):
         return right_G / (right_G + wrong_G), right_G, wrong_G
@@ -154,7 +155,7 @@ def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
         used_N: bool, which rows count; those beyond its end do not.
     """
     used_N = np.append(used_N, np.zeros(rows.table.num_rows - len(used_N), bool))
-    advantage_N = np.asarray(rows.table["advantage"])
+    advantage_N = column_values(rows.table, "advantage")
     full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
     variance = float((full_N**2).sum())
     if not variance:
@@ -175,7 +176,7 @@ class _ComponentShare(NamedTuple):
 def component_advantages(rows: RowTable) -> dict[str, Array]:
     """A_ic of each component, float64[N]; NaN where a row has no advantage."""
     table, groups = rows.table, rows.groups
-    advantage_N, reward_N = np.asarray(table["advantage"]), np.asarray(table["reward"])
+    advantage_N, reward_N = column_values(table, "advantage"), column_values(table, "reward")
     valid_N = np.isfinite(advantage_N) & np.isfinite(reward_N)
     distance_N = _centred(groups, reward_N, valid_N)
     spread_G = groups.sum(np.where(valid_N, np.abs(distance_N), 0.0))
@@ -183,7 +184,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     factor_G = np.divide(scale_G, spread_G, out=np.zeros(len(spread_G)), where=spread_G > 0)
     found = {}
     for name in rows.components:
-        added_N = np.asarray(table[f"contribution_{name}"])
+        added_N = column_values(table, f"contribution_{name}")
         if np.isfinite(added_N).any():
             added_N = np.nan_to_num(added_N)
             part_N = _centred(groups, added_N, valid_N) * factor_G[groups.codes_N]
@@ -194,7 +195,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
 def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     groups = rows.groups
     parts = component_advantages(rows)
-    advantage_N = np.asarray(rows.table["advantage"])
+    advantage_N = column_values(rows.table, "advantage")
     used_N = np.isfinite(advantage_N) & (np.asarray(rows.table["fate"]) == KEPT)
     full_N = np.where(used_N, advantage_N, 0.0)
     weight_N = np.where(lengths_N > 0, lengths_N, 0).astype(float)
@@ -216,8 +217,9 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
 
 
 def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
-    values = _finite(np.asarray(rows.table[name]))
-    counted = rows.table[f"{name}_missing"].drop_null().value_counts().to_pylist()
+    values = _finite(column_values(rows.table, f"reward_{name}"))
+    missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
+    counted = missing.drop_null().value_counts().to_pylist()
     known = len(values) > 0
     return ComponentFigures(
         len(values),
@@ -259,6 +261,11 @@ def correlation(columns: Sequence[Array]) -> Array:
 def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
     distance: Array = values_N - groups.mean(values_N, valid_N)[groups.codes_N]
     return distance
+
+
+def column_values(table: pa.Table, name: str) -> Array:
+    """A column of a `RowTable` as float64[N], NaN for null."""
+    return np.array(pc.fill_null(table[name], np.nan), np.float64)
 
 
 def _finite(values: Array) -> Array:

@@ -11,12 +11,12 @@ import pyarrow as pa
 from ...operators.compute import pc
 from ...operators.groups import Array
 from ..apply.report import StepReport
-from ..figures.figures import set_figures
+from ..figures.figures import column_values, set_figures
 from ..figures.rows import RowTable
-from ..figures.written import WrittenValues
 from ..recipe.steps import Step
 from .content import PageColumn, PageSet, PageStep
 from .map_of_responses import map_columns
+from .written import WrittenValues
 
 _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
@@ -50,7 +50,7 @@ def page_set(
         banner: what is missing.
     """
     responses = _joined(values, "response", pa.string())
-    lengths_N, unit = _lengths(rows, responses)
+    lengths_N, unit = _lengths(rows)
     figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
     starts_G = rows.groups.starts_G
     return PageSet(
@@ -68,50 +68,38 @@ def page_set(
     )
 
 
-def joined_rows(parts: Sequence[RowTable]) -> RowTable:
-    """The rows of several parts as one table."""
-    from ...operators.groups import Groups
-
-    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
-    names = dict.fromkeys(name for part in parts for name in part.components)
-    return RowTable(table, Groups.of(table), tuple(names))
-
-
 def _page_step(step: Step) -> PageStep:
     operator = step.operator
     return PageStep(step.number, step.name, operator.writes(), dict(operator.reasons))
 
 
-def _lengths(rows: RowTable, responses: pa.ChunkedArray) -> tuple[Array, str]:
-    tokens_N = np.asarray(rows.table["tokens"]).astype(np.int32)
-    if (tokens_N >= 0).any():
-        return tokens_N, "tokens"
-    characters = pc.fill_null(pc.utf8_length(responses), -1)
-    return np.asarray(characters).astype(np.int32), "characters"
+def _lengths(rows: RowTable) -> tuple[Array, str]:
+    """int32[N], -1 where there is no response; and the unit."""
+    unit = "tokens" if rows.table["tokens"].null_count < rows.table.num_rows else "characters"
+    return np.array(pc.fill_null(rows.table[unit], -1), np.int32), unit
 
 
 def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
     table = rows.table
     found = [
-        PageColumn("fate", np.asarray(table["fate"]).astype(np.int32)),
+        PageColumn("fate", np.array(table["fate"], np.int32)),
         *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
         PageColumn("length", lengths_N),
-        *(PageColumn(name, _float(table[name])) for name in ("reward", "advantage")),
+        *(PageColumn(name, column_values(table, name)) for name in ("reward", "advantage")),
     ]
     for name in rows.components:
-        found.append(PageColumn(name, _float(table[name])))
-        found.append(slug_column(f"{name}_missing", table[f"{name}_missing"]))
-        found.append(PageColumn(f"contribution_{name}", _float(table[f"contribution_{name}"])))
+        found.append(PageColumn(name, column_values(table, f"reward_{name}")))
+        missing = table[f"reward_{name}_missing"]
+        found.append(slug_column(f"{name}_missing", missing))
+        found.append(
+            PageColumn(f"contribution_{name}", column_values(table, f"contribution_{name}"))
+        )
     return found
 
 
 def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:
     ids = pc.fill_null(rows.table["response_id"].cast(pa.string()), "")
-    return map_columns(responses, ids, rows.table["verdict"])
-
-
-def _float(column: pa.ChunkedArray) -> Array:
-    return np.asarray(pc.fill_null(column, np.nan)).astype(np.float64)
+    return map_columns(responses, ids, rows.table["verdict"].cast(pa.string()))
 
 
 def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..stored.open import open_stored
 from .content import PageData
-from .of_export import page_of_export
-from .of_training import is_training, page_of_training
+from .of_stored import page_of_stored
 
 
 def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
@@ -20,10 +20,7 @@ def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
     Raises:
         DataError: nothing can be shown of a path.
     """
-    pages = [
-        page_of_training(path, steps) if is_training(path) else page_of_export(path)
-        for path in paths
-    ]
+    pages = [page_of_stored(open_stored(path, steps=steps)) for path in paths]
     if len(pages) == 1:
         return pages[0]
     sets = [

@@ -68,8 +68,8 @@ def page_data(hostile=True, title=None, training=False):
                 name: column
                 for c, values in zip(components, (reward_N - 0.1, np.full(n, 0.1)), strict=True)
                 for name, column in (
-                    (c, pa.array(values)),
-                    (f"{c}_missing", pa.array([None] * 10 + [attack(4)] * 2, pa.string())),
+                    (f"reward_{c}", pa.array(values)),
+                    (f"reward_{c}_missing", pa.array([None] * 10 + [attack(4)] * 2, pa.string())),
                     (f"contribution_{c}", pa.array(values)),
                 )
             },
@@ -132,8 +132,8 @@ def page_data(hostile=True, title=None, training=False):
                 column
                 for c in components
                 for column in (
-                    PageColumn(c, np.asarray(table[c])),
-                    slug_column(f"{c}_missing", table[f"{c}_missing"]),
+                    PageColumn(c, np.asarray(table[f"reward_{c}"])),
+                    slug_column(f"{c}_missing", table[f"reward_{c}_missing"]),
                     PageColumn(f"contribution_{c}", np.asarray(table[f"contribution_{c}"])),
                 )
             ),

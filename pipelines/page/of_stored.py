@@ -1,0 +1,96 @@
+"""The page of a stored run: every set of it, with the texts that steps wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from ..apply.audit_log import AuditLog
+from ..apply.frame import Frame
+from ..apply.report import StepReport
+from ..apply.steps import AppliedStep
+from ..figures.rows import BY_TRAINING, RowTable, row_table, stored_rows
+from ..stored.stored import Stored, StoredSet
+from .content import PageData, PageSet, PageStep
+from .of_rows import page_set
+from .written import WrittenValues
+
+_TRAINING = "training"
+"""The name in decisions of what training itself drops, such as groups that are too many."""
+
+
+def page_of_stored(stored: Stored) -> PageData:
+    """The page of a stored run.
+
+    Raises:
+        RejuiceError: its files are damaged.
+    """
+    funnel = None if stored.report is None else stored.report.steps
+    sets = tuple(_set(one, funnel) for one in stored.sets)
+    path = stored.sets[0].recipe.path if stored.sets else stored.path / "recipe.yaml"
+    text = path.read_text("utf-8") if path.is_file() else ""
+    return PageData(stored.title, sets, points=stored.points, recipe=text)
+
+
+def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
+    if one.incomplete:
+        base = Frame.of(one.final())
+        values, rows, steps = [WrittenValues(base)], row_table(base, []), ()
+        banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
+    else:
+        parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
+        values = [WrittenValues.of(base, applied) for base, applied in parts]
+        rows, steps, banner = stored_rows(one), one.steps, ""
+        if funnel is None:
+            funnel = [*_funnel(applied for _, applied in parts), *_by_training(rows)]
+    found = page_set(
+        one.name,
+        values,
+        rows,
+        steps,
+        funnel or (),
+        kind=one.kind,
+        step=one.training_step,
+        banner=banner,
+    )
+    own = [step for step in funnel or () if step.step == _TRAINING]
+    if not own:
+        return found
+    last = PageStep(BY_TRAINING, _TRAINING, (), dict.fromkeys(own[0].dropped, "training's own"))
+    return found._replace(steps=(*found.steps, last))
+
+
+def _funnel(parts: Iterable[Sequence[AppliedStep]]) -> list[StepReport]:
+    log = AuditLog()
+    for applied in parts:
+        for each in applied:
+            result = each.result
+            log.step(each.step.name).count(
+                result.rows_in, result.change, result.seconds, result.summary
+            )
+    return [entry.report() for entry in log.steps.values()]
+
+
+def _by_training(rows: RowTable) -> list[StepReport]:
+    """What training itself dropped, as the last line of the funnel."""
+    fate = rows.table["fate"]
+    reasons = rows.table["reason"].cast(pa.string()).filter(pa.compute.equal(fate, BY_TRAINING))
+    if not len(reasons):
+        return []
+    dropped = {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
+    kept = pa.compute.sum(pa.compute.less(fate, BY_TRAINING)).as_py() or 0
+    return [
+        StepReport(
+            step=_TRAINING,
+            rows_in=kept + len(reasons),
+            rows_out=kept,
+            added=0,
+            dropped=dropped,
+            seconds=0.0,
+            cached=False,
+            notes={},
+            columns={},
+            written=[],
+        )
+    ]
