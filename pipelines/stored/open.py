@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ...operators import DataError
@@ -45,7 +46,8 @@ def open_stored(path: Path, *, steps: range | None = None) -> Stored:
     if path.suffix in _RECIPES:
         export = load(path).head.export_path
         if not _is_run_folder(run_folder(export)):
-            raise DataError(f"{path} has not been run", f"rejuice run {path} first")
+            run = f"`rejuice run {shlex.quote(str(path))}`"
+            raise DataError(f"{path} has not been run", f"{run} first")
         return open_export(path, export)
     raise DataError(
         f"{path} is not a stored run", "give an export, its .run folder, a recipe or a training run"

@@ -7,8 +7,9 @@ import pytest
 from command import runner
 from filelock import FileLock
 
-from rejuice.operators import RecipeError, get
+from rejuice.operators import DataError, RecipeError, get
 from rejuice.pipelines.show import opdocs
+from rejuice.pipelines.stored.open import open_stored
 
 STEPS = [{"length_filter": {"min": 1}}, {"length_filter": {"max": 9}}]
 ROWS = [{"response": "a"}, {"response": ""}]
@@ -83,6 +84,16 @@ def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
         err = rejuice("rejuice run one.yaml", fails=True)
         assert "give another --export_path" in err
         rejuice("rejuice run one.yaml --export_path out/y.parquet")
+
+
+@pytest.mark.recommended("pipelines/stored/open.py", "`rejuice run {…}`")
+def test_the_run_that_is_to_be_opened(rejuice, recipe):
+    path = recipe()
+    with pytest.raises(DataError) as error:
+        open_stored(path)
+    (command,) = commands(str(error.value))
+    rejuice(command)
+    assert open_stored(path).report.rows_out == 1
 
 
 @pytest.mark.recommended("pipelines/show/explain.py", "`rejuice run {…}`")

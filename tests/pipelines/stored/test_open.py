@@ -138,7 +138,7 @@ def test_what_is_no_stored_run_is_reported_in_one_line(tmp_path):
     with pytest.raises(DataError, match=r"is not a stored run; give an export, its \.run folder"):
         open_stored(tmp_path)
     path = write_tiny(tmp_path)
-    with pytest.raises(DataError, match=r"tiny\.yaml has not been run; rejuice run .*tiny\.yaml"):
+    with pytest.raises(DataError, match=r"tiny\.yaml has not been run; `rejuice run .*tiny\.yaml"):
         open_stored(path)
 
 
