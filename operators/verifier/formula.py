@@ -57,8 +57,8 @@ _COMMANDS = frozenset(
         "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
         "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
         "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta "
-        "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
-        "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
+        "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
+        "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
     )
 )
 
