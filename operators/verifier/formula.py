@@ -13,6 +13,7 @@ import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
+from .algebra import read_algebra
 from .exact import read_plain
 from .matrices import ENVIRONMENT
 from .words import listed
@@ -71,6 +72,9 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
+    algebra = read_algebra(text)
+    if algebra is not None:
+        return algebra
     bare = ARGUMENTS.sub(" ", text)
     if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
