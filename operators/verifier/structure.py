@@ -13,7 +13,7 @@ from .approximations import APPROXIMATELY, read_approximation
 from .exact import read_plain, same_number
 from .intervals import INFINITY, OPERATION, ORDER, Interval, read_intervals
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
-from .matrices import ENVIRONMENT, Rows, read_cases, read_matrix
+from .matrices import ENVIRONMENT, Cells, read_cases, read_matrix
 from .measures import split_unit
 from .names import is_name, is_quantity, other_variable, same_function
 from .notation import closes_at, split_top
@@ -76,7 +76,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
             return False
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
-    for rule in (_as_nothing, _as_clock, _as_rows, _as_intervals_or_collections, _as_relation):
+    for rule in (_as_nothing, _as_clock, _as_cells, _as_intervals_or_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -154,18 +154,18 @@ def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
     return x[0] % 720 == y[0] % 720
 
 
-def _as_rows(a: str, b: str, leaf: SameLeaf) -> bool | None:
+def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
     """Matrices cell by cell, cases in any order; sums and products of matrices are for `leaf`."""
     for read, ordered in ((read_matrix, True), (read_cases, False)):
         x, y = read(a), read(b)
         if x and y:
-            return _same_rows(x, y, leaf, ordered)
+            return _same_cells(x, y, leaf, ordered)
         if x or y:
             return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
     return None
 
 
-def _same_rows(a: Rows, b: Rows, leaf: SameLeaf, ordered: bool) -> bool:
+def _same_cells(a: Cells, b: Cells, leaf: SameLeaf, ordered: bool) -> bool:
     if [len(row) for row in a] != [len(row) for row in b] or sum(map(len, a)) > MAX_ITEMS:
         return False
     if ordered:
