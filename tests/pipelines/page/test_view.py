@@ -148,26 +148,26 @@ def test_another_file_is_not_replaced(export, rejuice, tmp_path):
 
 def test_what_is_refused(rejuice, tmp_path):
     (tmp_path / "x.parquet").write_text("")
-    right = (
-        "give the export_path of a finished run, the folder of a training run, or RUN/steps/NUMBER"
+    right = "give an export, its .run folder, a recipe or a training run"
+    assert rejuice("view", "x.parquet") == (
+        2,
+        "",
+        f"rejuice: x.parquet is not a stored run; {right}\n",
     )
-    found = "x.parquet is neither an export, a training run nor a training step"
-    assert rejuice("view", "x.parquet") == (2, "", f"rejuice: {found}; {right}\n")
 
 
-@pytest.mark.recommended("pipelines/page/of_export.py", "rejuice run {…} first")
 def test_a_recipe_that_was_not_run_is_refused(rejuice, recipe_file, tmp_path):
     recipe = recipe_file(STEPS, recorded())
-    found = "recipe.yaml has not been run; rejuice run recipe.yaml first"
+    found = "recipe.yaml has not been run; `rejuice run recipe.yaml` first"
     assert rejuice("view", recipe)[2] == f"rejuice: {found}\n"
     assert rejuice("run", recipe, "-q")[0] == 0
-    assert rejuice("view", recipe, "--no_open")[0] == 0
+    assert rejuice("view", recipe, "--no_open", "-o", "p.html")[0] == 0
     rows = recorded()
     rows[0]["response"] = "another"
     recipe_file(STEPS, rows)
-    found = "the data or the operators of this recipe have changed since the run"
-    of_run = "out/curated.run/recipe.yaml"
-    assert rejuice("view", recipe)[2] == f"rejuice: {found}; rejuice run {of_run} first\n"
+    assert rejuice("view", recipe, "--no_open", "-o", "p.html")[0] == 0
+    banner = Page(tmp_path / "p.html").head["sets"][0]["banner"]
+    assert "the recipe, its data or its operators have changed since the run" in banner
 
 
 def test_the_head_of_a_hostile_page_has_no_markup(tmp_path):

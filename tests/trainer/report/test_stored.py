@@ -3,29 +3,16 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from command import HEAVY
 from fake_run import line, write_run
-from tiny_run import AFTER, run_tiny
+from trained_run import PROCESS, tiny_rollouts, write_trained
 
 from rejuice.operators import DataError
 from rejuice.pipelines.figures.rows import BY_TRAINING, KEPT, stored_rows
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
-from rejuice.trainer.loop.curation import at_progress, curate, drop_rows
-from rejuice.trainer.loop.step_files import StepFiles
-from rejuice.trainer.loop.values import values_table
-from rejuice.trainer.run import TrainingRun
-
-SCHEDULED = {"accuracy": 1.0, "format": {"from": 1.0, "to": 0.0}}
-PROCESS = [
-    {"prompt_template_mapper": {}},
-    {"policy_rollout_mapper": {"n": 4, "max_tokens": 16}},
-    *AFTER[:4],
-    {"reward_sum_mapper": {"weights": SCHEDULED}},
-    {"grpo_advantage_mapper": {}},
-]
+from rejuice.trainer.loop.curation import curate
 
 
 @pytest.fixture(autouse=True)
@@ -36,39 +23,15 @@ def registered():
 
 @pytest.fixture(scope="module")
 def rollouts(tmp_path_factory):
-    """TINY's rows as sampled."""
-    folder = tmp_path_factory.mktemp("tiny")
-    run_tiny(folder, chunk_rows=None)
-    (one,) = open_stored(folder / "curated.parquet").sets
-    return one.base(0).table()
+    return tiny_rollouts(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
 def trained(tmp_path, rollouts):
-    """A factory: the folder of a run that kept these steps; each drops the first row itself."""
-
-    def make(*numbers, process=PROCESS, drop=True):
-        lines = [line(step, accuracy=0.5) for step in numbers]
-        folder = write_run(tmp_path / "run", lines, process=process)
-        run = TrainingRun.open(folder)
-        files = StepFiles(run)
-        for number in numbers:
-            keep(run, files, number, rollouts, drop)
-        files.wait()
-        return folder
+    def make(*numbers, **more):
+        return write_trained(tmp_path / "run", rollouts, numbers, **more)
 
     return make
-
-
-def keep(run, files, number, rollouts, drop):
-    steps = at_progress(run.split.after, run.progress(number))
-    curated = curate(steps, rollouts)
-    tables = {"values": values_table(rollouts, steps, curated.written)}
-    if drop:
-        drop_N = np.arange(curated.table.num_rows) == 0
-        curated = drop_rows(curated, drop_N, "surplus_group")
-    tables |= {"rollouts": rollouts, "curated": curated.table, "decisions": curated.decisions}
-    files.keep(number, "", tables, run.step_recipe(number, steps))
 
 
 def test_a_run_has_a_set_for_each_step_that_was_kept(trained):

@@ -1,0 +1,78 @@
+"""`rejuice view` and `whatif` of training runs and steps."""
+
+import command
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from page_fixture import Page
+from trained_run import tiny_rollouts, write_trained
+
+
+@pytest.fixture(scope="module")
+def rollouts(tmp_path_factory):
+    return tiny_rollouts(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return command.runner(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def training_run(tmp_path, rollouts):
+    return write_trained(tmp_path / "try", rollouts, (1, 2, 3))
+
+
+def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp_path):
+    status, out, _ = rejuice("view", training_run, "--no_open")
+    assert (status, out.partition(";")[0]) == (0, "try.html: 36 rows, 9 groups, 3 sets")
+    page = Page(tmp_path / "try.html")
+    sets = page.head["sets"]
+    assert [(each["name"], each["step"], each["banner"]) for each in sets] == [
+        (f"step {number}", number, "") for number in (1, 2, 3)
+    ]
+    assert [point["step"] for point in page.head["points"]] == [1, 2, 3]
+    assert page.head["points"][1]["rejuice/pass_rate"] == 0.5
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, number):
+    step = training_run / "steps" / f"{number:06d}"
+    assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
+    page, curated = Page(tmp_path / "p.html"), pq.read_table(step / "curated.parquet")
+    at = np.flatnonzero(page.column("fate") < 0)
+    for name in ("reward", "advantage"):
+        assert page.column(name)[at].tobytes() == curated[name].to_numpy().tobytes()
+    assert page.column("accuracy")[4:8].tolist() == [1.0] * 4
+    funnel = page.head["sets"][0]["figures"]["funnel"]
+    assert funnel[3]["dropped"] == {"too_easy": 4}
+    assert (funnel[-1]["step"], funnel[-1]["dropped"]) == ("training", {"surplus_group": 1})
+    assert page.slugs("reason")[0] == "surplus_group"
+    assert page.head["title"] == f"try, step {number}"
+
+
+def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, rejuice, tmp_path):
+    step = training_run / "steps" / "000001"
+    (step / "values.parquet").unlink()
+    assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
+    banner = Page(tmp_path / "p.html").head["sets"][0]["banner"]
+    assert "step 1 was kept by an earlier version, without values.parquet" in banner
+
+
+@pytest.mark.recommended("pipelines/commands/view.py", "write --steps A:B, such as 40:60")
+@pytest.mark.recommended("pipelines/commands/view.py", "--steps {…} is no range")
+def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
+    refused = "--steps a is no range; write --steps A:B, such as 40:60"
+    assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
+    refused = f"{training_run.name} has no training step from 40 to 60; give a range in it"
+    assert rejuice("view", training_run, "--steps", "40:60") == (2, "", f"rejuice: {refused}\n")
+    assert rejuice("view", training_run, "--steps", "2:3", "--no_open", "-o", "p.html")[0] == 0
+    assert [each["step"] for each in Page(tmp_path / "p.html").head["sets"]] == [2, 3]
+
+
+def test_whatif_of_a_step(training_run, rejuice):
+    step = training_run / "steps" / "000002"
+    change = ("--pass_rate_filter.max", "1.0")
+    status, out, _ = rejuice("whatif", training_run / "recipe.yaml", "--run", step, *change)
+    assert status == 0
+    assert "4 gained (too_easy 4)" in out
