@@ -22,6 +22,7 @@ SameLeaf = Callable[[str, str], bool]
 
 
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
+_BOTH = re.compile(r"\band\b")  # `x > 1 and x < 3`, not `or`
 _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
 _POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
@@ -180,7 +181,9 @@ def _same_cells(a: Cells, b: Cells, leaf: SameLeaf, ordered: bool) -> bool:
 
 def _as_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
     verdict = _same_intervals_or_collections(a, b, leaf)
-    if verdict or not (OPERATION.search(a) or OPERATION.search(b)):
+    if not (OPERATION.search(a) or OPERATION.search(b)):
+        return verdict
+    if verdict and bool(_BOTH.search(a)) == bool(_BOTH.search(b)):
         return verdict
     return leaf(_with_operations(a), _with_operations(b))
 

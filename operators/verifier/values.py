@@ -91,7 +91,9 @@ def _counts(value: Expression) -> set[Any]:
 
 def evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
     """The value at a point, None if it has none."""
-    floats = {s: v if v.is_Integer else sympy.Float(v, digits) for s, v in at.items()}
+    # Not the `x` of a limit or sum, which is bound there and may be free in the other expression.
+    free = {s: at[s] for s in value.free_symbols if s in at}
+    floats = {s: v if v.is_Integer else sympy.Float(v, digits) for s, v in free.items()}
     try:
         evaluated = value.subs(floats) if floats else value
         if evaluated.has(*_CARRIED_OUT):

@@ -47,6 +47,8 @@ def test_unions_of_sets_and_intervals(reference: str, answer: str, equal: bool) 
         (r"\{x | x < \frac{3}{2}\} - \{-6\}", r"(-\infty, -6) \cup (-6, \dfrac{3}{2})", True),
         # two readings
         (r"\mathbb{R}\setminus\{1,2\}", r"\mathbb{R}\setminus\{1\}\cup\{2\}", False),
+        ("x > 1 and x < 3", "x > 1 or x < 3", False),
+        ("x > 1 or x < 3", "x > 1 and x < 3", False),
     ],
 )
 def test_complements(reference: str, answer: str, equal: bool) -> None:

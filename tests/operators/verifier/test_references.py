@@ -67,6 +67,10 @@ def test_what_the_answer_breaks_is_wrong(answer: str, reference: str) -> None:
         (r"\sum_{k=1}^{3} c", "3c", True),
         (r"\sum_{k=1}^{n} k", r"\frac{n(n+1)}{2}", True),
         (r"\sum_{k=1}^{n} k", r"\frac{n(n-1)}{2}", False),
+        (r"\lim_{x \to \infty} \frac{1}{x}", r"\frac{1}{x}", False),  # one `x` is bound
+        (r"\frac{1}{x}", r"\lim_{x \to \infty} \frac{1}{x}", False),
+        (r"\int_0^1 x dx", "x", False),
+        (r"\sum_{k=1}^{3} k", "6k", False),
         (r"f^{-1}(x) = \frac{5+4 x}{5}", r"\frac{5+4x}{5}", True),
         (r"\frac{5+4x}{5}", r"f^{-1}(x)=\frac{5+4 x}{5}", True),
     ],
