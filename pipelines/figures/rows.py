@@ -72,7 +72,13 @@ def of_values(values: WrittenValues, applied: Iterable[AppliedStep]) -> RowTable
         )
         columns[f"contribution_{name}"] = pa.array(shares[name])
     table = pa.table(columns)
-    return RowTable(table, Groups.of(table), tuple(shares))
+    groups = Groups.of(table) if "prompt_id" in values.names else groups_of_one(n)
+    return RowTable(table, groups, tuple(shares))
+
+
+def groups_of_one(n: int) -> Groups:
+    """The groups of n rows that have no prompt_id: each is a group."""
+    return Groups(np.arange(n), np.arange(n), np.ones(n, np.int64))
 
 
 def contributions(values: WrittenValues, applied: Iterable[AppliedStep]) -> dict[str, Array]:

@@ -12,9 +12,9 @@ from .content import PageColumn
 
 MOST_POINTS = 1500
 _AT_LEAST = 50
-"""Of each verdict, where it has so many."""
+"""Points of each verdict, where it has so many."""
 _CHARACTERS = 4000
-"""Of a response that are looked at."""
+"""The beginning of a response that is looked at."""
 
 
 def map_columns(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...operators import DataError
+from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import iterate_steps
+from ..dataset.read import read_all
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..figures.rows import of_values
@@ -56,18 +58,21 @@ def _text(path: Path) -> str:
 
 
 def _set(recipe: Recipe, report: Report) -> PageSet:
-    plan = _plan(recipe, report)
     first = 1 + max((at for at, step in enumerate(recipe.steps) if _samples(step)), default=-1)
     steps = recipe.steps[first:]
+    plan, gone = _plan(recipe, report)
     values, tables = list[WrittenValues](), []
-    for chunk in range(len(plan.source.rows)):
-        base = plan.frame_before(chunk, steps[0] if steps else None)
-        applied = list(iterate_steps(steps, base, plan.committed(chunk)))
-        values.append(WrittenValues.of(base, applied))
-        tables.append(of_values(values[-1], applied))
-    if not values:
-        raise DataError(f"{report.export_path} was made of no row", "give a run with rows")
-    return page_set("", values, joined_rows(tables), steps, report.steps)
+    if plan is None:
+        values.append(WrittenValues(Frame.of(read_all(Path(report.export_path)))))
+        values[-1].written.update(name for step in steps for name in step.operator.writes())
+        tables.append(of_values(values[-1], ()))
+    else:
+        for chunk in range(len(plan.source.rows)):
+            base = plan.frame_before(chunk, steps[0] if steps else None)
+            applied = list(iterate_steps(steps, base, plan.committed(chunk)))
+            values.append(WrittenValues.of(base, applied))
+            tables.append(of_values(values[-1], applied))
+    return page_set("", values, joined_rows(tables), steps, report.steps, banner=gone)
 
 
 def _samples(step: Step) -> bool:
@@ -75,14 +80,23 @@ def _samples(step: Step) -> bool:
     return "response" in step.operator.writes()
 
 
-def _plan(recipe: Recipe, report: Report) -> Plan:
+def _plan(recipe: Recipe, report: Report) -> tuple[Plan | None, str]:
+    """The commits of a run; without them None, and the line that says what is missing.
+
+    Raises:
+        DataError: neither they nor the export is there.
+    """
+    gone = ""
     if not report.cache:
-        found = f"{report.export_path} was made by dj-process, which saves no commits"
-        raise DataError(found, f"rejuice run {report.recipe} first")
-    if not Path(report.cache).exists():
-        raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
-    if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
-        found = "the data or the operators of this recipe have changed since the run"
-        raise DataError(found, f"rejuice run {recipe.path} first")
-    return plan
+        gone = "dj-process saves no commits"
+    elif not Path(report.cache).exists():
+        gone = f"the cache of this run, {report.cache}, is gone"
+    else:
+        plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
+        if plan.keys[-1] == report.key and all(plan.is_done(step) for step in plan.steps):
+            return plan, ""
+        gone = "the data or the operators of the recipe have changed since the run"
+    if not Path(report.export_path).exists():
+        raise DataError(f"{report.export_path} does not exist, and {gone}", "run the recipe again")
+    missing = "only the rows that were kept are shown, without what components added to the reward"
+    return None, f"{gone[0].upper()}{gone[1:]}: {missing}; the funnel is that of all rows. "

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.compute import pc
-from ...operators.groups import Array
+from ...operators.groups import Array, Groups
 from ..apply.report import StepReport
 from ..figures.figures import set_figures
-from ..figures.rows import RowTable
+from ..figures.rows import RowTable, groups_of_one
 from ..figures.written import WrittenValues
 from ..recipe.steps import Step
 from .content import PageColumn, PageSet, PageStep
@@ -22,8 +22,6 @@ _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extrac
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
 _HEAVY = ("token_ids", "logprobs", "ids_and_logprobs")
 _MANY_SLUGS = 256
-_LONGEST = 200_000
-"""Characters of one text in the page; a longer one ends with a note."""
 
 
 def page_set(
@@ -70,11 +68,13 @@ def page_set(
 
 def joined_rows(parts: Sequence[RowTable]) -> RowTable:
     """The rows of several parts as one table."""
-    from ...operators.groups import Groups
-
     table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
     names = dict.fromkeys(name for part in parts for name in part.components)
-    return RowTable(table, Groups.of(table), tuple(names))
+    known = len(parts) == 0 or any(
+        part.table["prompt_id"].null_count < len(part.table) for part in parts
+    )
+    groups = Groups.of(table) if known else groups_of_one(len(table))
+    return RowTable(table, groups, tuple(names))
 
 
 def _page_step(step: Step) -> PageStep:
@@ -145,7 +145,9 @@ def _row_texts(
     written = dict.fromkeys(name for part in values for name in part.names)
     for name in written:
         shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
-        if shown and any(name in part.written for part in values):
+        # Without responses, what is looked at are the texts of the dataset.
+        wanted = "response" not in written or any(name in part.written for part in values)
+        if shown and wanted:
             columns[name] = _shown(_joined(values, name, None))
     if "turns" in written:
         columns["turns"] = _turns(_joined(values, "turns", None))

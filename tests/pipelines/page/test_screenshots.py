@@ -44,7 +44,9 @@ def page(tmp_path, recipe_file):
         {"diversity_reward_mapper": {"measure": "centroid"}},
         *STEPS,
     ]
-    steps[7] = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": 1.0, "diversity": 0.5}}}
+    steps[7] = {
+        "reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": 1.0, "diversity": 0.5}}
+    }
     run(load(recipe_file(steps, project_name="arithmetic")))
     build_page(page_of([tmp_path / "out" / "curated.parquet"]), tmp_path / "p.html")
     return tmp_path / "p.html"

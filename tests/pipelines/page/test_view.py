@@ -162,12 +162,69 @@ def test_a_recipe_that_was_not_run_is_refused(rejuice, recipe_file, tmp_path):
     assert rejuice("view", recipe)[2] == f"rejuice: {found}\n"
     assert rejuice("run", recipe, "-q")[0] == 0
     assert rejuice("view", recipe, "--no_open")[0] == 0
+
+
+def test_without_commits_the_kept_rows_are_shown(export, rejuice, recipe_file, tmp_path):
+    import shutil
+
+    def banner():
+        assert rejuice("view", export, "--no_open", "-o", "p.html")[0] == 0
+        page = Page(tmp_path / "p.html")
+        assert (
+            page.column("reward").tobytes() == pq.read_table(export)["reward"].to_numpy().tobytes()
+        )
+        assert page.head["sets"][0]["figures"]["funnel"][3]["dropped"] == {"too_easy": 4}
+        return page.head["sets"][0]["banner"]
+
+    rest = (
+        "only the rows that were kept are shown, without what components added to the reward; "
+        "the funnel is that of all rows. "
+    )
     rows = recorded()
     rows[0]["response"] = "another"
     recipe_file(STEPS, rows)
-    found = "the data or the operators of this recipe have changed since the run"
-    of_run = "out/curated.run/recipe.yaml"
-    assert rejuice("view", recipe)[2] == f"rejuice: {found}; rejuice run {of_run} first\n"
+    changed = "The data or the operators of the recipe have changed since the run"
+    assert banner() == f"{changed}: {rest}"
+    cache = tmp_path / "out" / ".rejuice"
+    shutil.rmtree(cache)
+    assert banner() == f"The cache of this run, {cache}, is gone: {rest}"
+    report = export.with_suffix(".run") / "report.json"
+    report.write_text(json.dumps({**json.loads(report.read_text()), "cache": ""}))
+    assert banner() == f"Dj-process saves no commits: {rest}"
+    export.unlink()
+    gone = f"{export} does not exist, and dj-process saves no commits"
+    assert rejuice("view", export)[2] == f"rejuice: {gone}; run the recipe again\n".replace(
+        f"{tmp_path}/", ""
+    )
+
+
+def test_texts_of_a_dataset_without_prompts(rejuice, recipe_file, tmp_path):
+    rows = [{"text": "a b c"}, {"text": "d"}, {"text": "e f g h"}]
+    recipe = recipe_file([{"length_filter": {"column": "text", "unit": "words", "min": 2}}], rows)
+    assert rejuice("run", recipe, "-q")[0] == 0
+    status, out, _ = rejuice("view", recipe, "--no_open", "-o", "p.html")
+    assert (status, out.partition(";")[0]) == (0, "p.html: 3 rows, 3 groups, 1 set")
+    page = Page(tmp_path / "p.html")
+    assert [row["text"] for row in page.rows()] == ["a b c", "d", "e f g h"]
+    assert page.slugs("reason") == [None, "too_short", None]
+
+
+@pytest.mark.slow
+def test_real_responses(shared_data, rejuice, tmp_path):
+    import real_responses
+
+    found = sorted((shared_data / "gsm8k").glob("*test*"))
+    if not found:
+        pytest.skip("the test split of GSM8K is not there")
+    options = real_responses.overrides(found[0], tmp_path)
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    assert rejuice("run", real_responses.RECIPE, "-q", *words)[0] == 0
+    status, out, _ = rejuice("view", tmp_path / "curated.parquet", "--no_open", "-o", "p.html")
+    assert (status, out.partition(";")[0]) == (0, "p.html: 1,600 rows, 200 groups, 1 set")
+    page, kept = Page(tmp_path / "p.html"), pq.read_table(tmp_path / "curated.parquet")
+    at = np.flatnonzero(page.column("fate") < 0)
+    for name in ("reward", "advantage"):
+        assert page.column(name)[at].tobytes() == kept[name].to_numpy().tobytes()
 
 
 def test_the_head_of_a_hostile_page_has_no_markup(tmp_path):
