@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from ...operators import Change, DataError, ResumableOperator
+from ...operators import Change, DataError, RejuiceError, ResumableOperator
 from ...operators.compute import pc
 from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
@@ -107,13 +107,19 @@ def _set(folder: Path, name: str, kind: str, number: int) -> PageSet:
     recipe = load(folder / "recipe.yaml")
     log = AuditLog()
     stored = _Stored(curated, decisions)
-    base, applied = Frame.of(rollouts), list[AppliedStep]()
-    for each in iterate_steps(recipe.steps, base, stored.run):
-        applied.append(each)
-        entry, result = log.step(each.step.name), each.result
-        entry.count(result.rows_in, result.change, result.seconds, result.summary)
+    base, applied, banner = Frame.of(rollouts), list[AppliedStep](), ""
+    try:
+        for each in iterate_steps(recipe.steps, base, stored.run):
+            applied.append(each)
+            entry, result = log.step(each.step.name), each.result
+            entry.count(result.rows_in, result.change, result.seconds, result.summary)
+    except RejuiceError as error:
+        # What cannot be computed again, such as with a model that is not here, was written once.
+        base, applied, log = Frame.of(curated), [], AuditLog()
+        banner = f"Only the rows that were kept are shown, because a step failed now: {error}. "
     values = WrittenValues.of(base, applied)
     own = _dropped_by_training(values, decisions, len(applied) + 1)
+    values.written.update(name for step in recipe.steps for name in step.operator.writes())
     rows = of_values(values, applied)
     funnel = [entry.report() for entry in log.steps.values()]
     kept = int((values.fate_N == KEPT).sum())
@@ -121,7 +127,8 @@ def _set(folder: Path, name: str, kind: str, number: int) -> PageSet:
         left = funnel[-1].rows_out if funnel else len(rollouts)
         dropped = {slug: int(n) for slug, n in own.items()}
         funnel.append(_training_line(left, kept, dropped))
-    banner = "" if kept == len(curated) else _changed(folder, kept, len(curated))
+    if kept != len(curated):
+        banner += _changed(folder, kept, len(curated))
     found = page_set(
         name, [values], rows, recipe.steps, funnel, kind=kind, step=number, banner=banner
     )

@@ -109,6 +109,54 @@ def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     assert [each["step"] for each in Page(tmp_path / "p.html").head["sets"]] == [2, 3]
 
 
+def test_a_step_that_fails_now_leaves_what_was_kept(training_run, rejuice, tmp_path):
+    step = training_run / "steps" / "000001"
+    table = pq.read_table(step / "rollouts.parquet")
+    pq.write_table(table.drop(["reference"]), step / "rollouts.parquet")
+    assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
+    page = Page(tmp_path / "p.html")
+    banner = page.head["sets"][0]["banner"]
+    assert banner.startswith("Only the rows that were kept are shown, because a step failed now: ")
+    assert (
+        page.column("reward").tobytes()
+        == pq.read_table(step / "curated.parquet")["reward"].to_numpy().tobytes()
+    )
+
+
+def test_judgements_are_right_where_they_are_the_label(training_run, rejuice, tmp_path):
+    folder = training_run / "steps" / "000002" / "verify"
+    folder.mkdir()
+    judged = {
+        "prompt_id": ["a", "a", "a", "b"],
+        "response_id": ["1", "2", "3", "4"],
+        "response": ["Yes", "No", "perhaps", "No"],
+        "judgement": ["Yes", "No", None, "No"],
+        "label": ["Yes", "Yes", "Yes", "No"],
+        "reward": [1.0, 0.0, 0.0, 1.0],
+    }
+    for name in ("rollouts", "curated"):
+        pq.write_table(pa.table(judged), folder / f"{name}.parquet")
+    none = pa.table({name: pa.array([], pa.string()) for name in ("row_id", "step", "reason")})
+    pq.write_table(none, folder / "decisions.parquet")
+    recipe = {
+        "dataset_path": str(folder / "rollouts.parquet"),
+        "export_path": str(folder / "again.parquet"),
+        "process": ["grpo_advantage_mapper"],
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert rejuice("view", training_run, "--no_open", "-o", "p.html")[0] == 0
+    page = Page(tmp_path / "p.html")
+    assert [each["kind"] for each in page.head["sets"]] == [
+        "answers",
+        "answers",
+        "judgements",
+        "answers",
+    ]
+    assert page.slugs("verdict", 2) == ["correct", "wrong_answer", "no_answer", "correct"]
+    groups = page.head["sets"][2]["figures"]["groups"]
+    assert (groups["mixed"], groups["all_right"]) == (1, 1)
+
+
 def test_a_run_without_rollouts_has_its_curves(training_run, rejuice, tmp_path):
     for file in training_run.glob("steps/*/rollouts.parquet"):
         file.unlink()
