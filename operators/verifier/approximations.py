@@ -24,15 +24,17 @@ class Approximation(NamedTuple):
 
 
 def read_approximation(text: str) -> Approximation:
-    r"""The values of `10\pi \approx 31.4` or `x \approx 11`; none if two numbers disagree."""
+    r"""The values of `10\pi \approx 31.4` or `x \approx 11`; none if numbers disagree."""
     value, *rounded = split_top(text, _SIGN)
     if not rounded:
         return Approximation((text,), (text,))
+    decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
+    if len(decimals) < len(rounded):
+        return Approximation((), ())
     if _LETTERS.match(value) and len(rounded) == 1:
         return Approximation((rounded[0],), (rounded[0],))
-    numbers = [read_plain(each) for each in rounded]
     exact = read_plain(value)
-    if not all(number and (not exact or _rounds(exact, number)) for number in numbers):
+    if exact and not all(_rounds(exact, decimal) for decimal in decimals):
         return Approximation((), ())
     every = (value, *rounded)
     return Approximation(every if exact else (value,), every)

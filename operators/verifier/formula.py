@@ -13,6 +13,7 @@ import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
+from .algebra import distinct_letters, read_algebra
 from .exact import read_plain
 from .matrices import ENVIRONMENT
 from .words import listed
@@ -34,13 +35,6 @@ _PRODUCT = re.compile(
 _MISREAD = re.compile(
     r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
 )  # `4_2` as 4, `2 3` as 5
-# What letters are in a formula: environments, commands, differentials, words below, single letters.
-_LETTER = re.compile(
-    r"(?P<kept>\\(?:begin|end)\s*\{[a-zA-Z]+\}|\\[a-z][a-zA-Z]*|\\[^a-zA-Z])"
-    r"|(?P<name>\\[A-Z][a-z]+|[a-zA-Z])"
-    r"(?:_(?:\{\s*(?P<below>[0-9a-zA-Z]+)\s*\}|(?P<short>[0-9a-zA-Z])))?"
-)
-_INTEGRAL = re.compile(r"\\int(?![a-zA-Z])|\\frac\{d")
 # The stripper of units takes the last letter of `2\pi r h` for hours.
 _AS_WRITTEN = LatexExtractionConfig(
     normalization_config=NormalizationConfig(
@@ -57,8 +51,8 @@ _COMMANDS = frozenset(
         "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
         "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
         "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta "
-        "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
-        "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
+        "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
+        "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
     )
 )
 
@@ -71,11 +65,17 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
+    algebra = read_algebra(text)
+    return parsed(text) if algebra is None else algebra
+
+
+def parsed(text: str) -> Expression | None:
+    """The expression by math-verify's parser."""
     bare = ARGUMENTS.sub(" ", text)
     if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
     try:
-        parsed = parse(
+        found = parse(
             f"${_parsable(text)}$",
             extraction_config=[_AS_WRITTEN],
             fallback_mode="no_fallback",
@@ -86,7 +86,7 @@ def expression(text: str) -> Expression | None:
         raise  # our failure, which says nothing about the answer
     except Exception:  # the parser's many ways to reject what is not mathematics
         return None
-    value = parsed[0] if parsed else None
+    value = found[0] if found else None
     if ENVIRONMENT in text:
         value = _carried_out(value)
     if isinstance(value, sympy.MatrixBase):
@@ -116,7 +116,7 @@ def _parsable(text: str) -> str:
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
     text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
-    return _distinct_letters(text)
+    return distinct_letters(text)
 
 
 def _repeating(m: re.Match[str]) -> str:
@@ -124,28 +124,6 @@ def _repeating(m: re.Match[str]) -> str:
     nines = 10 ** len(once) * (10 ** len(again) - 1)
     value = int(m[1] + once + again) - int((m[1] + once) or "0")
     return rf"\frac{{{value}}}{{{nines}}}"
-
-
-def _distinct_letters(text: str) -> str:
-    """Letters apart, capitals as indexed letters: the parser folds case and reads `E_1` as e."""
-    differentials = bool(_INTEGRAL.search(text))
-
-    def rewritten(m: re.Match[str]) -> str:
-        if m["kept"]:
-            return m[0]
-        name, below = m["name"], m["below"] or m["short"] or ""
-        before = text[m.start() - 1 : m.start()]
-        if differentials and (name == "d" or (before == "d" and not below)):
-            return name
-        if name[0] == "\\":
-            return f"{name.lower()}_{{99{below}}}"
-        if name.isupper():
-            return f" q_{{99{name.lower()}{below}}} "
-        if below and name in "ei":
-            return f" q_{{98{name}{below}}} "
-        return f" {name}_{{{below}}} " if below else f" {name} "
-
-    return _LETTER.sub(rewritten, text)
 
 
 def _with_constants(value: Expression) -> Expression:

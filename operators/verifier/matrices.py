@@ -1,10 +1,10 @@
-r"""Rows and cells of matrices and of definitions by cases."""
+r"""Cells and cells of matrices and of definitions by cases."""
 
 from __future__ import annotations
 
 import re
 
-Rows = list[list[str]]
+Cells = list[list[str]]
 
 ENVIRONMENT = "\\begin"
 _MATRIX = re.compile(
@@ -17,7 +17,7 @@ _CONDITION = re.compile(r"^(?:if|when|where|for)(?![a-z])|[,.;]+$")
 _SIDE_BY_SIDE = re.compile(r"&|,(?=\s*(?:if|when|where|for)\b)")
 
 
-def read_matrix(text: str) -> Rows | None:
+def read_matrix(text: str) -> Cells | None:
     """The cells of a matrix; None for anything else, such as a product of two."""
     text = text.strip()
     if text[:1] in ("[", "(") and text[1:].lstrip().startswith(ENVIRONMENT):
@@ -28,7 +28,7 @@ def read_matrix(text: str) -> Rows | None:
     return _rows(found[2].replace("\\hline", ""), re.compile("&"))
 
 
-def read_cases(text: str) -> Rows | None:
+def read_cases(text: str) -> Cells | None:
     """The cases of a definition, each a value and its condition without `if`."""
     found = _CASES.match(text.removeprefix("\\{").strip())
     if not found or ENVIRONMENT in found[1]:
@@ -37,7 +37,7 @@ def read_cases(text: str) -> Rows | None:
     return [[_bare(cell) for cell in row] for row in rows]
 
 
-def _rows(inside: str, separator: re.Pattern[str]) -> Rows:
+def _rows(inside: str, separator: re.Pattern[str]) -> Cells:
     rows = [row for row in _ROW.split(inside) if row.strip()]
     return [[cell.strip() for cell in separator.split(row)] for row in rows]
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 from .approximations import APPROXIMATELY, read_approximation
 from .exact import read_plain, same_number
-from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
+from .intervals import INFINITY, OPERATION, ORDER, Interval, read_intervals
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
-from .matrices import ENVIRONMENT, Rows, read_cases, read_matrix
+from .matrices import ENVIRONMENT, Cells, read_cases, read_matrix
 from .measures import split_unit
+from .names import is_name, is_quantity, other_variable, same_function
 from .notation import closes_at, split_top
 
 SameLeaf = Callable[[str, str], bool]
@@ -23,28 +24,11 @@ SameLeaf = Callable[[str, str], bool]
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
 _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
-_FUNCTION = (
-    r"(?!(?:sin|cos|tan|cot|sec|csc|log|ln|exp)(?![a-z]))(?:[A-Za-z]{1,3}"
-    r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
-    r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))"
-)
-_NAME = re.compile(
-    rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
-    rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
-    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
-)
-# A ratio, a length or an inverse of names: in two unknowns an equation has no other reading.
-_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
-_QUANTITY = re.compile(
-    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
-    r"|[A-Z]\^\{-1\})$"
-)
 _POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
 _IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
 _SUM = re.compile(r"[+-]")
-_OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 _NOTHING = frozenset(
     {r"\emptyset", r"\{\}", r"\{ \}", "no solution", "no solutions", "no real solution",
      "no real solutions", "empty set", "the empty set", "null set"}
@@ -92,7 +76,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
             return False
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
-    for rule in (_as_nothing, _as_clock, _as_rows, _as_intervals_or_collections, _as_relation):
+    for rule in (_as_nothing, _as_clock, _as_cells, _as_intervals_or_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -170,18 +154,18 @@ def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
     return x[0] % 720 == y[0] % 720
 
 
-def _as_rows(a: str, b: str, leaf: SameLeaf) -> bool | None:
+def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
     """Matrices cell by cell, cases in any order; sums and products of matrices are for `leaf`."""
     for read, ordered in ((read_matrix, True), (read_cases, False)):
         x, y = read(a), read(b)
         if x and y:
-            return _same_rows(x, y, leaf, ordered)
+            return _same_cells(x, y, leaf, ordered)
         if x or y:
             return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
     return None
 
 
-def _same_rows(a: Rows, b: Rows, leaf: SameLeaf, ordered: bool) -> bool:
+def _same_cells(a: Cells, b: Cells, leaf: SameLeaf, ordered: bool) -> bool:
     if [len(row) for row in a] != [len(row) for row in b] or sum(map(len, a)) > MAX_ITEMS:
         return False
     if ordered:
@@ -286,11 +270,6 @@ def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
 # --- relations and leaves -------------------------------------------------------------
 
 
-def is_name(text: str) -> bool:
-    """Whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
-    return bool(_NAME.match(text)) and text not in NOT_NAMES
-
-
 def _unnamed(text: str) -> str | None:
     """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged.
 
@@ -298,17 +277,12 @@ def _unnamed(text: str) -> str | None:
     """
     *names, value = split_top(text, _EQUALS)
     several = ENVIRONMENT not in text and len(split_top(text, _SEPARATOR)) > 1
-    if several or not all(map(_is_quantity, names)):
+    if several or not all(map(is_quantity, names)):
         return text
     for kind in (re.compile(r"[A-Z]$"), _IN_WORDS):
         if kind.match(value) and any(kind.match(name) for name in names):
             return None
     return value
-
-
-def _is_quantity(text: str) -> bool:
-    # Names of coordinates have an order, which `_POINT_NAME` reads.
-    return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
 
 
 def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -328,13 +302,13 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
             return False
     if left is not None and right is not None:
         names = [re.sub(r"\s", "", side[0]) for side in (x, y)]
-        if min(len(x), len(y)) > 1 and names[0] != names[1] and not _same_function(x[0], y[0]):
+        if min(len(x), len(y)) > 1 and names[0] != names[1] and not same_function(x[0], y[0]):
             # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal.
             if any(_has_letters(v) for v in (left, right)) or any(
                 _SUM.search(s[0]) for s in (x, y)
             ):
                 return leaf(a, b) if len(x) == 2 == len(y) else False
-            if _other_variable(x[0], y[0]):
+            if other_variable(x[0], y[0]):
                 return False
         return same(left, right, leaf)
     if len(x) == 2 == len(y) or (named and min(len(x), len(y)) == 2):
@@ -351,21 +325,6 @@ def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
         turned = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
         y = [turned.get(part, part) for part in reversed(y)]
     return x[1::2] == y[1::2] and _same_sequence(x[::2], y[::2], leaf)
-
-
-def _same_function(a: str, b: str) -> bool:
-    """Whether one name is `y` and the other `f(x)`, two names of the same function."""
-    return "y" in (a, b) and any(_OF_X.match(name) for name in (a, b))
-
-
-def _other_variable(a: str, b: str) -> bool:
-    """Whether two symbols differ; `x = 3` does not answer `y = 3`, `Area = 3` may."""
-    return (
-        a != b
-        and is_name(a)
-        and is_name(b)
-        and not any(re.match(r"[A-Za-z]{3}", name) for name in (a, b))
-    )
 
 
 def _value(chain: list[str]) -> str | None:

@@ -136,12 +136,12 @@ def _scaled(value: Expression, number: Number | None, other: Number | None) -> E
 def _same_relation(a: list[str], b: list[str]) -> bool:
     """Two equations or inequalities: one is the other times a constant."""
     flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
-    sides = [expression(t) for t in (a[0], a[2], b[0], b[2])]
-    if sides[3] is None or (sides[2] is None and ":" not in b[0]):  # `A:B` is a name
+    left, right, known, value = (expression(t) for t in (a[0], a[2], b[0], b[2]))
+    if value is None or (known is None and ":" not in b[0]):  # `A:B` is a name
         raise ValueError("the reference is not mathematics")
-    if any(side is None for side in sides):
+    if left is None or right is None or known is None:
         return False
-    f, g = sides[0] - sides[1], sides[2] - sides[3]
+    f, g = left - right, known - value
     ratios = [x / y for x, y in evaluations(f, g) if y]
     if len(ratios) < 4 or not _constant(ratios):
         return False

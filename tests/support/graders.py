@@ -212,7 +212,8 @@ def _serve(pays: Callable[[str, str], bool], link: Any, parents: Any) -> None:
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
-        sys.path[:] = map(os.path.abspath, sys.path)
+        # Not the mark of an editable installation, which is no folder.
+        sys.path[:] = [os.path.abspath(p) if os.path.isdir(p or ".") else p for p in sys.path]
         os.chdir(folder)  # prime_math gives a part of the response to `eval`
         while True:
             try:

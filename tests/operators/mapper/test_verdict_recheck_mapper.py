@@ -208,7 +208,6 @@ KNOWN = [  # As documented: verdicts of the verifier that math-verify does not s
     ("c", "three", "3", "three"),
     ("c", "1.45 million", "1450000", "1.45 million"),
     ("c", "6.02e23", r"6.02 \times 10^{23}", "6.02e23"),
-    ("c", "5", "101_2", "5"),
     ("c", r"50\%", "0.5", r"So it is $50\%$."),
     ("c", r"x \le 2", r"(-\infty,2]", r"x \le 2"),
     ("c", r"\frac{\pi}{2}", r"90^\circ", r"\frac{\pi}{2}"),
@@ -221,7 +220,7 @@ def test_the_known_differences_are_those_that_are_documented():
     assert graded["verdict"].to_pylist() == rows["verdict"].to_pylist()
     assert graded["extracted_answer"].to_pylist() == rows["extracted_answer"].to_pylist()
     change = run(VerdictRecheckMapper(), rows)
-    assert [change.notes[name] for name in NOTES] == [15, 0, 15, 9, 6, 0]
+    assert [change.notes[name] for name in NOTES] == [14, 0, 14, 8, 6, 0]
 
 
 HOSTILE = [  # With an answer of 42 in front, where the mapper's limits do not look.

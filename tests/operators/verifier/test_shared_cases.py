@@ -21,7 +21,7 @@ AGREED = {
     "attack:negation": (174, 174),
     "attack:not worked out (equal)": (0, 11),
     "attack:think": (57, 57),
-    "attack:two in one": (160, 164),
+    "attack:two in one": (163, 164),
     "attack:vacuous": (497, 497),
     "dart-math": (13, 13),
     "hardverify-math": (212, 216),
