@@ -22,7 +22,7 @@ _EXCERPT = 90
 """Characters of a prompt in the list of groups."""
 _SAMPLED = 24
 """Groups in a sample of a set, and samples, by which its size is estimated."""
-_LEVEL = 6
+_LEVEL = 5
 _GZIP = 31  # zlib's window bits for a gzip header.
 
 
