@@ -233,7 +233,15 @@ def _finished(parts: list[_PartRows]) -> RowTable:
         columns |= {value: pa.float64(), missing: _SLUGS, f"{_CONTRIBUTION}{name}": pa.float64()}
     tables = [_table(part.lines, columns) for part in parts]
     table = pa.concat_tables(tables).unify_dictionaries()
-    return RowTable(table, Groups.of(table), tuple(names))
+    return RowTable(table, _groups(table), tuple(names))
+
+
+def _groups(table: pa.Table) -> Groups:
+    """By `prompt_id`; rows without any are groups of one."""
+    n = table.num_rows
+    if n and table["prompt_id"].null_count == n:
+        return Groups(np.arange(n), np.arange(n), np.ones(n, np.int64))
+    return Groups.of(table)
 
 
 def _components(part: _PartRows) -> Iterator[str]:

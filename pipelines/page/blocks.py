@@ -20,7 +20,9 @@ GROUPS_PER_BLOCK = 128
 """A block of texts is inflated as a whole when one of its groups is opened."""
 _EXCERPT = 90
 """Characters of a prompt in the list of groups."""
-_LEVEL = 6
+_SAMPLED = 24
+"""Groups in a sample of a set, and samples, by which its size is estimated."""
+_LEVEL = 5
 _GZIP = 31  # zlib's window bits for a gzip header.
 
 
@@ -82,6 +84,22 @@ def text_blocks(
         return first, last - first, packed(orjson.dumps(found, default=str))
 
     yield from in_threads([partial(block, first) for first in firsts])
+
+
+def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> float:
+    """About how many bytes the text blocks of all groups take: from some of them, evenly chosen."""
+    groups, rows = len(starts_G), row_texts.num_rows
+    chosen = np.unique(np.linspace(0, groups - 1, _SAMPLED).astype(int)) if groups else ()
+    packed_bytes, raw = 0, 0
+    for first in chosen:
+        last = min(int(first) + _SAMPLED, groups)
+        at, end = int(starts_G[first]), int(starts_G[last]) if last < groups else rows
+        own = group_texts.slice(first, last - first), row_texts.slice(at, end - at)
+        included_G = np.ones(last - first, bool)
+        blocks = text_blocks(*own, starts_G[first:last] - at, included_G)
+        packed_bytes += sum(len(block) for _, _, block in blocks)
+        raw += sum(table.nbytes for table in own)
+    return packed_bytes / raw * (group_texts.nbytes + row_texts.nbytes) if raw else 0.0
 
 
 def excerpts(prompts: pa.ChunkedArray) -> list[str]:

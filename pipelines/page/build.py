@@ -18,7 +18,7 @@ import orjson
 from ...operators import DataError
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ..dataset.arrow_files import temporary_path
-from .blocks import embedded_json, excerpts, packed, packed_numbers, text_blocks
+from .blocks import embedded_json, excerpts, packed, packed_numbers, packed_size, text_blocks
 from .content import PageData, PageSet, PageSummary
 from .libraries import plotly_js, tables_css, tables_js
 
@@ -34,8 +34,8 @@ _SCRIPTS = (
     "training.js",
     "page.js",
 )
-_PACKED_SHARE = 0.27
-"""Bytes of base64 per byte of text, above what responses of a language model take."""
+_MARGIN = 1.04
+"""The texts of a set may take more than a sample of them makes expect."""
 
 
 def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) -> PageSummary:
@@ -153,7 +153,7 @@ class _Writer:
     def _included(self, each: PageSet) -> Array:
         """Groups whose texts fit, bool[G]: whole groups, in a seeded random order."""
         left = max(self._budget - sum(map(len, self._blocks)), 0)
-        expected = (each.row_texts.nbytes + each.group_texts.nbytes) * _PACKED_SHARE
+        expected = _MARGIN * packed_size(each.group_texts, each.row_texts, each.groups_at)
         groups = len(each.groups_at)
         if expected <= left:
             return np.ones(groups, bool)

@@ -22,8 +22,6 @@ _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extrac
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
 _HEAVY = ("token_ids", "logprobs", "ids_and_logprobs")
 _MANY_SLUGS = 256
-_LONGEST = 200_000
-"""Characters of one text in the page; a longer one ends with a note."""
 
 
 def page_set(
@@ -133,7 +131,9 @@ def _row_texts(
     written = dict.fromkeys(name for part in values for name in part.names)
     for name in written:
         shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
-        if shown and any(name in part.written for part in values):
+        # Without responses, what is looked at are the texts of the dataset.
+        wanted = "response" not in written or any(name in part.written for part in values)
+        if shown and wanted:
             columns[name] = _shown(_joined(values, name, None))
     if "turns" in written:
         columns["turns"] = _turns(_joined(values, "turns", None))

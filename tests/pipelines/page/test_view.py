@@ -8,6 +8,7 @@ import command
 import numpy as np
 import page_fixture
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from page_fixture import RESPONSES, STEPS, Page, recorded
@@ -128,6 +129,28 @@ def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     assert "It is 7." in rejuice("explain", export.with_suffix(".run") / "recipe.yaml", row)[1]
     assert rejuice("view", export, "--most_mb", 60, "--no_open", "-o", "p.html")[0] == 0
     assert len(Page(tmp_path / "p.html").rows()) == 12
+
+
+def test_texts_that_hardly_shrink_stay_below_the_size(tmp_path):
+    """As many as fit are there, whatever gzip makes of them."""
+    rng, most = np.random.default_rng(0), 6_000_000
+    only = page_fixture.page_data(hostile=False).sets[0]
+    at = rng.integers(0, 12, 4000)
+    noise = ["".join(map(chr, rng.integers(33, 127, 1500))) for _ in at]
+    responses = only.row_texts.take(at).set_column(1, "response", pa.array(noise))
+    large = only._replace(
+        columns=tuple(each._replace(values=each.values[at]) for each in only.columns),
+        row_texts=responses,
+        groups_at=np.arange(0, 4000, 4, dtype=np.int32),
+        group_texts=only.group_texts.take(np.arange(1000) % 3).set_column(
+            0, "prompt_id", pa.array([f"p{group}" for group in range(1000)])
+        ),
+    )
+    summary = build_page(
+        page_fixture.page_data()._replace(sets=(large,)), tmp_path / "p.html", most_bytes=most
+    )
+    assert 0.85 * most < summary.bytes < most
+    assert 0 < summary.with_texts < 4000
 
 
 def test_the_same_page_again_has_the_same_bytes(export, tmp_path):
