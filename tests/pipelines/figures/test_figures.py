@@ -81,9 +81,8 @@ def test_parts_of_an_advantage_add_up_to_it(seed):
 
 
 def test_a_component_without_weight_is_looked_at_all_the_same():
-    table = pa.table(
-        {"prompt_id": ["a", "a"], "response_id": ["1", "2"], "reward_seen": [0.5, 1.5]}
-    )
+    seen = {"reward_seen": [0.5, 1.5], "reward_seen_missing": pa.nulls(2, pa.string())}
+    table = pa.table({"prompt_id": ["a", "a"], "response_id": ["1", "2"], **seen})
     rows = row_table(Frame.of(table), ())
     figures = set_figures(rows, (), np.array([1, 1], np.int32)).components["seen"]
     assert (figures.n, figures.mean) == (2, 1.0)
