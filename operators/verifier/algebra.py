@@ -101,9 +101,9 @@ def _as_python(text: str, symbols: list[Any]) -> str | None:
             if (before, kind) in _ADJACENT or (before == "letter" and token == "("):
                 return None
             pieces.append("*")
+        if pending and token != "{":
+            return None
         if kind == "open":
-            if pending and token != "{":
-                return None
             closings.append(pending or token)
             pending = ""
             pieces.append("(")

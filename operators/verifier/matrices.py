@@ -1,4 +1,4 @@
-r"""Cells and cells of matrices and of definitions by cases."""
+r"""Rows and cells of matrices and of definitions by cases."""
 
 from __future__ import annotations
 

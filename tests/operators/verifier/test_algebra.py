@@ -55,6 +55,7 @@ def test_plain_algebra(formula: str) -> None:
         "1/2x", "f(x)", r"2\frac{1}{3}", "x^23", "x^2^3", "7 5", r"\sqrt[3]{x}", r"\sin x", "asin x",
         "ln x", "x'", "|x|", "n!", "(x", "x)", "(2,3)", r"\frac{d}{dx}x^2", r"\frac{x}{y", "x =", "",
         "area", "x <2", r"\frac12", "5^2 3", "x_1_2",
+        r"\frac{84}+{2}", r"\frac{x}-",
     ],
 )  # fmt: skip
 def test_what_may_be_read_in_two_ways_is_left_to_the_other(formula: str) -> None:
