@@ -76,3 +76,13 @@ def test_whatif_of_a_step(training_run, rejuice):
     status, out, _ = rejuice("whatif", training_run / "recipe.yaml", "--run", step, *change)
     assert status == 0
     assert "4 gained (too_easy 4)" in out
+
+
+def test_preview_of_a_step_has_the_advantages_that_were_trained_on(training_run, rejuice):
+    step = training_run / "steps" / "000002"
+    status, out, _ = rejuice("preview", training_run / "recipe.yaml", "--run", step)
+    assert status == 0
+    # Training itself dropped the first of the 8 rows that the recipe had left.
+    advantages = pq.read_table(step / "curated.parquet")["advantage"].to_numpy()
+    [largest] = [line for line in out.splitlines() if line.startswith("largest")]
+    assert largest.split()[1] == f"{max(advantages.max(), 0):.3f}"
