@@ -254,7 +254,7 @@ def test_the_option_of_vllm_is_that_of_the_real_server():
 
 
 @pytest.mark.recommended(
-    "pipelines/cli.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+    "pipelines/options.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 )
 @pytest.mark.recommended("trainer/cli.py", "--train.learning_rate 1e-6")
 def test_the_examples_of_the_help_are_overrides():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import typer
 
 from ..options import Debug, RecipePath, overrides_of
-from .whatif import RunPath
+from .whatif import OfRun
 
 
 def ablate(
-    context: typer.Context, recipe: RecipePath, run: RunPath = None, debug: Debug = False
+    context: typer.Context, recipe: RecipePath, run: OfRun = None, debug: Debug = False
 ) -> None:
     """Leave out each step after sampling, and each reward weight, one at a time, and compare.
 

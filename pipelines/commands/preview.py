@@ -5,13 +5,13 @@ from __future__ import annotations
 import typer
 
 from ..options import AllowEmpty, Debug, RecipePath, overrides_of
-from .whatif import RunPath
+from .whatif import OfRun
 
 
 def preview(
     context: typer.Context,
     recipe: RecipePath,
-    run: RunPath = None,
+    run: OfRun = None,
     allow_empty: AllowEmpty = False,
     debug: Debug = False,
 ) -> None:

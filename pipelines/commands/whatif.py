@@ -9,7 +9,7 @@ import typer
 
 from ..options import Debug, RecipePath, overrides_of
 
-RunPath = Annotated[
+OfRun = Annotated[
     Path | None,
     typer.Option("--run", help="The export or run folder; by default that of RECIPE itself."),
 ]
@@ -18,7 +18,7 @@ RunPath = Annotated[
 def whatif(
     context: typer.Context,
     recipe: RecipePath,
-    run: RunPath = None,
+    run: OfRun = None,
     rows: Annotated[
         Literal["gained", "lost", "flipped", "silenced", "woken", "unknown"] | None,
         typer.Option("--rows", help="Print the rows behind a figure, as JSON lines."),

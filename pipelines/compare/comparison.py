@@ -61,7 +61,7 @@ def compare(before: RowTable, after: RowTable, n: int, unknown: str) -> Comparis
         before: rows under the steps of the run.
         after: rows under other steps.
         n: rows of the base.
-        unknown: the reason of rows of which nothing can be said.
+        unknown: the reason of rows of which nothing is known.
     """
     one, two = before.table.slice(0, n), after.table.slice(0, n)
     fates = [np.asarray(table["fate"]) for table in (one, two)]

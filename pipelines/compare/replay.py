@@ -89,7 +89,7 @@ def replay(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) ->
     Raises:
         RejuiceError: what a step raised.
     """
-    stored = _Stored(before)
+    stored = _KnownResults(before)
     return Replayed(base, list(before), list(iterate_steps(steps, base, stored.run)))
 
 
@@ -102,13 +102,13 @@ def check_same_samples(own: Sequence[Step], other: Sequence[Step]) -> None:
     for step, another in zip(own, other, strict=False):
         if operator_key(step.operator) != operator_key(another.operator):
             found = f"{another.name} differs from the run's, so other responses would be sampled"
-            raise DataError(found, "leave it as it was, or rejuice run")
+            raise DataError(found, "leave it as it was, or run the recipe")
     if len(own) != len(other):
         found = f"{len(other)} steps up to sampling, and {len(own)} in the run"
-        raise DataError(found, "leave them as they were, or rejuice run")
+        raise DataError(found, "leave them as they were, or run the recipe")
 
 
-class _Stored:
+class _KnownResults:
     """What was computed before, by the operator's fields and code."""
 
     def __init__(self, applied: Sequence[AppliedStep]) -> None:

@@ -65,3 +65,12 @@ def test_the_command(tiny):
     lines = [line.split() for line in run.output.splitlines()]
     assert ["mean", "|advantage|", "0.800", "0.475", "0.633"] in lines
     assert ["refill", "1.50", "prompts"] in [line[:3] for line in lines]
+
+
+@pytest.mark.recommended("pipelines/commands/preview.py", "or accept it with --allow_empty")
+def test_nothing_left_exits_1(tiny):
+    nothing = ["preview", str(tiny.path), "--pass_rate_filter.min", "0.9"]
+    run = CliRunner().invoke(app, nothing)
+    assert run.exit_code == 1
+    assert "no row is left of 12 responses; change the filters" in str(run.exception or run.output)
+    assert CliRunner().invoke(app, [*nothing, "--allow_empty"]).exit_code == 0

@@ -211,6 +211,7 @@ def recipe_with(recipe, steps, folder=None):
 # --------------------------------------------------------------------------- the commands
 
 
+@pytest.mark.recommended("pipelines/show/comparison.py", "add --rows {…}")
 def test_commands(tiny):
     path = str(tiny.path)
     run = CliRunner().invoke(app, ["whatif", path, "--pass_rate_filter.max", "1.0"])
