@@ -14,7 +14,7 @@ import typer
 from ..operators import RejuiceError
 from ..pipelines import cli
 from ..pipelines.cli import StoppedError, app
-from ..pipelines.options import DatasetPath, Debug, OverridableCommand, overrides_of
+from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
 from ..pipelines.stored.openers import openers
 from .export.cli import app as export
 
@@ -32,7 +32,7 @@ __all__ = ["app", "main"]
 
 _NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
 _EPILOG = (
-    f"{cli.EPILOG}; and any field of train, such as --train.learning_rate 1e-6. "
+    f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. "
     "RECIPE may be the folder of a run."
 )
 _FAILED = 1

@@ -140,8 +140,8 @@ def _reads_the_same(step: Step, frame: Frame, other: Frame) -> bool:
     if names != step.operator.reads_of(other.column_names):
         return False
     ids = [name for name in ("response_id", "prompt_id") if name in frame.column_names]
-    names = tuple(dict.fromkeys([*ids, *names]))
-    return frame.select(names).equals(other.select(names))
+    compared = list(dict.fromkeys([*ids, *names]))
+    return bool(frame.select(compared).equals(other.select(compared)))
 
 
 def _aligned(frame: Frame, stored: AppliedStep, step: Step) -> Change:

@@ -11,6 +11,7 @@ from ..apply.frame import Frame
 from ..apply.report import StepReport
 from ..apply.steps import AppliedStep
 from ..figures.rows import BY_TRAINING, RowTable, row_table, stored_rows
+from ..recipe.steps import Step
 from ..stored.stored import Stored, StoredSet
 from .content import PageData, PageSet, PageStep
 from .of_rows import page_set
@@ -36,7 +37,8 @@ def page_of_stored(stored: Stored) -> PageData:
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
     if one.incomplete:
         base = Frame.of(one.final())
-        values, rows, steps = [WrittenValues(base)], row_table(base, []), ()
+        values, rows = [WrittenValues(base)], row_table(base, [])
+        steps: tuple[Step, ...] = ()
         banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]

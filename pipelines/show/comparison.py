@@ -92,7 +92,8 @@ def _dominant(variance: Mapping[str, tuple[float, float]]) -> str:
     tops = []
     for side in (0, 1):
         shares = {name: both[side] for name, both in variance.items() if not math.isnan(both[side])}
-        tops.append(max(shares, key=lambda name, of=shares: of[name], default=None))
+        ordered = sorted(shares, key=shares.__getitem__)
+        tops.append(ordered[-1] if ordered else None)
     return f": {tops[1]} is dominant now" if tops[1] and tops[0] != tops[1] else ""
 
 
