@@ -56,6 +56,8 @@ _COMMANDS = frozenset(
     )
 )
 
+MAX_POWER_WITH_LETTERS = 10  # of a matrix
+
 Expression = Any  # sympy ships no types
 
 
@@ -97,10 +99,16 @@ def parsed(text: str) -> Expression | None:
 def _carried_out(value: Expression | None) -> Expression | None:
     """The matrix that sums, products and powers of matrices are; None for `A^T`."""
     if isinstance(value, sympy.Basic):
-        if any(not p.exp.is_Integer for p in value.atoms(sympy.Pow) if _is_matrix(p.base)):
+        powers = [p for p in value.atoms(sympy.Pow) if _is_matrix(p.base)]
+        if any(not p.exp.is_Integer or _is_endless(p) for p in powers):
             return None
         value = value.doit()
     return sympy.ImmutableMatrix(value) if _is_matrix(value) else value
+
+
+def _is_endless(power: Expression) -> bool:
+    """Whether the entries, which are sums of products of letters, grow beyond all memory."""
+    return bool(power.base.free_symbols) and not -1 <= power.exp <= MAX_POWER_WITH_LETTERS
 
 
 def _is_matrix(value: Any) -> bool:
@@ -127,7 +135,17 @@ def _repeating(m: re.Match[str]) -> str:
 
 
 def _with_constants(value: Expression) -> Expression:
+    # `\frac{dy}{dx}`, which sympy would take for 0: what `y` depends on is not known.
+    value = value.replace(_is_unknown_derivative, lambda d: sympy.Symbol(str(d), real=True))
     constants = {"i": sympy.I, "e": sympy.E}
     # Beside matrices the parser's symbols are another kind of the same name.
     found = {s: constants.get(s.name, sympy.Symbol(s.name, real=True)) for s in value.free_symbols}
     return value.xreplace(found) if found else value
+
+
+def _is_unknown_derivative(value: Any) -> bool:
+    return (
+        isinstance(value, sympy.Derivative)
+        and value.expr.is_Symbol
+        and value.expr != value.args[1][0]
+    )

@@ -8,6 +8,7 @@ MAX_SPAN = 1_000  # characters of an answer that is read as mathematics
 MAX_DIGITS = 400  # of one numeral, and the largest power of ten
 MAX_NESTING = 12  # braces and brackets; the LaTeX parser recurses once per level
 MAX_EXPONENT = 3_000
+MAX_POWER_OF_POWERS = 10_000  # the product of its exponents
 MAX_FACTORIAL = 200
 MAX_RANGE = 1_000  # terms of a sum or product
 
@@ -17,6 +18,8 @@ MAX_SIGNS = 4  # plus-minus signs: each doubles the cases
 _OPENING, _CLOSING = "([{", ")]}"
 _NUMERAL = re.compile(r"[0-9]+")
 _EXPONENT_NUMERAL = re.compile(r"\^\s*\{?\s*[+-]?\s*([0-9]{1,400})(?![0-9])")
+_LARGE_IN_EXPONENT = re.compile(r"\^\s*[{(][^}]*?(?<![0-9.])[0-9]{5,}")  # `10^{(99999)}`
+_EXPONENT_AFTER = re.compile(r"\s*" + _EXPONENT_NUMERAL.pattern)
 _FACTORIAL_ARGUMENT = re.compile(r"([0-9]{1,400}|\([a-zA-Z0-9 +\\-]*\)|[)}\]])\s*!")
 _BINOMIAL = re.compile(r"\\binom\s*(?:\{\s*([^{}]*)\})?")
 _RANGE = re.compile(r"\\(?:sum|prod|int|iint|iiint|oint|lim|bigcup|bigcap)(?![a-zA-Z])")
@@ -55,7 +58,8 @@ def _nesting(span: str) -> str | None:
 
 
 def _growth(span: str) -> str | None:
-    if any(int(n) > MAX_EXPONENT for n in _EXPONENT_NUMERAL.findall(span)):
+    exponents = map(int, _EXPONENT_NUMERAL.findall(span))
+    if any(n > MAX_EXPONENT for n in exponents) or _LARGE_IN_EXPONENT.search(span):
         return f"an exponent above {MAX_EXPONENT}"
     if any(len(n) > 3 for n in _SCIENTIFIC.findall(span)):
         return "a power of ten of more than three digits"
@@ -67,6 +71,8 @@ def _growth(span: str) -> str | None:
         return "subscripts of subscripts"
     if _towers(span):
         return "a tower of exponents"
+    if _power_of_powers(span) > MAX_POWER_OF_POWERS:
+        return f"a power of powers above {MAX_POWER_OF_POWERS}"
     for argument in _FACTORIAL_ARGUMENT.findall(span):
         numerals = _NUMERAL.findall(argument)  # of `(n-1)!`
         if argument in _CLOSING or any(int(n) > MAX_FACTORIAL for n in numerals):
@@ -99,6 +105,20 @@ def _towers(span: str) -> bool:
                 open_at.pop()
             depth -= 1
     return False
+
+
+def _power_of_powers(span: str) -> int:
+    """The largest product of exponents that apply to one another, as in `(x^{30})^{20}`."""
+    largest = [1]  # inside each open bracket
+    for i, character in enumerate(span):
+        if character in _OPENING:
+            largest.append(1)
+        elif character == "^" or character in _CLOSING:
+            inside = largest.pop() if character in _CLOSING and len(largest) > 1 else 1
+            at = i + (character in _CLOSING)
+            exponent = _EXPONENT_AFTER.match(span, at)
+            largest[-1] = max(largest[-1], inside * int(exponent[1] if exponent else 1))
+    return largest[0]
 
 
 def _large_power(flat: str, caret: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from .lists import split_items
+
 Cells = list[list[str]]
 
 ENVIRONMENT = "\\begin"
@@ -25,7 +27,9 @@ def read_matrix(text: str) -> Cells | None:
     found = _MATRIX.match(text)
     if not found or found[1] == "v" or ENVIRONMENT in found[2]:
         return None  # bars denote a determinant: a number, left to the symbolic tier
-    return _rows(found[2].replace("\\hline", ""), re.compile("&"))
+    rows = _rows(found[2].replace("\\hline", ""), re.compile("&"))
+    # As one cell, `1, 2` would be a list, whose order is free.
+    return [[item for cell in row for item in split_items(cell)] for row in rows]
 
 
 def read_cases(text: str) -> Cells | None:

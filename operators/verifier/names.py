@@ -16,11 +16,12 @@ _NAME = re.compile(
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
     rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
 )
-# A ratio, a length or an inverse of names: in two unknowns an equation has no other reading.
+# A ratio, a length, an inverse or a derivative of names: in two unknowns an equation has no
+# other reading.
 _TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
 _QUANTITY = re.compile(
     rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
-    r"|[A-Z]\^\{-1\})$"
+    r"|[A-Z]\^\{-1\}|\\frac\{d[a-zA-Z]\}\{d[a-z]\})$"
 )
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 

@@ -113,8 +113,8 @@ class _SetReader:
         high = sympy.oo if interval.high is None else self._value_of(interval.high)
         if interval.variable:
             self.variables.add(interval.variable)
-        if low is None or high is None:
-            return None
+        if low is None or high is None or low > high:
+            return None  # `(2, 1)` is a mistake, not the empty set
         return sympy.Interval(low, high, not interval.low_closed, not interval.high_closed)
 
 

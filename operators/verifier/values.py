@@ -16,8 +16,9 @@ from .formula import Expression
 
 mpmath.mp.dps = 550  # for this worker process: quotients keep enough digits
 DIGITS = 80
-CONFIRMED_DIGITS = 500  # for two expressions that agree to DIGITS
-CONFIRMED = mpmath.mpf(10) ** -450
+_CONFIRMED_DIGITS = 500  # for two expressions that agree to DIGITS
+_GUARD_DIGITS = 50
+_MOST_DIGITS = 20_000
 LARGEST = mpmath.mpf(10) ** 430  # above it, neighbouring integers agree to that many digits
 _FLOOR = mpmath.mpf(10) ** -15
 AGREEMENT = mpmath.mpf(10) ** -60
@@ -62,6 +63,32 @@ def close(x: Any, y: Any, within: Any) -> bool:
     """Whether two values agree to a relative error."""
     # An exact 0 may be computed as a rounding error of what cancelled: hence the floor.
     return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
+
+
+def confirmed(f: Expression, g: Expression) -> bool:
+    """Whether two values that agree to `DIGITS` agree at all points to many more digits.
+
+    `1+2^{-2000}` differs from 1 in the 603rd digit, so the powers in them say how many. At all
+    points, because where values are large `+ 1` is far behind the last digit.
+    """
+    digits = _CONFIRMED_DIGITS + 2 * max(_magnitude(f), _magnitude(g))
+    if digits > _MOST_DIGITS:
+        return False
+    with mpmath.workdps(digits + _GUARD_DIGITS):
+        within = mpmath.mpf(10) ** (_GUARD_DIGITS - digits)
+        found = [close(x, y, within) for x, y in evaluations(f, g, digits)]
+        return bool(found) and all(found)
+
+
+def _magnitude(value: Expression) -> int:
+    """The digits, before or after the point, of the largest number or power in it."""
+    sizes = [max(abs(n.p), n.q).bit_length() for n in value.atoms(sympy.Rational)]
+    for power in value.atoms(sympy.Pow, sympy.exp):
+        base, exponent = power.as_base_exp()
+        if base.is_number and exponent.is_Rational and base.is_nonzero:
+            bits = abs(mpmath.log(abs(sympy.N(base, 15)), 2))
+            sizes.append(int(abs(exponent) * max(bits, 1)))
+    return int(max(sizes, default=0) * 0.302)
 
 
 def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[tuple[Any, Any]]:

@@ -23,6 +23,7 @@ Rule = Literal["equivalent", "math_verify", "reference"]
 """How to compare: by the symbolic tier, or by math-verify alone; or to check the reference only."""
 MEMORY = 2 << 30  # bytes of address space per worker
 _REAP_SECONDS = 0.05  # between checks whether killed workers have ended
+_OUT_OF_MEMORY = (MemoryError, SystemError)  # the second where C code has failed to allocate
 _LENGTH = struct.Struct("!I")
 
 
@@ -67,7 +68,8 @@ def serve(link: socket.socket) -> None:
                 reply = ["verifier_error", "MemoryError: most of the worker's memory was in use"]
         except Exception as error:  # becomes the verdict, with its reason
             reply = ["verifier_error", f"{type(error).__name__}: {error}"[:500]]
-            if _broken_by_answer(error, *request):
+            ours = isinstance(error, _OUT_OF_MEMORY) or _ran_short(peak)
+            if not ours and _broken_by_answer(*request):
                 reply = ["wrong_answer", ""]
         send(link, reply)
 
@@ -83,9 +85,9 @@ def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
     return symbolic.equivalent(answer, reference)
 
 
-def _broken_by_answer(error: Exception, answer: str, reference: str, rule: Rule) -> bool:
+def _broken_by_answer(answer: str, reference: str, rule: Rule) -> bool:
     """Whether the reference can be graded against, so that the answer is no answer to it."""
-    if rule != "equivalent" or isinstance(error, MemoryError):
+    if rule != "equivalent":
         return False
     try:
         return _same("", reference, "reference")

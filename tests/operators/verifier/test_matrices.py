@@ -59,3 +59,20 @@ CASES = r"\begin{cases} x^2, & \text{if } x > 1 \\ 2 & x \le 1 \end{cases}"
 )
 def test_cases_in_any_order(answer: str, equal: bool) -> None:
     assert paid(answer, CASES) is equal
+
+
+@pytest.mark.parametrize(
+    ("answer", "equal"),
+    [
+        (r"\begin{pmatrix}1,2\\3,4\end{pmatrix}", True),
+        (r"\begin{pmatrix}2,1\\3,4\end{pmatrix}", False),  # no list in any order
+        (r"\begin{pmatrix}2,1\\4,3\end{pmatrix}", False),
+    ],
+)
+def test_commas_separate_cells(answer: str, equal: bool) -> None:
+    assert paid(answer, A) is equal
+
+
+def test_thousands_in_cells() -> None:
+    answer = r"\begin{pmatrix}1,000\\2,000\end{pmatrix}"
+    assert paid(answer, r"\begin{pmatrix}1000\\2000\end{pmatrix}")

@@ -115,3 +115,21 @@ def test_a_letter_is_a_unit_where_the_other_side_has_it(
 @pytest.mark.parametrize("answer", ["7 = 11a+c", "2x+3y=1", "x^2=1"])
 def test_an_equation_beside_a_named_ratio_is_wrong(answer: str) -> None:
     assert verify(rf"\boxed{{{answer}}}", "A:B=1").verdict == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "equal"),
+    [
+        ("2x", r"\frac{dy}{dx} = 2x", True),
+        (r"\frac{dV}{dt} = 5", "5", True),
+        (r"y + \frac{dy}{dx} = 0", r"\frac{dy}{dx} = -y", True),
+        (r"\frac{dy}{dx} = 2x", "y = 2x", False),
+        (r"\frac{dy}{dx} = 2x", r"\frac{dx}{dy} = 2x", False),
+        (r"\frac{dy}{dx} = 2x", "x = 0", False),
+        (r"\frac{d}{dx} x^2", "2x", True),
+    ],
+)
+def test_a_derivative_of_a_letter_is_a_name_and_not_zero(
+    reference: str, answer: str, equal: bool
+) -> None:
+    assert paid(answer, reference) is equal

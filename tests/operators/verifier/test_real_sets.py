@@ -104,3 +104,11 @@ def test_an_answer_that_is_no_set_is_wrong(answer: str) -> None:
 )
 def test_what_is_no_set_beside_one_is_wrong(reference: str, answer: str) -> None:
     assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [(r"(1,0)\cup(2,3)", r"\{x : 2 < x < 3\}"), (r"(1,0)\cup(2,3)", "(2,3)")],
+)
+def test_an_interval_with_its_ends_exchanged_is_no_empty_set(answer: str, reference: str) -> None:
+    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
