@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from .exact import Number, read_plain
+from .intervals import NOT_NAMES
 from .notation import split_top
 
 APPROXIMATELY = "\\approx"
@@ -31,7 +32,7 @@ def read_approximation(text: str) -> Approximation:
     decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
     if len(decimals) < len(rounded):
         return Approximation((), ())
-    if _LETTERS.match(value) and len(rounded) == 1:
+    if len(rounded) == 1 and _LETTERS.match(value) and value not in NOT_NAMES:
         return Approximation((rounded[0],), (rounded[0],))
     exact = read_plain(value)
     if exact and not all(_rounds(exact, decimal) for decimal in decimals):

@@ -35,6 +35,9 @@ _PRODUCT = re.compile(
 _MISREAD = re.compile(
     r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
 )  # `4_2` as 4, `2 3` as 5
+_WORD = re.compile(r"(?<![\\a-zA-Z])(?:or|and)(?![a-zA-Z])")  # `P or Q`, four letters
+# Alone the parser reads it as the mixed number that it is, before a letter as a product.
+_MIXED = re.compile(r"(?<![\d.^_}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*(?:[a-zA-Z]|\\[a-z]))")
 # The stripper of units takes the last letter of `2\pi r h` for hours.
 _AS_WRITTEN = LatexExtractionConfig(
     normalization_config=NormalizationConfig(
@@ -67,6 +70,8 @@ def expression(text: str) -> Expression | None:
     number = read_plain(text)
     if number is not None:
         return sympy.Rational(number.value.numerator, number.value.denominator)
+    if _WORD.search(text):
+        return None
     algebra = read_algebra(text)
     return parsed(text) if algebra is None else algebra
 
@@ -121,6 +126,7 @@ def _parsable(text: str) -> str:
     if "\\begin" not in text:  # no rows: a command escaped twice
         text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
     text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
+    text = _MIXED.sub(r"(\1+\2)", text)
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
     text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
     text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))

@@ -35,8 +35,8 @@ class Interval(NamedTuple):
 
 def read_intervals(text: str) -> list[Interval] | None:
     """The text as a union of intervals; a bracketed pair may also be a point."""
-    member = re.match(r"[a-zA-Z]\s*\\in(?![a-zA-Z])\s*(.+)$", text, re.DOTALL)
-    parts = [condition(p) for p in split_top(member[1] if member else text, _UNION)]
+    member = re.match(r"([a-zA-Z])\s*\\in(?![a-zA-Z])\s*(.+)$", text, re.DOTALL)
+    parts = [condition(p) for p in split_top(member[2] if member else text, _UNION)]
     if len(parts) == 1:
         if parts[0] in REALS:
             return [Interval(None, False, None, False)]
@@ -44,7 +44,10 @@ def read_intervals(text: str) -> list[Interval] | None:
             return [Interval(None, False, other[1], False), Interval(other[1], False, None, False)]
         parts = split_top(parts[0], _OR_ONLY)
     found = [bracketed(p) or ordered(p) for p in parts]
-    return [i for i in found if i] if found and all(found) else None
+    if not found or not all(found):
+        return None
+    name = member[1] if member else ""
+    return [i._replace(variable=i.variable or name) for i in found if i]
 
 
 def condition(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import mpmath
 import sympy
+from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
 from .formula import Expression
 
@@ -83,6 +84,9 @@ def confirmed(f: Expression, g: Expression) -> bool:
 def _magnitude(value: Expression) -> int:
     """The digits, before or after the point, of the largest number or power in it."""
     sizes = [max(abs(n.p), n.q).bit_length() for n in value.atoms(sympy.Rational)]
+    for hyperbolic in value.atoms(HyperbolicFunction):  # tanh(1000) is close to 1
+        if hyperbolic.args[0].is_number:
+            sizes.append(int(3 * abs(sympy.N(hyperbolic.args[0], 15))))
     for power in value.atoms(sympy.Pow, sympy.exp):
         base, exponent = power.as_base_exp()
         if base.is_number and exponent.is_Rational and base.is_nonzero:

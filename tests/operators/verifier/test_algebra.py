@@ -33,7 +33,8 @@ def same(f: object, g: object) -> bool:
 def test_it_is_what_the_other_parser_reads(formula: str) -> None:
     ours = read_algebra(formula)
     theirs = None if ours is None else parsed(formula)
-    assert theirs is None or same(ours, theirs)
+    # `\sqrt{e-e}` of the parser is not carried out, and in numbers a rounding error.
+    assert theirs is None or same(ours, theirs.doit())
 
 
 @pytest.mark.parametrize(

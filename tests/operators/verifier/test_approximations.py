@@ -22,6 +22,8 @@ from rejuice.operators.verifier import verify
         (r"40\pi \approx 42", "42", False),  # the rounding of a formula is not checked
         (r"41 + x \approx 42", "42", False),
         ("1.37", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", False),
+        (r"e \approx 3", "3", False),
+        (r"i \approx 3", "3", False),
         (r"x \approx y", "y", False),
         (r"B \approx C", "C", False),
         (r"\frac13 \approx \frac12", r"\frac12", False),

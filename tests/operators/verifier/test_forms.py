@@ -7,6 +7,11 @@ import pytest
 from rejuice.operators.verifier import verify
 
 BARE = r"""
+1 \bmod 5 != 1 \bmod 7
+17 \bmod 5 == 2
+\frac{7}{3}x == 2\frac{1}{3}x
+\frac{2}{3}x != 2\frac{1}{3}x
+\frac{7\pi}{3} == 2\frac13\pi
 cat != act
 NNW != WNN
 \frac{1}{2} == \dfrac{1}{2}

@@ -24,6 +24,8 @@ def paid(answer: str, reference: str) -> bool:
         (r"[1,2]", r"[0,2]\cap[1,3]", True),
         (r"(a,b)\cup(c,d)", r"(c,d) \cup (a,b)", True),
         (r"(a,b)\cup(c,d)", r"(a,d)", False),
+        (r"x \in (0,1)\cup(2,3)", r"(0,1)\cup(2,3)", True),
+        (r"x \in (0,1)\cup(2,3)", r"y\in (0,1)\cup(2,3)", False),
     ],
 )
 def test_unions_of_sets_and_intervals(reference: str, answer: str, equal: bool) -> None:
