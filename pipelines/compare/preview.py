@@ -79,7 +79,7 @@ def preview(found: Replayed) -> Preview:
     Raises:
         DataError: the recipe has no advantages, so nothing would be trained.
     """
-    rows = row_table(found.base, found.after)
+    rows = row_table(found.base, found.after).first(found.base.num_rows)
     table, groups = rows.table, rows.groups
     kept_N = np.asarray(table["fate"]) == KEPT
     advantage_N = np.nan_to_num(np.array(pc.fill_null(table["advantage"], np.nan)))

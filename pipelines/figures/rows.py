@@ -66,6 +66,11 @@ class RowTable(NamedTuple):
     groups: Groups
     components: tuple[str, ...]
 
+    def first(self, n: int) -> RowTable:
+        """The first rows: of one part, those that were sampled, without what was added later."""
+        table = self.table.slice(0, n)
+        return RowTable(table, Groups.of(table), self.components)
+
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
     """What steps made of the rows of `base`.

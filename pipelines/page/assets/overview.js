@@ -115,6 +115,10 @@ function mapSection(set) {
 
 function timeSection({ head }) {
   const { funnel } = head.figures;
+  if (head.step !== null) {
+    return section("time", "Time", make("p", { text: "Training keeps no seconds of single steps; those of "
+      + "sampling and of the update are among its curves, below." }));
+  }
   const rows = funnel.map((each) => [each.step, each.seconds, each.cached ? "yes" : "no", each.retried,
     Object.entries(each.notes).map(([name, n]) => `${name} ${shown(n)}`).join(", ")]);
   const table = make("div", { class: "panel" }, make("h3", { text: "Steps" }),

@@ -1,8 +1,9 @@
 """What training would get, on the shared tiny run by hand."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
-from tiny_run import run_tiny
+from tiny_run import PROCESS, run_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
@@ -51,6 +52,14 @@ def test_groups_without_signal_are_counted(tiny):
     )
     assert (found.groups_left, found.without_signal) == (3, 1)
     assert found.refill.factor == 1
+
+
+def test_rows_that_a_step_adds_are_no_responses(tmp_path):
+    recipe = run_tiny(tmp_path, [*PROCESS, {"self_verification_mapper": {}}])
+    assert pq.read_table(tmp_path / "curated.parquet").num_rows > 8
+    found = previewed(recipe)
+    assert (found.responses, found.prompts, found.kept, found.groups_left) == (12, 3, 8, 2)
+    assert (found.without_signal, found.refill.factor) == (0, 1.5)
 
 
 def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
