@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ..operators import RejuiceError
+from ..operators import RecipeError, RejuiceError
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
 DatasetPath = Annotated[
@@ -41,6 +41,10 @@ Debug = Annotated[
     typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
 ]
 """`main` looks for it, as it is what prints errors."""
+TrainingSteps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
+]
 _OVERRIDES = "rejuice.overrides"
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 """Shown below the help of commands that take overrides."""
@@ -72,6 +76,20 @@ class OverridableCommand(TyperCommand):
                 raise RejuiceError(f"{name} has no value", f"write {name} VALUE")
         ctx.meta[_OVERRIDES] = overrides
         return super().parse_args(ctx, rest)
+
+
+def range_of_steps(steps: str | None) -> range | None:
+    """The training steps that `--steps` names; None: all.
+
+    Raises:
+        RecipeError: it is no range.
+    """
+    if steps is None:
+        return None
+    first, colon, last = steps.partition(":")
+    if not first.isdecimal() or (colon and not last.isdecimal()):
+        raise RecipeError(f"--steps {steps} is no range", "write --steps A:B, such as 40:60")
+    return range(int(first), int(last or first) + 1)
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:

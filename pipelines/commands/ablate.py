@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import typer
 
-from ..options import Debug, RecipePath, overrides_of
-from .whatif import OfRun
+from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
+from .whatif import OfRun, RecipeOrRun
 
 
 def ablate(
-    context: typer.Context, recipe: RecipePath, run: OfRun = None, debug: Debug = False
+    context: typer.Context,
+    recipe: RecipeOrRun,
+    run: OfRun = None,
+    steps: TrainingSteps = None,
+    debug: Debug = False,
 ) -> None:
     """Leave out each step after sampling, and each reward weight, one at a time, and compare.
 
-    Nothing is sampled or judged again.
+    Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
     from rich.console import Console
-    from rich.progress import track
 
     from ..compare.ablate import ablations, measured
-    from ..compare.replay import one_set, whole
-    from ..recipe.read import load
+    from ..compare.open import answers, opened
     from ..show.comparison import show_ablations
-    from ..stored.open import open_stored
+    from ..show.progress import tracked
 
-    stored = one_set(open_stored(run or recipe))
-    base, before = whole(stored)
-    wanted = ablations(stored.fit(load(recipe, overrides_of(context))))
-    console = Console(stderr=True)
-    quiet = not console.is_terminal
-    progress = track(wanted, "steps", console=console, transient=True, disable=quiet)
-    show_ablations([measured(base, before, each) for each in progress], Console())
+    stored, other = opened(recipe, run, overrides_of(context), range_of_steps(steps))
+    sets = answers(stored)
+    total = len(ablations(sets[0].fit(other)))
+    show_ablations(list(tracked(measured(sets, other), total)), Console())

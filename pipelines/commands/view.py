@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...operators import RecipeError
+from ..options import TrainingSteps, range_of_steps
 
 
 def view(
@@ -24,10 +24,7 @@ def view(
         Path | None,
         typer.Option("--output", "-o", help="The file to write; by default PATH with .html."),
     ] = None,
-    steps: Annotated[
-        str | None,
-        typer.Option("--steps", metavar="A:B", help="Training steps to show, A to B with both."),
-    ] = None,
+    steps: TrainingSteps = None,
     most_mb: Annotated[
         int, typer.Option("--most_mb", min=4, help="Leave texts out above this size.")
     ] = 39,
@@ -47,19 +44,12 @@ def view(
 
     first = paths[0].resolve() if paths[0].is_dir() else paths[0]
     target = output or first.with_name(f"{first.name if first.is_dir() else first.stem}.html")
-    summary = build_page(page_of(paths, _range(steps)), target, most_bytes=most_mb * 1_000_000)
+    summary = build_page(
+        page_of(paths, range_of_steps(steps)), target, most_bytes=most_mb * 1_000_000
+    )
     sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
     size = f"{summary.bytes / 1e6:.1f} MB"
     counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"
     typer.echo(f"{target}: {counted}. Open it in a browser.")
     if sys.stdout.isatty() and not no_open:
         open_browser(target)
-
-
-def _range(steps: str | None) -> range | None:
-    if steps is None:
-        return None
-    first, colon, last = steps.partition(":")
-    if not first.isdecimal() or (colon and not last.isdecimal()):
-        raise RecipeError(f"--steps {steps} is no range", "write --steps A:B, such as 40:60")
-    return range(int(first), int(last or first) + 1)

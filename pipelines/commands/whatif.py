@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from ..options import Debug, RecipePath, overrides_of
+from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
 
+RecipeOrRun = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RECIPE", help="A recipe in YAML, or a stored run, whose own recipe it is then."
+    ),
+]
 OfRun = Annotated[
     Path | None,
-    typer.Option("--run", help="The export or run folder; by default that of RECIPE itself."),
+    typer.Option(
+        "--run",
+        help="The export, or the folder of a training run or step; by default that of RECIPE.",
+    ),
 ]
 
 
 def whatif(
     context: typer.Context,
-    recipe: RecipePath,
+    recipe: RecipeOrRun,
     run: OfRun = None,
+    steps: TrainingSteps = None,
     rows: Annotated[
         Literal["gained", "lost", "flipped", "silenced", "woken", "unknown"] | None,
-        typer.Option("--rows", help="Print the rows behind a figure, as JSON lines."),
+        typer.Option("--rows", help="Print the rows of a figure, as JSON lines."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -30,20 +42,17 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..compare.replay import one_set
-    from ..compare.whatif import changed_fields
-    from ..compare.whatif import whatif as compare
-    from ..recipe.read import load
-    from ..show.comparison import comparison_lines, json_lines
-    from ..stored.open import open_stored
+    from rich.console import Console
 
-    stored = open_stored(run or recipe)
-    one = one_set(stored)
-    other = load(recipe, overrides_of(context))
-    found = compare(one, other)
+    from ..compare.open import opened
+    from ..compare.whatif import changes_of, whatif_of_sets
+    from ..show.comparison import show_rows, show_whatif
+    from ..show.progress import tracked
+
+    stored, other = opened(recipe, run, overrides_of(context), range_of_steps(steps))
+    found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:
-        for line in json_lines(found, rows):
-            typer.echo(line)
-        return
-    for line in comparison_lines(stored.path, changed_fields(one.steps, one.fit(other)), found):
-        typer.echo(line)
+        show_rows(found, rows)
+    else:
+        command = f"rejuice {shlex.join(sys.argv[1:])}"
+        show_whatif(stored.path, changes_of(stored, other), found, command, Console())

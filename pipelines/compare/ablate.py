@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ..apply.frame import Frame
-from ..apply.steps import AppliedStep
+from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .comparison import Comparison
+from ..stored.stored import StoredSet
+from .comparison import Comparison, combined
+from .replay import whole
 from .whatif import compared
 
 
@@ -50,20 +51,27 @@ def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
     return found
 
 
-def measured(base: Frame, before: Sequence[AppliedStep], ablation: Ablation) -> AblationResult:
-    """An ablation over some rows.
+def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResult]:
+    """What each part of a recipe is worth, over the rows of one or more sets.
 
     Args:
-        base: rows as sampled.
-        before: what was done to them, see `replay.whole`.
-        ablation: what to leave out.
+        sets: of the same kind, such as the answers of training steps.
+        recipe: whose parts are left out.
 
     Raises:
-        RejuiceError: a step failed.
+        RejuiceError: a step failed, or what the steps did is not on file.
     """
-    if ablation.needed_by:
-        return AblationResult(ablation, None)
-    return AblationResult(ablation, compared(base, before, ablation.steps))
+    replayed = [whole(one) for one in sets]
+    of_sets = [ablations(one.fit(recipe)) for one in sets]  # Weights may have a schedule.
+    for same in zip(*of_sets, strict=True):
+        if same[0].needed_by:
+            yield AblationResult(same[0], None)
+            continue
+        found = [
+            compared(base, before, each.steps)
+            for (base, before), each in zip(replayed, same, strict=True)
+        ]
+        yield AblationResult(same[0], combined(found))
 
 
 def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:

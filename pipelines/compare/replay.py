@@ -23,7 +23,7 @@ from ..apply.steps import AppliedStep, StepResult, iterate_steps, run_step
 from ..data_juicer.steps import asks_server
 from ..engine.plan import operator_key
 from ..recipe.steps import Step
-from ..stored.stored import Stored, StoredSet
+from ..stored.stored import StoredSet
 
 UNKNOWN = "not_stored"
 """Why a row is unknown: a judge or model would have to be asked."""
@@ -41,19 +41,6 @@ class Replayed(NamedTuple):
     base: Frame
     before: list[AppliedStep]
     after: list[AppliedStep]
-
-
-def one_set(stored: Stored) -> StoredSet:
-    """The set of an export or of one training step.
-
-    Raises:
-        DataError: there are several.
-    """
-    answers = [each for each in stored.sets if each.kind == "answers"]
-    if len(answers) != 1:
-        found = f"{stored.path} has {len(answers)} training steps"
-        raise DataError(found, "give one of them, such as RUN/steps/000012")
-    return answers[0]
 
 
 def whole(one: StoredSet) -> tuple[Frame, list[AppliedStep]]:

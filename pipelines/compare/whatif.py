@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from ...operators import DataError
 from ..apply.frame import Frame
 from ..apply.steps import AppliedStep
 from ..figures.rows import row_table
+from ..recipe.read import load
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from ..stored.stored import StoredSet
+from ..stored.stored import Stored, StoredSet
 from .comparison import Comparison, compare
 from .replay import UNKNOWN, check_same_samples, replay, whole
 
@@ -31,11 +33,57 @@ def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
     return compared(*whole(one), steps)
 
 
+def whatif_of_sets(
+    stored: Stored, recipe: Recipe
+) -> Iterator[tuple[StoredSet, Comparison | DataError]]:
+    """`whatif` of each set of a stored run, in order.
+
+    Where the other recipe would have other judgements sampled, that is found instead.
+
+    Raises:
+        RejuiceError: other answers would have to be sampled, or a step failed.
+    """
+    own = load(stored.recipe)
+    for one in stored.sets:
+        if one.training_step is not None:
+            try:
+                check_same_samples(_before(one, own), _before(one, recipe))
+            except DataError as error:
+                if one.kind == "answers":
+                    raise
+                yield one, error
+                continue
+        yield one, whatif(one, recipe)
+
+
+def _before(one: StoredSet, recipe: Recipe) -> Sequence[Step]:
+    """The steps of a recipe of training whose result is what a set has as sampled."""
+    fitted = one.fit(recipe)
+    names = [step.name for step in recipe.steps]
+    return recipe.steps[: names.index(fitted[0].name)] if fitted else recipe.steps
+
+
 def compared(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Comparison:
     """The comparison of what was done to some rows with what other steps do."""
     found = replay(base, before, steps)
     rows = [row_table(base, applied) for applied in (found.before, found.after)]
     return compare(rows[0], rows[1], base.num_rows, UNKNOWN)
+
+
+def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
+    """`changed_fields` of all steps after sampling, with weights as they are in the recipes."""
+    own = load(stored.recipe)
+    found = dict[str, None]()
+    for kind in dict.fromkeys(one.kind for one in stored.sets):
+        one = next(one for one in stored.sets if one.kind == kind)
+        found |= dict.fromkeys(changed_fields(_fitted(one, own), _fitted(one, recipe)))
+    return list(found)
+
+
+def _fitted(one: StoredSet, recipe: Recipe) -> list[Step]:
+    """The steps that run on a set, as the recipe has them, schedules included."""
+    names = [step.name for step in one.fit(recipe)]
+    return [step for step in recipe.steps if step.name in names]
 
 
 def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:

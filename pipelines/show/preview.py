@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -16,11 +15,11 @@ _WIDTH = 140
 _HEADINGS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
 
 
-def show_preview(path: Path, found: Preview, train: Train | None, console: Console) -> None:
+def show_preview(title: str, found: Preview, train: Train | None, console: Console) -> None:
     """Print a preview.
 
     Args:
-        path: of the run whose responses they are.
+        title: of the run whose responses they are.
         found: its figures.
         train: the recipe's `train:`; None: it has none.
         console: where to print.
@@ -28,7 +27,7 @@ def show_preview(path: Path, found: Preview, train: Train | None, console: Conso
     if not console.is_terminal:
         console.width = _WIDTH
     responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"
-    console.print(Text(f"{path}: {responses} to {prompts}; nothing is sampled or judged."))
+    console.print(Text(f"{title}: {responses} to {prompts}; nothing is sampled or judged."))
     console.print(_advantages(found))
     for line in _lines(found, train):
         console.print(Text(line), soft_wrap=True)

@@ -44,7 +44,7 @@ def open_export(path: Path, export: Path) -> Stored:
         except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
             incomplete = error.found
     one = _set(recipe, report, export, found, incomplete)
-    return Stored(path, report.project_name, "export", (one,), report)
+    return Stored(path, report.project_name, "export", (one,), recipe.path, report)
 
 
 def plan_of_run(recipe: Recipe, report: Report) -> Plan:

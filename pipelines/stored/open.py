@@ -13,7 +13,7 @@ from .export import open_export
 from .openers import openers
 from .stored import Stored
 
-_RECIPES = (".yaml", ".yml")
+RECIPES = (".yaml", ".yml")
 
 
 def open_stored(path: Path, *, steps: range | None = None) -> Stored:
@@ -38,12 +38,12 @@ def open_stored(path: Path, *, steps: range | None = None) -> Stored:
     if _is_run_folder(path):
         written_to = Path(Report.read(path).export_path)  # A report is found from its folder, too.
         return open_export(path, path.with_suffix(written_to.suffix))
-    if _is_run_folder(run_folder(path)) and path.suffix not in _RECIPES:
+    if _is_run_folder(run_folder(path)) and path.suffix not in RECIPES:
         return open_export(path, path)
     for opener in openers:
         if (found := opener(path, steps)) is not None:
             return found
-    if path.suffix in _RECIPES:
+    if path.suffix in RECIPES:
         export = load(path).head.export_path
         if not _is_run_folder(run_folder(export)):
             run = f"`rejuice run {shlex.quote(str(path))}`"

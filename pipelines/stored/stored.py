@@ -76,6 +76,7 @@ class Stored(NamedTuple):
         title: name of the project or of the run.
         kind: what it is.
         sets: by training step, answers before judgements; one for an export.
+        recipe: the file with the whole recipe, as it ran.
         report: of an export; None for training.
         points: of training, what was logged, a mapping for each step, which is under `step`.
     """
@@ -84,6 +85,7 @@ class Stored(NamedTuple):
     title: str
     kind: StoredKind
     sets: tuple[StoredSet, ...]
+    recipe: Path
     report: Report | None = None
     points: tuple[Mapping[str, float], ...] = ()
 

@@ -48,14 +48,16 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
         run = path.resolve().parents[1]
         title = f"{run.name}, step {int(path.resolve().name)}"
         points = [point for point in _points(run) if point["step"] == int(path.resolve().name)]
-        return Stored(path, title, "training step", _sets(path), None, tuple(points))
+        sets = _sets(path)
+        return Stored(path, title, "training step", sets, run / "recipe.yaml", None, tuple(points))
     if not (path / "recipe.yaml").is_file() or not is_prepared(path):
         return None
     folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
     wanted = [each for each in folders if steps is None or int(each.name) in steps]
     sets = tuple(each for folder in wanted for each in _sets(folder))
     points = [point for point in _points(path) if steps is None or point["step"] in steps]
-    return Stored(path, path.resolve().name, "training run", sets, None, tuple(points))
+    title, recipe = path.resolve().name, path / "recipe.yaml"
+    return Stored(path, title, "training run", sets, recipe, None, tuple(points))
 
 
 def _points(run: Path) -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from rejuice.operators import DataError
 from rejuice.pipelines.cli import app
 from rejuice.pipelines.compare.preview import preview
-from rejuice.pipelines.compare.replay import one_set, replay, whole
+from rejuice.pipelines.compare.replay import replay, whole
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
 
@@ -20,7 +20,7 @@ def tiny(tmp_path_factory):
 
 
 def previewed(recipe, **changes):
-    one = one_set(open_stored(recipe.path))
+    (one,) = open_stored(recipe.path).sets
     return preview(replay(*whole(one), one.fit(load(recipe.path, changes))))
 
 
@@ -63,7 +63,7 @@ def test_rows_that_a_step_adds_are_no_responses(tmp_path):
 
 
 def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
-    one = one_set(open_stored(tiny.path))
+    (one,) = open_stored(tiny.path).sets
     with pytest.raises(DataError, match="has no grpo_advantage_mapper; add one as the last step"):
         preview(replay(*whole(one), one.steps[:-1]))
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from rejuice.operators import DataError
 from rejuice.pipelines.cli import app
-from rejuice.pipelines.compare.comparison import KINDS
-from rejuice.pipelines.compare.replay import UNKNOWN, one_set, replay, whole
+from rejuice.pipelines.compare.comparison import KINDS, combined
+from rejuice.pipelines.compare.replay import UNKNOWN, replay, whole
 from rejuice.pipelines.compare.whatif import changed_fields, whatif
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
@@ -50,7 +50,7 @@ def many(tmp_path_factory):
 
 
 def test_tiny_by_hand(tiny):
-    one = one_set(open_stored(tiny.path))
+    (one,) = open_stored(tiny.path).sets
     changes = {"reward_sum_mapper.weights.accuracy": "0.1", "pass_rate_filter.max": "1.0"}
     other = load(tiny.path, changes)
     assert changed_fields(one.steps, one.fit(other)) == [
@@ -71,7 +71,7 @@ def test_tiny_by_hand(tiny):
 
 
 def test_the_same_recipe_changes_nothing(many):
-    one = one_set(open_stored(many.path))
+    (one,) = open_stored(many.path).sets
     found = whatif(one, load(many.path))
     assert not any(found.count(kind) for kind in KINDS)
     assert found.groups[2:] == (0, 0)
@@ -79,8 +79,31 @@ def test_the_same_recipe_changes_nothing(many):
     assert changed_fields(one.steps, one.fit(load(many.path))) == []
 
 
+def part_of(one, at):
+    return one._replace(parts=1, base=lambda _: one.base(at), results=lambda _: one.results(at))
+
+
+def test_the_parts_of_a_comparison_are_combined(many):
+    """As if all rows had been compared at once."""
+    (one,) = open_stored(many.path).sets
+    other = load(
+        many.path, {"reward_sum_mapper.weights.format": "0.3", "pass_rate_filter.max": "1"}
+    )
+    expected = whatif(one, other)
+    parts = [part_of(one, at) for at in range(one.parts)]
+    found = combined([whatif(each, other) for each in parts])
+    assert len(parts) > 5
+    assert found.rows.to_pylist() == expected.rows.to_pylist()
+    assert found[1:3] == expected[1:3]
+    assert (found.rank, found.ranked) == (pytest.approx(expected.rank), expected.ranked)
+    assert found.mean_reward == pytest.approx(expected.mean_reward)
+    assert found.variance.keys() == expected.variance.keys()
+    for name, shares in expected.variance.items():
+        assert found.variance[name] == pytest.approx(shares)
+
+
 def test_other_samples_are_refused(tiny):
-    one = one_set(open_stored(tiny.path))
+    (one,) = open_stored(tiny.path).sets
     with pytest.raises(DataError, match="other responses would be sampled; leave it as it was"):
         whatif(one, load(tiny.path, {"recorded_rollout_mapper.columns": "[responses, more]"}))
 
@@ -92,7 +115,7 @@ AFTERWARDS = st.fixed_dictionaries(
         "accuracy": WEIGHTS,
         "format": WEIGHTS,
         "gates": st.just({"format": "only_correct"}),
-        "max": st.sampled_from([0.4, 0.6, 1.0]),
+        "max": st.sampled_from([0.5, 0.6, 1.0]),
         "min": st.sampled_from([0.1, 0.5]),
         "normalise": st.sampled_from(["std", "none", "leave_one_out"]),
         "right": st.just(2.0),
@@ -138,7 +161,7 @@ def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
     folder = tmp_path_factory.mktemp("fresh")
     data = {"dataset_path": str(many.head.dataset_path)}
     other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], chunk_rows=None, **data)
-    one = one_set(open_stored(many.path))
+    (one,) = open_stored(many.path).sets
     base, before = whole(one)
     found = replay(base, before, one.fit(other))
     kept = found.after[-1].after.table()
@@ -173,7 +196,7 @@ def test_what_asks_a_server_is_not_asked_again(many, monkeypatch):
     judged(monkeypatch)
     fields = [{"math_verify_mapper": {}}, {"length_filter": {"max": 15}}, *AFTER[1:]]
     recipe = load(many.path)
-    one = one_set(open_stored(many.path))
+    (one,) = open_stored(many.path).sets
     other = recipe_with(many, fields)
     found = whatif(one, other)
     assert found.count("unknown") == 0
@@ -186,7 +209,7 @@ def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_p
     fields = [AFTER[0], {"length_filter": {"max": 15}}, *AFTER[1:]]
     shorter = recipe_with(many, fields, tmp_path)
     engine.run(shorter, chunk_rows=7)
-    one = one_set(open_stored(shorter.head.export_path))
+    (one,) = open_stored(shorter.head.export_path).sets
     found = whatif(one, recipe_with(many, AFTER, tmp_path))
     rows = found.rows.to_pylist()
     of_group = {}
@@ -211,7 +234,6 @@ def recipe_with(recipe, steps, folder=None):
 # --------------------------------------------------------------------------- the commands
 
 
-@pytest.mark.recommended("pipelines/show/comparison.py", "add --rows {…}")
 def test_commands(tiny):
     path = str(tiny.path)
     run = CliRunner().invoke(app, ["whatif", path, "--pass_rate_filter.max", "1.0"])

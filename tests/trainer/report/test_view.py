@@ -1,5 +1,8 @@
 """`rejuice view` and `whatif` of training runs and steps."""
 
+import json
+import shlex
+
 import command
 import numpy as np
 import pyarrow.parquet as pq
@@ -59,8 +62,8 @@ def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, r
     assert "step 1 was kept by an earlier version, without values.parquet" in banner
 
 
-@pytest.mark.recommended("pipelines/commands/view.py", "write --steps A:B, such as 40:60")
-@pytest.mark.recommended("pipelines/commands/view.py", "--steps {…} is no range")
+@pytest.mark.recommended("pipelines/options.py", "write --steps A:B, such as 40:60")
+@pytest.mark.recommended("pipelines/options.py", "--steps {…} is no range")
 def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
@@ -76,6 +79,48 @@ def test_whatif_of_a_step(training_run, rejuice):
     status, out, _ = rejuice("whatif", training_run / "recipe.yaml", "--run", step, *change)
     assert status == 0
     assert "4 gained (too_easy 4)" in out
+
+
+@pytest.mark.recommended("pipelines/show/comparison.py", "details      {…} --rows {…}{…}")
+def test_whatif_of_a_run_is_of_all_its_steps(training_run, rejuice):
+    """Its own recipe, with another field; each step, and all of them."""
+    change = ("--pass_rate_filter.max", "1.0")
+    status, out, _ = rejuice("whatif", training_run, *change)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "try: 36 stored rows; nothing is sampled or judged."
+    assert lines[1].split() == ["changed", "pass_rate_filter.max", "0.9", "->", "1.0"]
+    for number in (1, 2, 3):
+        assert lines[2 + number].split()[:4] == ["step", str(number), "8", "4"]
+    assert "24 kept in both, 12 gained (too_easy 12), 0 lost, 0 unknown" in out
+    assert "would have sampled other responses from the second step on" in out
+    assert "--rows gained" in out
+    words = shlex.split(next(x for x in out.splitlines() if x.startswith("details")))[2:]
+    status, out, _ = rejuice(*words, "--steps", "2:3")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["set"] for row in rows] == ["step 2"] * 4 + ["step 3"] * 4
+    assert {row["reason_before"] for row in rows} == {"too_easy"}
+
+
+def test_a_run_with_other_samples_is_refused(training_run, rejuice):
+    status, _, err = rejuice("whatif", training_run, "--policy_rollout_mapper.n", "2")
+    refused = "policy_rollout_mapper differs from the run's, so other responses would be sampled"
+    assert (status, err) == (2, f"rejuice: {refused}; leave it as it was, or run the recipe\n")
+
+
+def test_ablate_of_a_run(training_run, rejuice):
+    status, out, _ = rejuice("ablate", training_run)
+    assert status == 0
+    rows = {line[:22].strip(): line[22:].split() for line in out.splitlines()[1:]}
+    assert rows["nothing"][:2] == ["24", "6"]
+    assert rows["pass_rate_filter"][:2] == ["36", "9"]
+
+
+def test_preview_of_a_run_is_of_its_last_step(training_run, rejuice):
+    status, out, _ = rejuice("preview", training_run)
+    assert (status, out.splitlines()[0].split(";")[0]) == (
+        0, "try, step 3: 12 responses to 3 prompts",
+    )  # fmt: skip
 
 
 def test_preview_of_a_step_has_the_advantages_that_were_trained_on(training_run, rejuice):
