@@ -13,6 +13,7 @@ import typer
 from ..operators import EmptyResultError, RejuiceError, __version__
 from .commands.ablate import ablate
 from .commands.preview import preview
+from .commands.report import report
 from .commands.view import view
 from .commands.whatif import whatif
 from .options import (
@@ -210,21 +211,7 @@ def explain(
         typer.echo(explain_row(loaded, row), nl=False)
 
 
-@app.command()
-def report(
-    export_path: Annotated[
-        Path, typer.Argument(metavar="EXPORT", help="The export_path of a run.")
-    ],
-) -> None:
-    """Print the funnel of a finished run again."""
-    from rich.console import Console
-
-    from .apply.report import Report
-    from .show.funnel import show_funnel
-
-    show_funnel(Report.read(export_path), Console())
-
-
+app.command()(report)
 app.command()(view)
 app.command(cls=OverridableCommand, epilog=EPILOG)(whatif)
 app.command(cls=OverridableCommand, epilog=EPILOG)(ablate)

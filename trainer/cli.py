@@ -14,6 +14,7 @@ import typer
 from ..operators import RejuiceError
 from ..pipelines import cli
 from ..pipelines.cli import StoppedError, app
+from ..pipelines.commands.report import show_more
 from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
 from ..pipelines.stored.openers import openers
 from .export.cli import app as export
@@ -224,7 +225,16 @@ def _open_training(path: Path, steps: range | None) -> Stored | None:
     return open_training(path, steps)
 
 
+def _show_metrics(stored: Stored, console: Console) -> None:
+    """The first and last metrics of a training run."""
+    if stored.kind == "training run":
+        from .launch.outcome import show
+
+        show(stored.path, stored.title, console)
+
+
 cli.more_checks.append(_check_training)
+show_more.append(_show_metrics)
 openers.append(_open_training)
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import pyarrow as pa
-
-from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.report import StepReport
-from ..apply.steps import AppliedStep
-from ..figures.rows import BY_TRAINING, RowTable, row_table, stored_rows
+from ..figures.funnel import TRAINING, set_funnel
+from ..figures.rows import BY_TRAINING, row_table, stored_rows
 from ..recipe.steps import Step
 from ..stored.stored import Stored, StoredSet
 from .content import PageData, PageSet, PageStep
 from .of_rows import page_set
 from .written import WrittenValues
-
-_TRAINING = "training"
-"""The name in decisions of what training itself drops, such as groups that are too many."""
 
 
 def page_of_stored(stored: Stored) -> PageData:
@@ -45,7 +39,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
         values = [WrittenValues.of(base, applied) for base, applied in parts]
         rows, steps, banner = stored_rows(one), one.steps, ""
         if funnel is None:
-            funnel = [*_funnel(applied for _, applied in parts), *_by_training(rows)]
+            funnel = set_funnel(rows, [applied for _, applied in parts])
     found = page_set(
         one.name,
         values,
@@ -56,43 +50,8 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
         step=one.training_step,
         banner=banner,
     )
-    own = [step for step in funnel or () if step.step == _TRAINING]
+    own = [step for step in funnel or () if step.step == TRAINING]
     if not own:
         return found
-    last = PageStep(BY_TRAINING, _TRAINING, (), dict.fromkeys(own[0].dropped, "training's own"))
+    last = PageStep(BY_TRAINING, TRAINING, (), dict.fromkeys(own[0].dropped, "training's own"))
     return found._replace(steps=(*found.steps, last))
-
-
-def _funnel(parts: Iterable[Sequence[AppliedStep]]) -> list[StepReport]:
-    log = AuditLog()
-    for applied in parts:
-        for each in applied:
-            result = each.result
-            log.step(each.step.name).count(
-                result.rows_in, result.change, result.seconds, result.summary
-            )
-    return [entry.report() for entry in log.steps.values()]
-
-
-def _by_training(rows: RowTable) -> list[StepReport]:
-    """What training itself dropped, as the last line of the funnel."""
-    fate = rows.table["fate"]
-    reasons = rows.table["reason"].cast(pa.string()).filter(pa.compute.equal(fate, BY_TRAINING))
-    if not len(reasons):
-        return []
-    dropped = {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
-    kept = pa.compute.sum(pa.compute.less(fate, BY_TRAINING)).as_py() or 0
-    return [
-        StepReport(
-            step=_TRAINING,
-            rows_in=kept + len(reasons),
-            rows_out=kept,
-            added=0,
-            dropped=dropped,
-            seconds=0.0,
-            cached=False,
-            notes={},
-            columns={},
-            written=[],
-        )
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,10 +12,12 @@ from rich.text import Text
 
 from ..apply.audit_log import NEW_ROW
 from ..apply.report import Report, StepReport
+from ..apply.retryable import MISSING
 from ..dataset.arrow_files import read_arrow
 from ..dataset.write import run_folder
 
-_LOG_WIDTH = 140
+LOG_WIDTH = 140
+_REWARD = "reward_"
 _MOST_MESSAGES = 3
 """Lines about what Data-Juicer has logged, for each step."""
 
@@ -23,15 +25,22 @@ _MOST_MESSAGES = 3
 def show_funnel(report: Report, console: Console) -> None:
     """Print how many rows reached each step, how many remained, and why the others were dropped."""
     if not console.is_terminal:
-        console.width = _LOG_WIDTH
+        console.width = LOG_WIDTH
+    console.print(funnel_table(report.project_name, report.steps))
+    for line in (*missing_line(_missing(report)), *_closing(report)):
+        console.print(Text(line), soft_wrap=True)
+
+
+def funnel_table(title: str, steps: Sequence[StepReport]) -> Table:
+    """A line for each step."""
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
-    table = Table(title=Text(report.project_name), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     table.add_column("step", no_wrap=True)
     for heading in ("rows in", "added", "dropped", "rows out", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("drop reasons", overflow="fold")
     table.add_column("details", overflow="fold")
-    for step in report.steps:
+    for step in steps:
         table.add_row(
             Text(step.step),
             f"{step.rows_in:,}",
@@ -42,9 +51,24 @@ def show_funnel(report: Report, console: Console) -> None:
             Text(_listed(step.dropped)),
             Text(_details(step)),
         )
-    console.print(table)
-    for line in _closing(report):
-        console.print(Text(line), soft_wrap=True)
+    return table
+
+
+def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Why rewards are missing, if any is: by component, how many for each reason."""
+    listed = [f"{name}: {_listed(counts)}" for name, counts in missing.items()]
+    if listed:
+        yield f"missing rewards: {'; '.join(listed)}"
+
+
+def _missing(report: Report) -> dict[str, dict[str, int]]:
+    """By component; of a column that several steps write, the last one counts."""
+    found = dict[str, dict[str, int]]()
+    for step in report.steps:
+        for name, figures in step.columns.items():
+            if name.startswith(_REWARD) and name.endswith(MISSING) and figures.get("counts"):
+                found[name.removeprefix(_REWARD).removesuffix(MISSING)] = figures["counts"]
+    return found
 
 
 def _closing(report: Report) -> Iterator[str]:

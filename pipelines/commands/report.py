@@ -1,0 +1,61 @@
+"""`rejuice report`: what became of the rows of a finished run, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...operators import EmptyResultError
+from ..options import AllowEmpty, Debug, TrainingSteps, range_of_steps
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..stored.stored import Stored
+
+show_more: list[Callable[[Stored, Console], None]] = []
+"""What else is printed first: the package that trains adds the metrics of a run."""
+
+
+def report(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="An export, its run folder or recipe, the folder of a training run, or one of "
+            "its steps, such as RUN/steps/000012.",
+        ),
+    ],
+    steps: TrainingSteps = None,
+    allow_empty: AllowEmpty = False,
+    debug: Debug = False,
+) -> None:
+    """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
+    from rich.console import Console
+
+    from ..apply.report import Report
+    from ..dataset.write import run_folder
+    from ..show.funnel import show_funnel
+    from ..show.set_report import show_training
+    from ..stored.open import open_stored
+
+    console = Console()
+    if (run_folder(path) / "report.json").is_file():  # Whatever else of the run may be gone.
+        found: Report | None = Report.read(path)
+    else:
+        stored = open_stored(path, steps=range_of_steps(steps))
+        found = stored.report
+    if found is not None:
+        show_funnel(found, console)
+        rows = found.rows_out
+    else:
+        for show in show_more:
+            show(stored, console)
+        rows = show_training(stored, console)
+    if not rows and not allow_empty:
+        raise EmptyResultError(
+            f"no row is left in {path}", "change the filters, or accept it with --allow_empty"
+        )
