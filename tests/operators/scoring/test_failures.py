@@ -133,7 +133,7 @@ def test_a_file_that_is_no_cache(judged, tmp_path):
     operator, _ = judged("http://nowhere.invalid/v1", rows_of(None))
     (tmp_path / "scores.sqlite").write_text("no database, and long enough to be taken for one" * 9)
     assert raw_answers(operator, rows_of(1)) == [None]
-    with pytest.raises(EngineError, match="the cache of failures .* cannot be used"):
+    with pytest.raises(EngineError, match=r"the cache of failures .* cannot be used"):
         FailureCache.open(tmp_path / "scores.sqlite")
 
 
