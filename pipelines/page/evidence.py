@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators.columns import flat
+from ...operators.columns import flat, is_text
+from ...operators.compute import pc
 from ...operators.groups import Array
 from ..apply.steps import AppliedStep
 from ..evidence.evidence import evidence, has_evidence, seen_by
@@ -21,8 +22,8 @@ from .written import WrittenValues
 
 COLUMN = "evidence of steps"
 """The name among the texts of a row; no column of a dataset is likely to have it."""
-MOST_ROWS = 10_000
-"""Rows with evidence: to find the rule of an answer again takes 0.2 ms of a long response."""
+MOST_ROWS, MOST_CHARACTERS = 20_000, 3_000_000
+"""Of responses with evidence: to find the rules of answers again takes about 0.2 us a character."""
 _ENTRY = pa.struct([("step", pa.int32()), ("name", pa.string()), ("text", pa.string())])
 
 
@@ -36,6 +37,15 @@ class RowEvidence(NamedTuple):
 
     entries: pa.Array
     rows: int
+
+    def banner(self) -> str:
+        """A sentence for the page, where it does not have the evidence of all rows."""
+        if self.rows == len(self.entries):
+            return ""
+        return (
+            f"Evidence is shown of {self.rows:,} of {len(self.entries):,} responses, whole groups "
+            "that were drawn. "
+        )
 
 
 def evidence_of(
@@ -55,7 +65,7 @@ def evidence_of(
     Raises:
         RejuiceError: what is on file does not fit the steps.
     """
-    sampled_N = _sampled(rows, most_rows)
+    sampled_N = _sampled(rows, _characters(values), most_rows)
     found: list[list[dict[str, Any]]] = [[] for _ in range(len(sampled_N))]
     starts = np.cumsum([0, *(part.num_rows for part in values)])
     for each in zip(*parts, strict=True):
@@ -63,14 +73,27 @@ def evidence_of(
     return RowEvidence(pa.array([e or None for e in found], pa.list_(_ENTRY)), int(sampled_N.sum()))
 
 
-def _sampled(rows: RowTable, most_rows: int) -> Array:
+def _characters(values: Sequence[WrittenValues]) -> Array:
+    """int64[N]: the length of each response."""
+    found = []
+    for part in values:
+        column = part.column("response") if "response" in part.names else None
+        known = column is not None and is_text(column.type)
+        lengths = pc.fill_null(pc.utf8_length(column), 0) if known else np.zeros(part.num_rows)
+        found.append(np.asarray(lengths).astype(np.int64))
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def _sampled(rows: RowTable, characters_N: Array, most_rows: int) -> Array:
     """bool[N]: rows of whole groups, in the order in which their texts go into the page."""
     sizes_G = rows.groups.sizes_G
     if not len(sizes_G):
         return np.zeros(0, bool)
+    characters_G = rows.groups.sum(characters_N)
     ids = rows.table["prompt_id"].take(pa.array(rows.groups.starts_G))
     order = np.argsort(drawn(ids), kind="stable")
     within = np.cumsum(sizes_G[order]) <= most_rows
+    within &= np.cumsum(characters_G[order]) <= MOST_CHARACTERS
     within[0] = True
     sampled_G = np.zeros(len(sizes_G), bool)
     sampled_G[order[within]] = True

@@ -54,6 +54,9 @@ def page_set(
     lengths_N, unit = _lengths(rows)
     figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
     starts_G = rows.groups.starts_G
+    row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
+    if evidence is not None and COLUMN in row_texts.column_names:
+        banner += evidence.banner()
     return PageSet(
         name,
         kind,
@@ -64,7 +67,7 @@ def page_set(
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
-        _with_evidence(_row_texts(values, rows, responses), evidence),
+        row_texts,
         banner,
     )
 

@@ -135,7 +135,9 @@ def test_a_card_shows_its_evidence(page, pages, group):
 def test_the_nearest_response_is_gone_to(page):
     show_all(page)
     page.run("document.querySelector('#group .nearest_response_id button').click()")
-    wanted = page.run("return document.querySelector('#group .nearest_response_id bdi').textContent")
+    wanted = page.run(
+        "return document.querySelector('#group .nearest_response_id bdi').textContent"
+    )
     assert page.run("return document.activeElement.dataset.response") == wanted
 
 
