@@ -19,9 +19,9 @@ class FoundAnswer(NamedTuple):
 
     Attributes:
         text: the answer, None where there is none.
-        found_by: the rules that led to it, in order: `think` (after `</think>`; without an answer:
-            inside an unclosed `<think>`), `answer_tag`, then one of `boxed`, `marked_line`, `bare`,
-            `keyword`, `last_line` and `last_number`; `gives_up` where the text takes all back.
+        found_by: the rules that led to it, in order: `think` (after `</think>`), `answer_tag`, then
+            one of `boxed`, `marked_line`, `bare`, `keyword`, `last_line` and `last_number`. Without
+            an answer: `unclosed_think`, `gives_up` where the text takes all back, or none.
         start, end: characters of the response that are the answer, its last literal occurrence
             where the rule looked; None where the answer was rewritten or joined from parts.
     """
@@ -43,7 +43,7 @@ def found_answer(response: str) -> FoundAnswer:
     if "think>" in text:
         after = rules.after_think(text)
         if after is None:
-            return FoundAnswer(None, ("think",))
+            return FoundAnswer(None, ("unclosed_think",))
         if len(after) < len(text):
             before.append("think")
         text, offset = after, len(text) - len(after)
@@ -55,6 +55,8 @@ def found_answer(response: str) -> FoundAnswer:
             before.append("answer_tag")
             offset += whole.rfind("<answer>", 0, _end_of_tag(whole)) + len("<answer>")
     found = _inside(text, tagged)
+    if found.text is None:
+        return FoundAnswer(None, (*before, *found.found_by) if found.found_by else ())
     at = None if found.start is None else found.start + offset
     end = None if found.end is None else found.end + offset
     return FoundAnswer(found.text, (*before, *found.found_by), at, end)

@@ -59,12 +59,13 @@ def _kept_instead(
     bounds = np.flatnonzero(np.diff(keys_N[order])) + 1
     found_N = np.full(len(keys_N), -1)
     left = _MOST_PAIRS
-    signatures = _signatures(digest) if isinstance(operator, MinhashDeduplicator) else None
+    minhash = operator if isinstance(operator, MinhashDeduplicator) else None
+    signatures = _signatures(digest) if minhash else np.zeros((0, PERMUTATIONS), np.uint8)
     for same in np.split(order, bounds):
         dropped, kept = same[dropped_N[same]], same[~dropped_N[same]]
         if not len(dropped) or not len(kept):
             continue
-        if signatures is None:
+        if minhash is None:
             # Of equal texts the first stays, and no other.
             found_N[dropped] = np.where(kept[0] < dropped, kept[0], -1)
             continue
@@ -74,7 +75,7 @@ def _kept_instead(
         for row in dropped:
             earlier = kept[kept < row]
             similar = jaccard(signatures[np.full(len(earlier), row)], signatures[earlier])
-            if len(earlier) and similar.max() >= operator.threshold:
+            if len(earlier) and similar.max() >= minhash.threshold:
                 found_N[row] = earlier[similar.argmax()]
     return found_N
 

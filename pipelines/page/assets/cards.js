@@ -3,7 +3,8 @@
 const EVIDENCE = "evidence of steps";
 const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns", EVIDENCE]);
 const RULES = { think: "after </think>", answer_tag: "in <answer>", boxed: "last box", marked_line: "marked line", bare: "the text is an answer and nothing else",
-  keyword: "behind a keyword", last_line: "last line", last_number: "last number", gives_up: "none: the text gives up" };
+  keyword: "behind a keyword", last_line: "last line", last_number: "last number" };
+const NO_RULE = { unclosed_think: "no answer: the text ends inside <think>", gives_up: "no answer: the text gives up" };
 const NAMED = { raw_answer: "judge's answer, raw", raw_failure: "judge's failure, raw", nearest_response_id: "nearest in the group",
   nearest_cosine: "its cosine", mean_cosine: "mean cosine to the group", repeats: "repeats" };
 
@@ -85,12 +86,13 @@ function evidenceList(set, texts) {
 }
 
 function evidenceItem(name, text, entries) {
+  if (name === "found_by" && NO_RULE[text.split(", ").pop()]) return make("dd", { text: NO_RULE[text.split(", ").pop()] });
   if (name === "found_by") {
     const place = entries.find((each) => each.name === "found_at");
     const rules = text.split(", ").map((rule) => RULES[rule] || rule).join(", ");
     const where = place ? `characters ${place.text.replace(":", " to ")}` : "not literally in the response";
     return make("dd", {}, make("span", { class: "quiet", text: "answer found by " }), make("bdi", { text: rules }),
-      make("span", { class: "quiet", text: text === "gives_up" || text === "think" ? "" : `, ${where}` }));
+      make("span", { class: "quiet", text: `, ${where}` }));
   }
   const item = make("dd", { class: name }, make("span", { class: "quiet", text: `${NAMED[name] || name} ` }));
   if (name.startsWith("raw_")) item.append(textBox(text));
