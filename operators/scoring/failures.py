@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from ..answer_cache import AnswerCache
 from ..openai.options import ServerOptions
-from . import judge
 from .answer import ScorerAnswer
-from .judge import Judge, ScoringOutcome, ScoringRequest
+from .cache import user_cache
+from .judge import Judge, ScoringOutcome, ScoringRequest, _open, _opening
 from .judged_mapper import JudgedMapper
 from .verdict import MalformedError
 
@@ -52,17 +52,17 @@ class RawAnswer(NamedTuple):
 class FailureCache(AnswerCache):
     """The cache of scores, with a table of failures: versions without it leave the table alone.
 
+    Args:
+        path: of the file of scores, which is created if necessary.
+
     Raises:
         EngineError: the file cannot be used; all methods may raise it.
     """
 
-    @classmethod
-    def open(cls, path: Path) -> FailureCache:
-        """The failures in a file of scores, which is created if necessary."""
-        found = cls(path, "failures", "set `cache` to another path, or to null to keep none")
-        with found._engine_errors(), found._writing:
-            found._writer.execute(_MAKE)
-        return found
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "failures", "set `cache` to another path, or to null to keep none")
+        with self._engine_errors(), self._writing:
+            self._writer.execute(_MAKE)
 
     def put_failure(self, key: bytes, reason: str, answer: str) -> None:
         """Store why a request has no score, and what came instead, in place of an earlier one."""
@@ -79,7 +79,7 @@ class KeepingJudge(Judge):
     """
 
     def __init__(self, server: ServerOptions, cache: Path) -> None:
-        self._failures = FailureCache.open(cache)
+        self._failures = FailureCache(cache)
         super().__init__(server, cache)
         self._malformed: dict[bytes, str] = {}
 
@@ -129,13 +129,19 @@ def keep_failures(operator: JudgedMapper, table: pa.Table) -> None:
     Raises:
         EngineError: the judge cannot be opened.
     """
-    file = operator._cache_file()
+    file = _file(operator)
     key = (operator.server, file)
-    if file is None or key in judge._open or not _asks(operator, table):
+    if file is None or key in _open or not _asks(operator, table):
         return
-    with judge._opening:
-        if key not in judge._open:
-            judge._open[key] = KeepingJudge(operator.server, file)
+    with _opening:
+        if key not in _open:
+            _open[key] = KeepingJudge(operator.server, file)
+
+
+def _file(operator: JudgedMapper) -> Path | None:
+    if operator.cache is None:
+        return None
+    return user_cache() if operator.cache == "user" else operator.cache.expanduser()
 
 
 def _asks(operator: JudgedMapper, table: pa.Table) -> bool:
@@ -157,7 +163,7 @@ def raw_answers(operator: JudgedMapper, table: pa.Table) -> list[RawAnswer | Non
     Returns:
         One for each row; None where nothing is kept, or the scorer was not needed.
     """
-    file = operator._cache_file()
+    file = _file(operator)
     if file is None or not file.is_file():
         return [None] * table.num_rows
     shown = operator._shown(table, range(table.num_rows))

@@ -7,7 +7,25 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
-from ...operators.verifier import answer as rules
+from ...operators.verifier.answer import (
+    _BOLD,
+    _FINAL_ANSWER,
+    _IS_THE_ANSWER,
+    _KEYWORD,
+    _SENTENCE_END,
+    _TAIL,
+    _affirmed,
+    _clause,
+    _final_answer,
+    _inside_answer_tag,
+    _is_bound,
+    _is_sentence,
+    _marked_line,
+    _options,
+    _trailing_math,
+    after_think,
+    is_bare,
+)
 from ...operators.verifier.boxes import boxed
 from ...operators.verifier.commitment import gives_up
 from ...operators.verifier.ending import own_text
@@ -41,7 +59,7 @@ def found_answer(response: str) -> FoundAnswer:
     """
     text, offset, before = own_text(response), 0, list[str]()
     if "think>" in text:
-        after = rules.after_think(text)
+        after = after_think(text)
         if after is None:
             return FoundAnswer(None, ("unclosed_think",))
         if len(after) < len(text):
@@ -50,7 +68,7 @@ def found_answer(response: str) -> FoundAnswer:
     tagged = False
     if "answer>" in text:
         whole = text
-        text, tagged = rules._inside_answer_tag(whole)
+        text, tagged = _inside_answer_tag(whole)
         if tagged:
             before.append("answer_tag")
             offset += whole.rfind("<answer>", 0, _end_of_tag(whole)) + len("<answer>")
@@ -87,21 +105,21 @@ def _inside(text: str, tagged: bool) -> FoundAnswer:
     """The answer in what counts of a response."""
     if "\\" in text and (box := boxed(text)) is not None:
         return _boxed(text, *box)
-    if (marked := rules._marked_line(text)) is not None:
+    if (marked := _marked_line(text)) is not None:
         return _marked(text, marked)
     stripped = text.strip()
     if not stripped:
         return FoundAnswer(None)
-    if rules.is_bare(stripped) or (tagged and _is_one_line(stripped)):
+    if is_bare(stripped) or (tagged and _is_one_line(stripped)):
         return _placed(text, stripped, "bare")
-    tail = stripped[-rules._TAIL :]
+    tail = stripped[-_TAIL:]
     return _from_prose(tail, text, len(text.rstrip()) - len(tail))
 
 
 def _boxed(text: str, answer: str, end: int) -> FoundAnswer:
-    named = rules._final_answer(text, end)
+    named = _final_answer(text, end)
     if named:
-        last = list(rules._FINAL_ANSWER.finditer(text, end))[-1]
+        last = list(_FINAL_ANSWER.finditer(text, end))[-1]
         return _first_placed(text, named, "keyword", last.end())
     opened = max(text.rfind(mark, 0, end) for mark in ("boxed", "fbox"))
     return _placed(text, answer, "boxed", opened, end)
@@ -118,16 +136,16 @@ def _marked(text: str, answer: str) -> FoundAnswer:
 
 
 def _is_one_line(text: str) -> bool:
-    return "\n" not in text and not rules._is_sentence(text[: rules._TAIL])
+    return "\n" not in text and not _is_sentence(text[:_TAIL])
 
 
 def _from_prose(tail: str, text: str, offset: int) -> FoundAnswer:
     """The answer in the end of a text that is prose; the tail begins at `offset`."""
-    plain = rules._BOLD.sub(r"\1", tail) if "**" in tail else tail
+    plain = _BOLD.sub(r"\1", tail) if "**" in tail else tail
     if gives_up(plain):
         return FoundAnswer(None, ("gives_up",))
     found, rule, start, end = _in_prose(plain)
-    answer = rules._affirmed(plain, found)
+    answer = _affirmed(plain, found)
     if answer is None:
         return FoundAnswer(None)
     if plain != tail:  # Where marks are left out, only the order of texts is the same.
@@ -139,21 +157,21 @@ def _from_prose(tail: str, text: str, offset: int) -> FoundAnswer:
 
 def _in_prose(text: str) -> tuple[str | None, str, int, int]:
     """The answer, the rule that finds it, and the characters in which it looked."""
-    keywords = list(rules._KEYWORD.finditer(text))
-    if keywords and (found := rules._clause(text[keywords[-1].end() :])):
+    keywords = list(_KEYWORD.finditer(text))
+    if keywords and (found := _clause(text[keywords[-1].end() :])):
         return found, "keyword", keywords[-1].end(), len(text)
-    named = list(rules._IS_THE_ANSWER.finditer(text))
+    named = list(_IS_THE_ANSWER.finditer(text))
     if named:
         end = named[-1].start()
-        sentence = rules._SENTENCE_END.split(text[:end])[-1]
-        bound = sentence.strip() if rules._is_bound(sentence) else None
-        found = bound or rules._trailing_math(sentence) or last_number(sentence)
+        sentence = _SENTENCE_END.split(text[:end])[-1]
+        bound = sentence.strip() if _is_bound(sentence) else None
+        found = bound or _trailing_math(sentence) or last_number(sentence)
         if found or bound is not None:
             return found, "keyword", 0, end
     line = text.rstrip().rsplit("\n", 1)[-1]
-    if rules._is_bound(line):
+    if _is_bound(line):
         return line.strip(), "last_line", 0, len(text)
-    found = rules._options(text) or rules._trailing_math(line)
+    found = _options(text) or _trailing_math(line)
     if found:
         return found, "last_line", 0, len(text)
     return last_number(text), "last_number", 0, len(text)

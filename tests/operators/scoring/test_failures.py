@@ -134,7 +134,7 @@ def test_a_file_that_is_no_cache(judged, tmp_path):
     (tmp_path / "scores.sqlite").write_text("no database, and long enough to be taken for one" * 9)
     assert raw_answers(operator, rows_of(1)) == [None]
     with pytest.raises(EngineError, match=r"the cache of failures .* cannot be used"):
-        FailureCache.open(tmp_path / "scores.sqlite")
+        FailureCache(tmp_path / "scores.sqlite")
 
 
 def test_what_keeps_failures_is_no_part_of_the_key_of_a_judge():

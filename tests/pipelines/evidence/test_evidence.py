@@ -109,7 +109,7 @@ def test_what_a_near_duplicate_repeats_stayed_before_it(words, within, numbers):
 
 
 def test_rows_that_stayed_elsewhere_are_not_guessed():
-    """Of some of the groups, the row that stayed may be missing: then nothing is stated."""
+    """In some of the groups only, the row that stayed may be missing: then nothing is stated."""
     operator = ExactDeduplicator(within="all")
     table = rows_of(["a"], ["a"], ["a"])
     reasons = operator.decide(operator.digest(table))

@@ -60,7 +60,7 @@ def test_each_rule(response, text, rules, place):
 
 
 def test_real_responses():
-    """Of a real model: all have a rule where they have an answer, and nearly all a place."""
+    """A real model: all have a rule where they have an answer, and nearly all a place."""
     texts = pq.read_table(real_responses.FOLDER / "responses.parquet")["response"].to_pylist()
     found = [checked(text) for text in texts]
     assert sum(each.start is None for each in found) < len(found) / 100
