@@ -17,6 +17,8 @@ REACH = 4
 """A comment holds for so many lines below it."""
 OURS = {"_replace", "_asdict", "_fields", "_make"}
 """Names of NamedTuple, which are public in spite of their underscore."""
+FRIENDS = {"_shown", "_request"}
+"""Of our judges: a public method would be part of the keys under which their scores are found."""
 DUNDERS = {"__self__", "__wrapped__", "__closure__", "__ray_metadata__"}
 PUBLIC = {("os", "_exit")}
 """Documented functions whose names begin with an underscore."""
@@ -43,7 +45,11 @@ def is_private(name):
 def accesses(tree):
     """(line, name) of each private name that is taken from an object or a library."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in OURS:
+        if (
+            isinstance(node, ast.Attribute)
+            and is_private(node.attr)
+            and node.attr not in OURS | FRIENDS
+        ):
             of = node.value.id if isinstance(node.value, ast.Name) else ""
             if of not in ("self", "cls") and (of, node.attr) not in PUBLIC:
                 yield node.lineno, node.attr

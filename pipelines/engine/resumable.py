@@ -37,6 +37,7 @@ from ..apply.frame import Frame
 from ..apply.operator_call import (
     apply_operator,
     attribute_operator_errors,
+    have_failures_kept,
     read_columns,
     without_dictionaries,
 )
@@ -282,6 +283,7 @@ def _changes(
 ) -> Iterator[tuple[int, Change]]:
     """The rows that the operator finishes, in its order; its exceptions are attributed to it."""
     with attribute_operator_errors(operator):
+        have_failures_kept(operator, table)
         results = operator.process_rows(table, rows)
     for number in count():
         with attribute_operator_errors(operator):

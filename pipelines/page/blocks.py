@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators.cores import usable_cores
-from ...operators.groups import Array
+from ...operators.groups import Array, hash_each, mix, uniform_of
 
 GROUPS_PER_BLOCK = 128
 """A block of texts is inflated as a whole when one of its groups is opened."""
@@ -100,6 +100,12 @@ def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> 
         packed_bytes += sum(len(block) for _, _, block in blocks)
         raw += sum(table.nbytes for table in own)
     return packed_bytes / raw * (group_texts.nbytes + row_texts.nbytes) if raw else 0.0
+
+
+def drawn(prompt_ids: pa.ChunkedArray) -> Array:
+    """A number in [0, 1) for each group, float64[G]: those with the least come first."""
+    order = np.arange(len(prompt_ids), dtype=np.uint64)
+    return np.asarray(uniform_of(mix(hash_each(prompt_ids) + order)))
 
 
 def excerpts(prompts: pa.ChunkedArray) -> list[str]:

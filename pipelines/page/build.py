@@ -16,9 +16,17 @@ import numpy as np
 import orjson
 
 from ...operators import DataError
-from ...operators.groups import Array, hash_each, mix, uniform_of
+from ...operators.groups import Array
 from ..dataset.arrow_files import temporary_path
-from .blocks import embedded_json, excerpts, packed, packed_numbers, packed_size, text_blocks
+from .blocks import (
+    drawn,
+    embedded_json,
+    excerpts,
+    packed,
+    packed_numbers,
+    packed_size,
+    text_blocks,
+)
 from .content import PageData, PageSet, PageSummary
 from .libraries import plotly_js, tables_css, tables_js
 
@@ -157,9 +165,7 @@ class _Writer:
         groups = len(each.groups_at)
         if expected <= left:
             return np.ones(groups, bool)
-        ids = each.group_texts["prompt_id"]
-        drawn_G = uniform_of(mix(hash_each(ids) + np.arange(groups, dtype=np.uint64)))
-        return np.asarray(drawn_G < left / expected)
+        return np.asarray(drawn(each.group_texts["prompt_id"]) < left / expected)
 
     def _add(self, block: bytes) -> int:
         number = len(self._blocks)

@@ -15,6 +15,7 @@ from ..figures.figures import column_values, set_figures
 from ..figures.rows import RowTable
 from ..recipe.steps import Step
 from .content import PageColumn, PageSet, PageStep
+from .evidence import COLUMN, RowEvidence
 from .map_of_responses import map_columns
 from .written import WrittenValues
 
@@ -34,6 +35,7 @@ def page_set(
     kind: str = "answers",
     step: int | None = None,
     banner: str = "",
+    evidence: RowEvidence | None = None,
 ) -> PageSet:
     """The set of some parts of a run.
 
@@ -46,11 +48,15 @@ def page_set(
         kind: `answers` or `judgements`.
         step: the training step, or None.
         banner: what is missing.
+        evidence: of the rows; None: there is none.
     """
     responses = _joined(values, "response", pa.string())
     lengths_N, unit = _lengths(rows)
     figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
     starts_G = rows.groups.starts_G
+    row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
+    if evidence is not None and COLUMN in row_texts.column_names:
+        banner += evidence.banner()
     return PageSet(
         name,
         kind,
@@ -61,7 +67,7 @@ def page_set(
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
-        _row_texts(values, rows, responses),
+        row_texts,
         banner,
     )
 
@@ -138,6 +144,13 @@ def _row_texts(
     if "turns" in written:
         columns["turns"] = _turns(_joined(values, "turns", None))
     return pa.table(columns)
+
+
+def _with_evidence(texts: pa.Table, evidence: RowEvidence | None) -> pa.Table:
+    if evidence is None or evidence.entries.null_count == len(evidence.entries):
+        return texts
+    kept = [name for name in texts.column_names if name != COLUMN]
+    return texts.select(kept).append_column(COLUMN, evidence.entries)
 
 
 def _component_names(rows: RowTable) -> set[str]:

@@ -11,6 +11,7 @@ from ..figures.rows import BY_TRAINING, row_table, stored_rows
 from ..recipe.steps import Step
 from ..stored.stored import Stored, StoredSet
 from .content import PageData, PageSet, PageStep
+from .evidence import evidence_of
 from .of_rows import page_set
 from .written import WrittenValues
 
@@ -33,11 +34,13 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
         base = Frame.of(one.final())
         values, rows = [WrittenValues(base)], row_table(base, [])
         steps: tuple[Step, ...] = ()
+        evidence = None
         banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
         values = [WrittenValues.of(base, applied) for base, applied in parts]
         rows, steps, banner = stored_rows(one), one.steps, ""
+        evidence = evidence_of([applied for _, applied in parts], values, rows)
         if funnel is None:
             funnel = set_funnel(rows, [applied for _, applied in parts])
     found = page_set(
@@ -49,6 +52,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
         kind=one.kind,
         step=one.training_step,
         banner=banner,
+        evidence=evidence,
     )
     own = [step for step in funnel or () if step.step == TRAINING]
     if not own:

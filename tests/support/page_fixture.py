@@ -13,6 +13,7 @@ from rejuice.pipelines.apply.report import StepReport
 from rejuice.pipelines.figures.figures import set_figures
 from rejuice.pipelines.figures.rows import RowTable
 from rejuice.pipelines.page.content import PageColumn, PageData, PageSet, PageStep
+from rejuice.pipelines.page.evidence import COLUMN as EVIDENCE
 from rejuice.pipelines.page.of_rows import slug_column
 
 HOSTILE = (
@@ -96,6 +97,7 @@ def page_data(hostile=True, title=None, training=False):
             "extracted_answer": [attack(at) for at in range(n)],
             "raw_answer": [f"judge {attack(at + 2)}" for at in range(n)],
             attack(3): [attack(at + 4) for at in range(n)],
+            EVIDENCE: [evidence_of(at, attack) for at in range(n)],
             "turns": pa.array(
                 [
                     [
@@ -158,6 +160,22 @@ def page_data(hostile=True, title=None, training=False):
         points=points,
         recipe=f"# {attack(1)}\nprocess: []\n",
     )
+
+
+def evidence_of(at, attack):
+    """Where the answer of a row is found, what a judge wrote of it, and the response after it."""
+    start = len(f"answer {at}: ")
+    near = (at + 1) % 4 + at // 4 * 4
+    found = {
+        (1, "found_by"): "boxed",
+        (1, "found_at"): f"{start}:{start + len(attack(at))}",
+        (2, "raw_failure"): f"no score for {at}\n{attack(at + 3)}",
+        (2, attack(at)): attack(at + 1),
+        (3, "raw_answer"): f"judged {attack(at + 2)}",
+        (3, "nearest_response_id"): f"r{near:02d} {attack(near)}",
+        (3, "nearest_cosine"): "0.875",
+    }
+    return [{"step": step, "name": name, "text": text} for (step, name), text in found.items()]
 
 
 def _step(name, rows_in, dropped):

@@ -1,6 +1,12 @@
 /* A group side by side: its prompt, and a card for each response with its whole path. */
 
-const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns"]);
+const EVIDENCE = "evidence of steps";
+const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns", EVIDENCE]);
+const RULES = { think: "after </think>", answer_tag: "in <answer>", boxed: "last box", marked_line: "marked line", bare: "the text is an answer and nothing else",
+  keyword: "behind a keyword", last_line: "last line", last_number: "last number" };
+const NO_RULE = { unclosed_think: "no answer: the text ends inside <think>", gives_up: "no answer: the text gives up" };
+const NAMED = { raw_answer: "judge's answer, raw", raw_failure: "judge's failure, raw", nearest_response_id: "nearest in the group",
+  nearest_cosine: "its cosine", mean_cosine: "mean cosine to the group", repeats: "repeats" };
 
 function groupCards(set, group, texts, mask) {
   const first = set.groupsAt[group];
@@ -38,20 +44,74 @@ function card(set, row, texts, mask) {
     make("span", { text: columns.length[row] < 0 ? "no response" : `${shown(columns.length[row])} ${head.figures.length_unit}` }), fate);
   const article = make("article", { class: `card ${kind}${mask && !mask[row] ? " outside" : ""}` }, title);
   article.dataset.row = row;
+  article.dataset.response = texts.response_id ?? "";
   if (texts.response_id !== undefined) article.append(make("div", { class: "quiet", text: `response_id ${texts.response_id}` }));
   if (texts.turns) article.append(turnList(texts.turns));
   if (texts.response !== undefined) article.append(textBox(texts.response, answerSpan(texts)));
   if (texts.extracted_answer !== undefined) article.append(make("div", {}, make("b", { text: "Extracted answer " }), make("bdi", { text: texts.extracted_answer })));
-  article.append(componentTable(set, row), pathOf(set, row, texts), otherTexts(set, texts));
+  article.append(evidenceList(set, texts), componentTable(set, row), pathOf(set, row, texts), otherTexts(set, texts));
   return article;
 }
 
-/** Where the extracted answer stands in the response: its last occurrence there, or null. */
-function answerSpan({ response, extracted_answer: answer, found_at: at }) {
-  if (typeof at === "string" && /^\d+:\d+$/.test(at)) return at.split(":").map(Number);
+/** Where the extracted answer stands in the response, or null: as the rule found it, else its last occurrence. */
+function answerSpan({ response, extracted_answer: answer, [EVIDENCE]: evidence }) {
   if (typeof answer !== "string" || !answer) return null;
-  const start = String(response).lastIndexOf(answer);
+  const whole = String(response);
+  const found = new Map((evidence || []).map(({ name, text }) => [name, text]));
+  if (found.has("found_at")) {
+    const [start, end] = found.get("found_at").split(":").map(Number);
+    const characters = [...whole];  // They are counted as Python counts them.
+    const span = [start, end].map((at) => characters.slice(0, at).join("").length);
+    if (whole.slice(...span) === answer) return span;
+  }
+  if (found.has("found_by")) return null;  // It was rewritten.
+  const start = whole.lastIndexOf(answer);
   return start < 0 ? null : [start, start + answer.length];
+}
+
+/** What the values of a row rest on, by step: the rule of its answer, a judge's words, the nearest response. */
+function evidenceList(set, texts) {
+  const entries = texts[EVIDENCE] || [];
+  if (!entries.length) return make("div");
+  const names = new Map(set.head.steps.map(({ number, name }) => [number, name]));
+  const list = make("dl", { class: "evidence" });
+  let last = null;
+  for (const { step, name, text } of entries) {
+    if (name === "found_at") continue;
+    if (step !== last) list.append(make("dt", { text: names.get(step) || `step ${step}` }));
+    last = step;
+    list.append(evidenceItem(name, text, entries));
+  }
+  return list;
+}
+
+function evidenceItem(name, text, entries) {
+  if (name === "found_by" && NO_RULE[text.split(", ").pop()]) return make("dd", { text: NO_RULE[text.split(", ").pop()] });
+  if (name === "found_by") {
+    const place = entries.find((each) => each.name === "found_at");
+    const rules = text.split(", ").map((rule) => RULES[rule] || rule).join(", ");
+    const where = place ? `characters ${place.text.replace(":", " to ")}` : "not literally in the response";
+    return make("dd", {}, make("span", { class: "quiet", text: "answer found by " }), make("bdi", { text: rules }),
+      make("span", { class: "quiet", text: `, ${where}` }));
+  }
+  const item = make("dd", { class: name }, make("span", { class: "quiet", text: `${NAMED[name] || name} ` }));
+  if (name.startsWith("raw_")) item.append(textBox(text));
+  else item.append(make("bdi", { text }));
+  if (name === "nearest_response_id" || name === "repeats") {
+    const show = make("button", { type: "button", class: "small", text: "show" });
+    show.addEventListener("click", () => showCard(text));
+    item.append(show);
+  }
+  return item;
+}
+
+/** Scroll to the card of a response of the open group; a response of another group has none. */
+function showCard(id) {
+  const found = [...document.querySelectorAll("#group article.card")].find((each) => each.dataset.response === id);
+  if (!found) return;
+  found.tabIndex = -1;
+  found.focus();
+  found.scrollIntoView({ block: "nearest" });
 }
 
 function componentTable(set, row) {
@@ -105,7 +165,7 @@ function turnList(turns) {
   return make("details", { open: true }, make("summary", { text: `${turns.length} turns` }), list);
 }
 
-/** Evidence and whatever else steps wrote as text: a judge's raw answer, the nearest response. */
+/** Whatever else steps wrote as text. */
 function otherTexts(set, texts) {
   const written = new Set(set.head.steps.flatMap(({ writes }) => writes));
   const others = Object.entries(texts).filter(([name, value]) => !KNOWN.has(name)

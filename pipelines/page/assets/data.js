@@ -92,7 +92,8 @@ class SetData {
         const start = this.groupsAt[first + at];
         const whole = has(promptText(texts.prompt)) || has(texts.reference) || has(texts.prompt_id);
         texts.rows.forEach((row, place) => {
-          if (whole || Object.values(row).some(has)) found[start + place] = 1;
+          const evidence = row[EVIDENCE] || [];
+          if (whole || Object.values(row).some(has) || evidence.some(({ text }) => has(text))) found[start + place] = 1;
         });
       });
       await new Promise((resume) => setTimeout(resume));

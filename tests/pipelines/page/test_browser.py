@@ -106,6 +106,82 @@ def test_a_group_shows_every_text_as_it_is(page, pages, group):
     assert page.run("return window.hit") is None
 
 
+@pytest.mark.parametrize("group", [0, 1, 2])
+def test_a_card_shows_its_evidence(page, pages, group):
+    page.open(pages["hostile"], f"#set=0&group={group}")
+    page.wait("return document.getElementById('group').dataset.group === arguments[0]", str(group))
+    only = page_fixture.page_data().sets[0]
+    for at, row in enumerate(only.row_texts.slice(group * 4, 4).to_pylist(), group * 4):
+        boxes, marked, lines = page.run(
+            """
+            const card = document.querySelector(`#group article[data-row="${arguments[0]}"]`);
+            const texts = (query) => [...card.querySelectorAll(query)].map((e) => e.textContent);
+            return [texts(".evidence pre.text"), texts("pre.text mark"), texts(".evidence dd")];
+            """,
+            at,
+        )
+        of = {each["name"]: each["text"] for each in row[page_fixture.EVIDENCE]}
+        shown = page_fixture.shown_as
+        assert boxes == [shown(of["raw_failure"]), shown(of["raw_answer"])]
+        assert marked == [shown(row["extracted_answer"])]
+        start, end = of["found_at"].split(":")
+        assert lines[0] == f"answer found by last box, characters {start} to {end}"
+        assert f"its cosine {of['nearest_cosine']}" in lines
+        assert any(shown(of["nearest_response_id"]) in line for line in lines)
+    assert page.run("return window.hit") is None
+    assert page.console() == []
+
+
+def test_the_nearest_response_is_gone_to(page):
+    show_all(page)
+    page.run("document.querySelector('#group .nearest_response_id button').click()")
+    wanted = page.run(
+        "return document.querySelector('#group .nearest_response_id bdi').textContent"
+    )
+    assert page.run("return document.activeElement.dataset.response") == wanted
+
+
+def test_a_judges_words_are_searched(page):
+    page.run("document.getElementById('search').value = 'NO SCORE FOR 11'; applyFilters()")
+    assert page.filtered(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("evidence", "marked"),
+    [
+        # Characters are counted as Python counts them, and U+1F600 is two for a browser.
+        ({"found_by": "boxed", "found_at": "12:14"}, ["before \U0001f600 is "]),
+        ({"found_by": "boxed"}, []),
+        ({"found_at": "not a place"}, ["before \U0001f600 is 42, later "]),
+        ({}, ["before \U0001f600 is 42, later "]),
+    ],
+)
+def test_the_answer_is_marked_where_it_was_found(page, tmp_path, evidence, marked):
+    import pyarrow as pa
+
+    data = page_fixture.page_data(hostile=False)
+    only = data.sets[0]
+    texts = only.row_texts.select(["response_id"])
+    n = texts.num_rows
+    for name, value in {
+        "response": "before \U0001f600 is 42, later 42",
+        "extracted_answer": "42",
+        page_fixture.EVIDENCE: [{"step": 1, "name": k, "text": v} for k, v in evidence.items()],
+    }.items():
+        texts = texts.append_column(name, pa.array([value] * n))
+    build_page(data._replace(sets=(only._replace(row_texts=texts),)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html", "#set=0&group=0")
+    page.wait("return document.getElementById('group').dataset.group")
+    found = page.run(
+        """
+        const box = document.querySelector("#group article pre.text");
+        return [...box.querySelectorAll("mark")].map((mark) => mark.previousSibling.textContent);
+        """
+    )
+    assert found == marked
+    assert page.console() == []
+
+
 def test_labels_of_plots_are_texts(page, pages):
     page.open(pages["hostile"])
     show_all(page)
