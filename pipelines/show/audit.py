@@ -1,0 +1,95 @@
+"""Print what an audit of verdicts has found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ...operators.confidence import Interval95
+from ..audit.labels import LabelledErrors
+from ..audit.metamorphic import CHANGE, CheckedRate, MetamorphicResult
+from ..audit.strata import ErrorRate
+from ..audit.verifiers import Agreement, GradedRows
+
+
+def agreement_lines(
+    path: Path, graded: GradedRows, found: Agreement, no_answer: int
+) -> Iterator[str]:
+    """How often two verifiers agree.
+
+    Args:
+        path: of the run.
+        graded: its graded rows.
+        found: the agreement.
+        no_answer: rows in which the first verifier found no answer.
+    """
+    rows, name = graded.table.num_rows, graded.verifier
+    left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
+    yield f"{path}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
+    if found.interval is None:
+        yield f"verifiers    {name} alone: math-verify decides none of {rows:,}"
+        return
+    share = _share(found.agree / found.both, found.interval)
+    both = f"{found.both:,} graded by both, {found.agree:,} agree ({share})"
+    yield f"verifiers    {name} and math-verify: {both}"
+    yield (
+        f"disagree     right to wrong {found.to_wrong:,}, wrong to right {found.to_right:,}; "
+        f"without a second verdict {found.undecided:,}, without an answer {no_answer:,}"
+    )
+
+
+def sample_line(rows: int, output: Path) -> str:
+    """Where the sample is."""
+    return f'sample       {rows:,} rows in {output}: set "label" to right, wrong or unsure'
+
+
+def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
+    """Error rates by labels; without labels, that there are none."""
+    if found is None:
+        yield "error rate   not known without labels: two verifiers may err alike"
+        return
+    yield (
+        f"labels       {found.labelled:,} right or wrong, {found.unsure:,} unsure, "
+        f"{found.unlabelled:,} without"
+    )
+    yield f"error rate   of {verifier} {_rate(found.errors)}"
+    yield f"false right  {_rate(found.false_right)} of those graded right"
+    yield f"false wrong  {_rate(found.false_wrong)} of those graded wrong"
+    if rows := found.errors.unlabelled:
+        yield (
+            f"no label     in the strata of {rows:,} rows: the intervals allow for any rate there, "
+            "the rates leave them out"
+        )
+
+
+def metamorphic_lines(found: MetamorphicResult | None, verifier: str) -> Iterator[str]:
+    """Rates of failed metamorphic checks."""
+    if found is None:
+        yield f"metamorphic  not computed: {verifier} cannot grade answers anew here"
+        return
+    of = "" if found.pairs == found.distinct else f" of {found.distinct:,}"
+    yield f"metamorphic  {found.pairs:,}{of} distinct pairs of answer and reference"
+    keep = [each for each in found.rates if each.check not in CHANGE]
+    change = [each for each in found.rates if each.check in CHANGE]
+    yield f"  must stay    {_checks(keep, 'change')}"
+    yield f"  must change  {_checks(change, 'stay right')}"
+    if found.failing:
+        yield f"  failing      {len(found.failing):,} pairs, at the end of the file"
+
+
+def _checks(rates: Sequence[CheckedRate], failing: str) -> str:
+    return ", ".join(
+        f"{each.check} {each.failing:,} of {each.pairs:,} {failing}"
+        + (f" ({_share(each.failing / each.pairs, each.interval)})" if each.interval else "")
+        for each in rates
+    )
+
+
+def _rate(found: ErrorRate) -> str:
+    return "unknown" if math.isnan(found.rate) else _share(found.rate, found.interval, " (", ")")
+
+
+def _share(share: float, interval: Interval95, opening: str = ", ", closing: str = "") -> str:
+    low, high = (f"{100 * end:.1f}" for end in interval)
+    return f"{share:.1%}{opening}95% {low} to {high}{closing}"
