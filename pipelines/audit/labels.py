@@ -1,8 +1,8 @@
 """The file for a person to label: one JSON object per line, and reading it back.
 
     {"kind": "sample", "set": "", "row": 3, "stratum": "right, recheck wrong", "stratum_rows": 11,
-     "prompt": ..., "response": ..., "reference": ..., "extracted_answer": ..., "verdict": "correct",
-     "recheck": "wrong_answer", "label": null}
+     "response_id": ..., "prompt": ..., "response": ..., "reference": ..., "extracted_answer": ...,
+     "verdict": "correct", "recheck": "wrong_answer", "label": null}
 
 The person sets `label` to `right`, `wrong` or `unsure`: whether the *response* is right. Lines of
 kind `metamorphic` are pairs that failed a check, to look at; they take no label.

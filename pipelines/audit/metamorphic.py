@@ -5,8 +5,9 @@ r"""Metamorphic checks: what must leave a verdict, and what must change it.
        └──> answer', reference' ──grade──> must be the same verdict, or must not be right
 
 No label is needed: a verifier that grades `1234` right and `1,234` wrong errs in one of the two,
-whichever. Pairs are the distinct pairs of extracted answer and reference, graded as `\boxed{answer}`
-by the run's own `math_verify_mapper`. A pair fails a check if one of the ways to write it does.
+whichever. Pairs are the distinct pairs of extracted answer and reference, the answer in a box, and
+graded by the run's own `math_verify_mapper`. A pair fails a check if one of the ways to write it
+does.
 
 Source: T. Y. Chen, S. C. Cheung, S. M. Yiu, Metamorphic testing: a new approach for generating next
 test cases, 1998.
@@ -200,7 +201,11 @@ def _thousands(text: str) -> str | None:
     if _GROUPED.fullmatch(text):
         return text.replace(",", "")
     # `01234` is not how a number is written.
-    if _INTEGER.fullmatch(text) and text.lstrip("-")[:1] != "0" and abs(int(text)) >= _LEAST_GROUPED:
+    if (
+        _INTEGER.fullmatch(text)
+        and text.lstrip("-")[:1] != "0"
+        and abs(int(text)) >= _LEAST_GROUPED
+    ):
         return f"{int(text):,}"
     return None
 
@@ -238,7 +243,7 @@ def _unit_as_text(text: str) -> str | None:
 
 
 def _reversed_list(text: str) -> str | None:
-    """The members of a list or set from the last to the first; a point or an interval has an order."""
+    """The members of a list or set, the last first; points and intervals have an order."""
     if len(text) > 1_000 or ("," not in text and ";" not in text) or _GROUPED.fullmatch(text):
         return None
     found = read_collection(text)

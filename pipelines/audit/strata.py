@@ -11,12 +11,12 @@ q_h keeps a stratum without an error from having no variance. Nothing is taken o
 are drawn whole (no finite population correction), so the interval is rather too wide for these
 rows.
 
-Sources: W. G. Cochran, Sampling Techniques, 1977, chapter 5 (stratified proportions); E. L. Korn and
-B. I. Graubard, Confidence intervals for proportions with small expected number of positive counts,
-Survey Methodology 24, 1998 (an effective number of trials); L. D. Brown, T. T. Cai and A. DasGupta,
-Interval estimation for a binomial proportion, Statistical Science 16, 2001 (the lower end of
-Wilson's interval for a few errors, which is otherwise too high: one error in a sample is no proof
-of many).
+Sources: W. G. Cochran, Sampling Techniques, 1977, chapter 5 (stratified proportions); E. L. Korn
+and B. I. Graubard, Confidence intervals for proportions with small expected number of positive
+counts, Survey Methodology 24, 1998 (an effective number of trials); L. D. Brown, T. T. Cai and
+A. DasGupta, Interval estimation for a binomial proportion, Statistical Science 16, 2001 (the lower
+end of Wilson's interval for a few errors, which is otherwise too high: one error in a sample is no
+proof of many).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
 
 
 def _shared_out(sizes: Array, least: Array, wanted: int) -> Array:
-    """`wanted` in proportion to sizes, between `least` and the size of each, one after the other."""
+    """`wanted` in proportion to sizes, between `least` and the size of each, one by one."""
     found = least.copy()
     for _ in range(min(wanted, int(sizes.sum())) - int(least.sum())):
         lack = np.where(found < sizes, sizes / np.maximum(found, 1), -1.0)
@@ -181,6 +181,4 @@ def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
     if (errors := int(rate * n_eff)) < len(_FEW):
         low = min(low, _FEW[errors] / n_eff)
     share = rows_known / rows
-    return ErrorRate(
-        rate, Interval95(share * low, share * high + (1 - share)), rows - rows_known
-    )
+    return ErrorRate(rate, Interval95(share * low, share * high + (1 - share)), rows - rows_known)

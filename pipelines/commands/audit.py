@@ -92,7 +92,7 @@ def _audit_verdicts(
         write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])
         lines.append(sample_line(len(rows), output))
     lines += error_lines(graded.verifier, errors)
-    lines += metamorphic_lines(checks, graded.verifier)
+    lines += metamorphic_lines(checks, graded.verifier, output)
     for line in lines:
         typer.echo(line)
 

@@ -63,8 +63,16 @@ def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
         )
 
 
-def metamorphic_lines(found: MetamorphicResult | None, verifier: str) -> Iterator[str]:
-    """Rates of failed metamorphic checks."""
+def metamorphic_lines(
+    found: MetamorphicResult | None, verifier: str, listed: Path | None
+) -> Iterator[str]:
+    """Rates of failed metamorphic checks.
+
+    Args:
+        found: the result; None where the verifier is not one that grades answers by rules.
+        verifier: its name.
+        listed: the file with the failing pairs, if any.
+    """
     if found is None:
         yield f"metamorphic  not computed: {verifier} cannot grade answers anew here"
         return
@@ -72,18 +80,19 @@ def metamorphic_lines(found: MetamorphicResult | None, verifier: str) -> Iterato
     yield f"metamorphic  {found.pairs:,}{of} distinct pairs of answer and reference"
     keep = [each for each in found.rates if each.check not in CHANGE]
     change = [each for each in found.rates if each.check in CHANGE]
-    yield f"  must stay    {_checks(keep, 'change')}"
-    yield f"  must change  {_checks(change, 'stay right')}"
-    if found.failing:
-        yield f"  failing      {len(found.failing):,} pairs, at the end of the file"
+    yield "  must leave the verdict"
+    yield from _checks(keep, "change")
+    yield "  must change a right one"
+    yield from _checks(change, "stay right")
+    if found.failing and listed:
+        yield f"  {len(found.failing):,} failing pairs are at the end of {listed}"
 
 
-def _checks(rates: Sequence[CheckedRate], failing: str) -> str:
-    return ", ".join(
-        f"{each.check} {each.failing:,} of {each.pairs:,} {failing}"
-        + (f" ({_share(each.failing / each.pairs, each.interval)})" if each.interval else "")
-        for each in rates
-    )
+def _checks(rates: Sequence[CheckedRate], failing: str) -> Iterator[str]:
+    for each in rates:
+        share = each.interval and _share(each.failing / each.pairs, each.interval)
+        counted = f"{each.failing:,} of {each.pairs:,} {failing} ({share})" if share else "no pair"
+        yield f"    {each.check:<18}{counted}"
 
 
 def _rate(found: ErrorRate) -> str:
