@@ -226,8 +226,8 @@ def _display_fraction(text: str) -> str | None:
 
 
 def _in_dollars(text: str) -> str | None:
-    plain = "$" not in text and (_is_number(text) or "\\" in text) and "\\text" not in text
-    return f"${text}$" if plain else None
+    formula = "\\" in text and "\\text" not in text and text.count("{") == text.count("}")
+    return f"${text}$" if "$" not in text and (_is_number(text) or formula) else None
 
 
 def _sized_parentheses(text: str) -> str | None:

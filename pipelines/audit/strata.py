@@ -179,6 +179,6 @@ def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
     n_eff = smooth * (1 - smooth) / variance
     low, high = wilson_interval(min(rate, 1.0), n_eff)
     if (errors := int(rate * n_eff)) < len(_FEW):
-        low = min(low, _FEW[errors] / n_eff)
+        low = min(low, _FEW[errors] / n_eff) if rate else 0.0
     share = rows_known / rows
     return ErrorRate(rate, Interval95(share * low, share * high + (1 - share)), rows - rows_known)
