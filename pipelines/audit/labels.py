@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.groups import Array
@@ -42,7 +43,8 @@ def sample_lines(
     """
     sizes = Counter(strata_N.tolist())
     names = [name for name in _SHOWN if name in graded.table.column_names]
-    for row, values in zip(rows, graded.table.select(names).take(rows).to_pylist(), strict=True):
+    taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
+    for row, values in zip(rows, taken.to_pylist(), strict=True):
         stratum = int(strata_N[row])
         yield _line(
             {

@@ -108,13 +108,14 @@ def metamorphic_checks(
         seed: of the choice of pairs, where there are more than `MOST_PAIRS`.
     """
     distinct = _pairs(graded)
-    pairs = _chosen(distinct, seed)
+    pairs = _chosen(list(distinct), seed)
     verdicts = _graded(pairs, operator)
     decided = {"correct", "wrong_answer", "no_answer"}
+    # In a box, an answer may be another one: `\boxed{7`, from a response that was cut off.
     trials = [
         trial
         for at, pair in enumerate(pairs)
-        if verdicts[at] in decided
+        if verdicts[at] in decided and (verdicts[at] == "correct") == distinct[pair]
         for trial in _trials(at, *pair, right=verdicts[at] == "correct")
     ]
     again = _graded([(each.answer, each.reference) for each in trials], operator)
@@ -143,12 +144,15 @@ def _rate(check: str, pairs: int, failing: int) -> CheckedRate:
     return CheckedRate(check, pairs, failing, interval)
 
 
-def _pairs(graded: GradedRows) -> list[tuple[str, str]]:
-    answers, references = (
-        graded.table[name].to_pylist() for name in ("extracted_answer", "reference")
-    )
-    both = zip(answers, references, strict=True)
-    return [(a, b) for a, b in dict.fromkeys(both) if a is not None and b is not None]
+def _pairs(graded: GradedRows) -> dict[tuple[str, str], bool]:
+    """The distinct pairs of answer and reference, and whether they were graded right."""
+    names = ("extracted_answer", "reference", "verdict")
+    columns = [graded.table[name].to_pylist() for name in names]
+    return {
+        (answer, reference): verdict == "correct"
+        for answer, reference, verdict in zip(*columns, strict=True)
+        if answer is not None and reference is not None
+    }
 
 
 def _chosen(pairs: list[tuple[str, str]], seed: int) -> list[tuple[str, str]]:

@@ -28,8 +28,11 @@ PAIRS = [
 
 
 def rows_of(pairs):
+    """Rows with the verdicts of `_graded`, whatever grades there."""
     answers, references = zip(*pairs, strict=True)
-    table = pa.table({"extracted_answer": answers, "reference": references})
+    known = [(a or "", b) for a, b in pairs]
+    verdicts = metamorphic._graded(known, MathVerifyMapper())
+    table = pa.table({"extracted_answer": answers, "reference": references, "verdict": verdicts})
     return GradedRows(table, "math_verify_mapper", MathVerifyMapper(), 0)
 
 
@@ -144,6 +147,14 @@ def test_pairs_that_could_not_be_graded_are_no_trial(monkeypatch):
     graded_by(monkeypatch, lambda a, b: None)
     found = checked()
     assert all(each.pairs == 0 and each.interval is None for each in found.rates)
+
+
+def test_what_is_another_answer_in_a_box_is_no_trial():
+    graded = rows_of([("7", "7"), ("8", "8")])
+    at = graded.table.column_names.index("verdict")
+    other = graded.table.set_column(at, "verdict", [["wrong_answer", "correct"]])
+    found = metamorphic_checks(graded._replace(table=other), MathVerifyMapper(), 0)
+    assert {each.pairs for each in found.rates} == {0, 1}
 
 
 def test_of_many_pairs_a_seeded_sample_is_checked(monkeypatch):

@@ -1,0 +1,115 @@
+"""The audit of real responses: GSM8K's by a small model, and 2,640 with published labels."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from labelled import label, lines_of
+from real_responses import RECIPE, overrides
+from typer.testing import CliRunner
+
+from rejuice.pipelines.audit.labels import labelled_errors, sample_lines, write_lines
+from rejuice.pipelines.audit.strata import STRATA, draw, strata
+from rejuice.pipelines.audit.verifiers import agreement, graded_rows, rechecked
+from rejuice.pipelines.cli import app
+from rejuice.pipelines.engine import run
+from rejuice.pipelines.recipe import load
+from rejuice.pipelines.stored.open import open_stored
+
+pytestmark = pytest.mark.slow
+SOLUTIONS = Path(__file__).resolve().parents[3] / "recipes" / "gsm8k_solutions.yaml"
+
+
+def test_responses_of_a_small_model(shared_data, tmp_path):
+    """Where math-verify decides otherwise is what tests/pipelines/test_real_responses.py lists."""
+    recipe = load(RECIPE, overrides(shared_data / "gsm8k" / "test.jsonl", tmp_path))
+    run(recipe)
+    output = tmp_path / "audit.jsonl"
+    ran = CliRunner().invoke(app, ["audit", str(recipe.export_path), "--output", str(output)])
+    assert ran.exit_code == 0, ran.output
+    lines = ran.output.splitlines()
+    assert "1,600 responses graded by math_verify_mapper" in lines[0]
+    assert "1,592 graded by both, 1,583 agree (99.4%, 95% 98.9 to 99.7)" in lines[1]
+    assert "right to wrong 0, wrong to right 9; without a second verdict 8" in lines[2]
+    sample = [line for line in lines_of(output) if line["kind"] == "sample"]
+    assert len(sample) == 200
+    counts = {name: sum(line["stratum"] == name for line in sample) for name in STRATA}
+    assert counts["wrong, recheck right"] == 9
+    assert sum({line["stratum"]: line["stratum_rows"] for line in sample}.values()) == 1600
+    metamorphic = lines[lines.index("  must leave the verdict") :]
+    applied = [line for line in metamorphic if re.search(r" \d.* of ", line)]
+    assert len(applied) == 6
+    assert all(re.search(r" 0 of [1-9][\d,]* ", line) for line in applied), applied
+
+
+@pytest.fixture(scope="module")
+def published(shared_data, tmp_path_factory):
+    """The graded rows, what math-verify makes of them, and the published label of each."""
+    export = tmp_path_factory.mktemp("solutions") / "all.parquet"
+    data = str(shared_data / "gsm8k" / "model_solutions.jsonl")
+    recipe = load(SOLUTIONS, {"dataset_path": data, "export_path": str(export)})
+    run(recipe.replace(steps=recipe.steps[:3]))
+    stored = open_stored(export)
+    graded = graded_rows(stored)
+    labels = np.array(stored.sets[0].final()["published_is_correct"].to_pylist(), bool)
+    assert graded.table.num_rows == len(labels) == 2640
+    return graded, [each for some in rechecked(graded) for each in some], labels
+
+
+def labelled(graded, recheck_N, labels, path, seed):
+    strata_N = strata(graded, recheck_N)
+    rows = draw(graded, strata_N, 200, seed)
+    write_lines(path, sample_lines(graded, recheck_N, strata_N, rows))
+    label(path, lambda line: "right" if labels[line["row"]] else "wrong")
+    return labelled_errors(path, graded)
+
+
+def test_published_labels(published, tmp_path):
+    """The verdicts are the labels, of which no sample shows an error."""
+    graded, recheck_N, labels = published
+    found = labelled(graded, recheck_N, labels, tmp_path / "audit.jsonl", 0)
+    assert found.labelled == 200
+    for each in (found.errors, found.false_right, found.false_wrong):
+        assert each.rate == each.interval.low == 0
+        assert 0 < each.interval.high < 0.05
+
+
+def test_the_error_rate_of_the_second_verifier_is_covered(published, tmp_path):
+    """math-verify alone has errors on these responses, and the labels say which."""
+    graded, recheck_N, labels = published
+    found = agreement(graded, recheck_N)
+    at = graded.table.column_names.index("verdict")
+    ours = graded.table["verdict"].to_pylist()
+    other = [again or own for again, own in zip(recheck_N, ours, strict=True)]
+    swapped = graded._replace(table=graded.table.set_column(at, "verdict", [other]))
+    right = np.array([each == "correct" for each in other])
+    truth = (right != labels).mean()
+    assert found.both - found.agree == (right != labels).sum()
+    covered = 0
+    for seed in range(40):
+        rate = labelled(swapped, ours, labels, tmp_path / f"{seed}.jsonl", seed).errors
+        covered += rate.interval.low <= truth <= rate.interval.high
+    assert covered >= 37
+
+
+def test_planted_errors_are_covered(published, tmp_path):
+    """One verdict in 30 is turned round, seen by math-verify or not."""
+    graded, recheck_N, labels = published
+    draws = np.random.default_rng(3)
+    covered = np.zeros(3)
+    at = graded.table.column_names.index("verdict")
+    for seed in range(100):
+        wrong_N = draws.random(len(labels)) < 1 / 30
+        right_N = labels != wrong_N
+        verdicts = np.where(right_N, "correct", "wrong_answer").tolist()
+        # Half of the errors are math-verify's, too.
+        alike_N = wrong_N & (draws.random(len(labels)) < 0.5)
+        recheck = [verdicts[row] if alike_N[row] else each for row, each in enumerate(recheck_N)]
+        turned = graded._replace(table=graded.table.set_column(at, "verdict", [verdicts]))
+        found = labelled(turned, recheck, labels, tmp_path / "audit.jsonl", seed)
+        truths = (wrong_N.mean(), wrong_N[right_N].mean(), wrong_N[~right_N].mean())
+        rates = (found.errors, found.false_right, found.false_wrong)
+        for place, (rate, truth) in enumerate(zip(rates, truths, strict=True)):
+            covered[place] += rate.interval.low <= truth <= rate.interval.high
+    assert covered.min() >= 93
