@@ -66,7 +66,7 @@ def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
         "labels       11 right or wrong, 1 unsure, 0 without",
         "error rate   of math_verify_mapper 8.3% (95% 0.5 to 36.8)",
         "false right  14.3% (95% 0.7 to 51.3) of those graded right",
-        "false wrong  0.0% (95% 0.0 to 39.0) of those graded wrong",
+        "false wrong  0.0% (95% 0.0 to 49.0) of those graded wrong",
     ]
     code, out, _ = rejuice("audit", "tiny.yaml", "--output", "other.jsonl")
     assert (code, len(lines_of(tmp_path / "other.jsonl"))) == (0, 12)

@@ -21,12 +21,18 @@ pytestmark = pytest.mark.slow
 SOLUTIONS = Path(__file__).resolve().parents[3] / "recipes" / "gsm8k_solutions.yaml"
 
 
-def test_responses_of_a_small_model(shared_data, tmp_path):
+@pytest.fixture(scope="module")
+def small_model(shared_data, tmp_path_factory):
+    """The export of the shipped recipe over the recorded responses."""
+    folder = tmp_path_factory.mktemp("real")
+    recipe = load(RECIPE, overrides(shared_data / "gsm8k" / "test.jsonl", folder))
+    return Path(run(recipe).export_path)
+
+
+def test_responses_of_a_small_model(small_model, tmp_path):
     """Where math-verify decides otherwise is what tests/pipelines/test_real_responses.py lists."""
-    recipe = load(RECIPE, overrides(shared_data / "gsm8k" / "test.jsonl", tmp_path))
-    run(recipe)
     output = tmp_path / "audit.jsonl"
-    ran = CliRunner().invoke(app, ["audit", str(recipe.export_path), "--output", str(output)])
+    ran = CliRunner().invoke(app, ["audit", str(small_model), "--output", str(output)])
     assert ran.exit_code == 0, ran.output
     lines = ran.output.splitlines()
     assert "1,600 responses graded by math_verify_mapper" in lines[0]
@@ -41,6 +47,26 @@ def test_responses_of_a_small_model(shared_data, tmp_path):
     applied = [line for line in metamorphic if re.search(r" \d.* of ", line)]
     assert len(applied) == 6
     assert all(re.search(r" 0 of [1-9][\d,]* ", line) for line in applied), applied
+
+
+def test_the_error_rate_of_math_verify_is_covered(small_model, tmp_path):
+    """As the first verifier it is wrong on 9 of these: docs/results.md says that they were read."""
+    graded = graded_rows(open_stored(small_model))
+    again = [each for some in rechecked(graded) for each in some]
+    ours = graded.table["verdict"].to_pylist()
+    theirs = [each if each in ("correct", "wrong_answer") else own
+              for each, own in zip(again, ours, strict=True)]  # fmt: skip
+    at = graded.table.column_names.index("verdict")
+    swapped = graded._replace(table=graded.table.set_column(at, "verdict", [theirs]))
+    labels = np.array([each == "correct" for each in ours])
+    right_N = np.array([each == "correct" for each in theirs])
+    wrong_N = labels != right_N
+    assert wrong_N.sum() == 9
+    found = labelled(swapped, ours, labels, tmp_path / "audit.jsonl", 0)
+    truths = (wrong_N.mean(), wrong_N[right_N].mean(), wrong_N[~right_N].mean())
+    for rate, truth in zip(found[3:], truths, strict=True):
+        assert rate.rate == pytest.approx(truth)  # All disagreements are drawn.
+        assert rate.interval.low <= truth <= rate.interval.high
 
 
 @pytest.fixture(scope="module")
@@ -68,29 +94,13 @@ def labelled(graded, recheck_N, labels, path, seed):
 def test_published_labels(published, tmp_path):
     """The verdicts are the labels, of which no sample shows an error."""
     graded, recheck_N, labels = published
+    both = agreement(graded, recheck_N)
+    assert (both.both, both.agree, both.undecided) == (2636, 2636, 4)
     found = labelled(graded, recheck_N, labels, tmp_path / "audit.jsonl", 0)
     assert found.labelled == 200
     for each in (found.errors, found.false_right, found.false_wrong):
         assert each.rate == each.interval.low == 0
         assert 0 < each.interval.high < 0.05
-
-
-def test_the_error_rate_of_the_second_verifier_is_covered(published, tmp_path):
-    """math-verify alone has errors on these responses, and the labels say which."""
-    graded, recheck_N, labels = published
-    found = agreement(graded, recheck_N)
-    at = graded.table.column_names.index("verdict")
-    ours = graded.table["verdict"].to_pylist()
-    other = [again or own for again, own in zip(recheck_N, ours, strict=True)]
-    swapped = graded._replace(table=graded.table.set_column(at, "verdict", [other]))
-    right = np.array([each == "correct" for each in other])
-    truth = (right != labels).mean()
-    assert found.both - found.agree == (right != labels).sum()
-    covered = 0
-    for seed in range(40):
-        rate = labelled(swapped, ours, labels, tmp_path / f"{seed}.jsonl", seed).errors
-        covered += rate.interval.low <= truth <= rate.interval.high
-    assert covered >= 37
 
 
 def test_planted_errors_are_covered(published, tmp_path):

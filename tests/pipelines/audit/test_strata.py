@@ -74,8 +74,7 @@ def test_draws_are_seeded():
 def test_one_stratum_is_wilson():
     found = error_rate({"no answer": Counted(1_000_000, 100, 20)})
     assert found.rate == 0.2
-    assert found.interval == pytest.approx(wilson_interval(0.2, 102), abs=2e-3)
-    assert found.interval == pytest.approx((0.133, 0.288), abs=2e-3)
+    assert found.interval == pytest.approx(wilson_interval(0.2, 100))
 
 
 def test_by_hand():
