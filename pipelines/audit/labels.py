@@ -128,7 +128,7 @@ def labelled_errors(path: Path, graded: GradedRows) -> LabelledErrors:
     Raises:
         DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
     """
-    rows = _Rows(graded)
+    rows = _RowsByPlace(graded)
     seen: dict[int, int] = {}
     labels: Counter[str | None] = Counter()
     sizes: dict[str, int] = {}
@@ -176,7 +176,7 @@ def _with_removed(
     return {**there, f"removed, {names[0]}": Counted(removed, 0, 0)} if removed else there
 
 
-class _Rows:
+class _RowsByPlace:
     """The rows of a run by set and place."""
 
     def __init__(self, graded: GradedRows) -> None:
