@@ -1,6 +1,5 @@
 """The audit of real responses: GSM8K's by a small model, and 2,640 with published labels."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,9 @@ from rejuice.pipelines.recipe import load
 from rejuice.pipelines.stored.open import open_stored
 
 pytestmark = pytest.mark.slow
-SOLUTIONS = Path(__file__).resolve().parents[3] / "recipes" / "gsm8k_solutions.yaml"
+ROOT = Path(__file__).resolve().parents[3]
+SOLUTIONS = ROOT / "recipes" / "gsm8k_solutions.yaml"
+PAGE = ROOT / "docs" / "audit.md"
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +35,13 @@ def test_responses_of_a_small_model(small_model, tmp_path):
     output = tmp_path / "audit.jsonl"
     ran = CliRunner().invoke(app, ["audit", str(small_model), "--output", str(output)])
     assert ran.exit_code == 0, ran.output
-    lines = ran.output.splitlines()
-    assert "1,600 responses graded by math_verify_mapper" in lines[0]
-    assert "1,592 graded by both, 1,583 agree (99.4%, 95% 98.9 to 99.7)" in lines[1]
-    assert "right to wrong 0, wrong to right 9; without a second verdict 8" in lines[2]
+    shown = ran.output.replace(str(small_model), "curated.parquet")
+    assert shown.replace(str(output), "audit.jsonl") in PAGE.read_text("utf-8")
     sample = [line for line in lines_of(output) if line["kind"] == "sample"]
     assert len(sample) == 200
     counts = {name: sum(line["stratum"] == name for line in sample) for name in STRATA}
     assert counts["wrong, recheck right"] == 9
     assert sum({line["stratum"]: line["stratum_rows"] for line in sample}.values()) == 1600
-    metamorphic = lines[lines.index("  must leave the verdict") :]
-    applied = [line for line in metamorphic if re.search(r" \d.* of ", line)]
-    assert len(applied) == 6
-    assert all(re.search(r" 0 of [1-9][\d,]* ", line) for line in applied), applied
 
 
 def test_the_error_rate_of_math_verify_is_covered(small_model, tmp_path):

@@ -5,13 +5,16 @@ import shutil
 from collections import Counter
 
 import pytest
+from labelled import lines_of
 from recorded_recipes import OVERRIDES, TABLES, recipe_path
 from tiny_run import AFTER, PROCESS, ROWS, run_tiny, write_tiny
+from typer.testing import CliRunner
 
 from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.pipelines.audit.strata import STRATA, strata
 from rejuice.pipelines.audit.verifiers import agreement, graded_rows, no_answer, rechecked
+from rejuice.pipelines.cli import app
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 from rejuice.pipelines.stored.open import open_stored
@@ -97,16 +100,13 @@ def test_shipped_recipes(name, tmp_path, monkeypatch):
     paths = {"export_path": "out/curated.parquet", "np": "1"}
     run(load(recipe_path(name), {**OVERRIDES[name], **paths}), chunk_rows=40)
     graded = graded_rows(open_stored(tmp_path / "out" / "curated.parquet"))
-    if graded is None:
-        assert name in WITHOUT_VERDICTS
-        return
-    assert name not in WITHOUT_VERDICTS
     assert graded.table["response"].null_count == 0
-    assert set(Counter(graded.table["verdict"].to_pylist())) <= {
-        "correct", "wrong_answer", "no_answer",
-    }  # fmt: skip
+    slugs = Counter(graded.table["verdict"].to_pylist())
+    assert set(slugs) <= {"correct", "wrong_answer", "no_answer"}
     keys = list(zip(*(graded.table[k].to_pylist() for k in ("set", "row")), strict=True))
     assert len(set(keys)) == len(keys) > 0
-
-
-WITHOUT_VERDICTS = ()
+    ran = CliRunner().invoke(app, ["audit", "out/curated.parquet", "--sample", "100"])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith(f"out/curated.parquet: {len(keys):,} responses graded by ")
+    sample = [line for line in lines_of(tmp_path / "audit.jsonl") if line["kind"] == "sample"]
+    assert len(sample) == min(100, len(keys))
