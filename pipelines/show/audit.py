@@ -74,7 +74,7 @@ def metamorphic_lines(
         listed: the file with the failing pairs, if any.
     """
     if found is None:
-        yield f"metamorphic  not computed: {verifier} cannot grade answers anew here"
+        yield f"metamorphic  not computed: {verifier} is not math_verify_mapper"
         return
     of = "" if found.pairs == found.distinct else f" of {found.distinct:,}"
     yield f"metamorphic  {found.pairs:,}{of} distinct pairs of answer and reference"
