@@ -42,6 +42,8 @@ _FRAC = re.compile(r"(-?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
 _PARENTHESES = re.compile(r"(?<![\\\w])\(([^()]*)\)")
 _UNIT_WORD = re.compile(r"(?<=\d) ([A-Za-z]{2,12})$")
 _UNITS = ("cm", "kg", "minutes", "dollars")
+_SPACING = re.compile(r"\$|\\[,;:!]|\d,\d{3}(?!\d)")
+"""Where a comma or semicolon may separate nothing."""
 _LEAST_GROUPED = 1_000
 _MOST_DIGITS = 24  # Fewer than Decimal's 28.
 
@@ -179,6 +181,8 @@ def _graded(pairs: Sequence[tuple[str, str]], operator: MathVerifyMapper) -> lis
 
 def _trials(at: int, answer: str, reference: str, *, right: bool) -> Iterator[_Trial]:
     for check, rewrites in _REWRITES.items():
+        if check == "order" and "=" in answer + reference:
+            continue  # `x = 1, y = 2` names its members, so that `1, 2` has an order.
         for rewrite in rewrites:
             if (text := rewrite(answer)) is not None:
                 yield _Trial(check, at, text, reference)
@@ -230,11 +234,14 @@ def _display_fraction(text: str) -> str | None:
 
 
 def _in_dollars(text: str) -> str | None:
-    formula = "\\" in text and "\\text" not in text and text.count("{") == text.count("}")
+    formula = "\\" in text and not re.search(r"\\text|\\\\|\\$", text)
+    formula = formula and text.count("{") == text.count("}")
     return f"${text}$" if "$" not in text and (_is_number(text) or formula) else None
 
 
 def _sized_parentheses(text: str) -> str | None:
+    if "\\\\" in text:  # Escaped twice, or a matrix.
+        return None
     if "\\left" in text:
         return text.replace("\\left", "").replace("\\right", "")
     found = _PARENTHESES.sub(r"\\left(\1\\right)", text)
@@ -248,7 +255,7 @@ def _unit_as_text(text: str) -> str | None:
 
 def _reversed_list(text: str) -> str | None:
     """The members of a list or set, the last first; points and intervals have an order."""
-    if len(text) > 1_000 or ("," not in text and ";" not in text) or _GROUPED.fullmatch(text):
+    if len(text) > 1_000 or _SPACING.search(text) or not re.search("[,;]", text):
         return None
     found = read_collection(text)
     if found is None or found.kind not in ("list", "set") or len(set(found.items)) < 2:
