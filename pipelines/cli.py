@@ -12,6 +12,7 @@ import typer
 
 from ..operators import EmptyResultError, RejuiceError, __version__
 from .commands.ablate import ablate
+from .commands.audit import audit
 from .commands.preview import preview
 from .commands.report import report
 from .commands.view import view
@@ -216,6 +217,7 @@ app.command()(view)
 app.command(cls=OverridableCommand, epilog=EPILOG)(whatif)
 app.command(cls=OverridableCommand, epilog=EPILOG)(ablate)
 app.command(cls=OverridableCommand, epilog=EPILOG)(preview)
+app.command()(audit)
 
 
 @app.command()

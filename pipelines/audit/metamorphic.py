@@ -1,0 +1,308 @@
+r"""Metamorphic checks: what must leave a verdict, and what must change it.
+
+    answer, reference ──grade──> verdict
+       │ another way to write the same, or another value
+       └──> answer', reference' ──grade──> must be the same verdict, or must not be right
+
+No label is needed: a verifier that grades `1234` right and `1,234` wrong errs in one of the two,
+whichever. Pairs are the distinct pairs of extracted answer and reference, the answer in a box, and
+graded by the run's own `math_verify_mapper`. A pair fails a check if one of the ways to write it
+does.
+
+Source: T. Y. Chen, S. C. Cheung, S. M. Yiu, Metamorphic testing: a new approach for generating next
+test cases, 1998.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+
+from ...operators.confidence import Interval95, wilson_interval
+from ...operators.groups import hash_each, mix, uniform_of
+from ...operators.mapper.math_verify_mapper import MathVerifyMapper
+from ...operators.verifier.lists import read_collection
+from .verifiers import GradedRows
+
+MOST_PAIRS = 5_000
+"""Distinct pairs that are checked; of more, a seeded sample."""
+KEEP = ("thousands", "LaTeX", "units", "order")
+"""Checks that must leave every verdict."""
+CHANGE = ("value + 1", "sign", "inverted fraction")
+"""Checks after which a right answer must not be right."""
+_INTEGER = re.compile(r"-?\d+")
+_GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+_DECIMAL = re.compile(r"-?\d+\.\d+")
+_SLASH = re.compile(r"(-?)(\d+)/(\d+)")
+_FRAC = re.compile(r"(-?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
+_PARENTHESES = re.compile(r"(?<![\\\w])\(([^()]*)\)")
+_UNIT_WORD = re.compile(r"(?<=\d) ([A-Za-z]{2,12})$")
+_UNITS = ("cm", "kg", "minutes", "dollars")
+_SPACING = re.compile(r"\$|\\[,;:!]|\d,\d{3}(?!\d)")
+"""Where a comma or semicolon may separate nothing."""
+_LEAST_GROUPED = 1_000
+_MOST_DIGITS = 24  # Fewer than Decimal's 28.
+
+
+class FailingPair(NamedTuple):
+    """A pair that failed a check: as it was graded, and as it was rewritten."""
+
+    check: str
+    answer: str
+    reference: str
+    verdict: str
+    new_answer: str
+    new_reference: str
+    new_verdict: str
+
+
+class CheckedRate(NamedTuple):
+    """How many pairs failed a check, of those that it applies to.
+
+    Attributes:
+        check: of `KEEP` or `CHANGE`.
+        pairs: distinct pairs to which it applies.
+        failing: of these.
+        interval: Wilson's 95%, of the share that fails; None where there is no pair.
+    """
+
+    check: str
+    pairs: int
+    failing: int
+    interval: Interval95 | None
+
+
+class MetamorphicResult(NamedTuple):
+    """The result of all checks.
+
+    Attributes:
+        rates: of `KEEP`, then of `CHANGE`.
+        failing: pairs, in the order of the checks.
+        pairs: distinct pairs that were checked, of `distinct`.
+        distinct: pairs of the run.
+    """
+
+    rates: tuple[CheckedRate, ...]
+    failing: tuple[FailingPair, ...]
+    pairs: int
+    distinct: int
+
+
+class _Trial(NamedTuple):
+    check: str
+    pair: int
+    answer: str
+    reference: str
+
+
+def metamorphic_checks(
+    graded: GradedRows, operator: MathVerifyMapper, seed: int
+) -> MetamorphicResult:
+    """Rewrite answers and references, and grade them again.
+
+    Args:
+        graded: rows.
+        operator: their verifier.
+        seed: of the choice of pairs, where there are more than `MOST_PAIRS`.
+    """
+    distinct = _pairs(graded)
+    pairs = _chosen(list(distinct), seed)
+    verdicts = _graded(pairs, operator)
+    decided = {"correct", "wrong_answer", "no_answer"}
+    # In a box, an answer may be another one: `\boxed{7`, from a response that was cut off.
+    trials = [
+        trial
+        for at, pair in enumerate(pairs)
+        if verdicts[at] in decided and (verdicts[at] == "correct") == distinct[pair]
+        for trial in _trials(at, *pair, right=verdicts[at] == "correct")
+    ]
+    again = _graded([(each.answer, each.reference) for each in trials], operator)
+    failing: dict[tuple[str, int], FailingPair] = {}
+    applies: dict[str, set[int]] = {check: set() for check in (*KEEP, *CHANGE)}
+    for trial, verdict in zip(trials, again, strict=True):
+        applies[trial.check].add(trial.pair)
+        before = verdicts[trial.pair]
+        same = (before == "correct") == (verdict == "correct") and verdict in decided
+        if same if trial.check in CHANGE else not same:
+            found = FailingPair(
+                trial.check, *pairs[trial.pair], before, trial.answer, trial.reference, verdict
+            )
+            failing.setdefault((trial.check, trial.pair), found)
+    order = [*KEEP, *CHANGE]
+    rates = tuple(
+        _rate(check, len(applies[check]), sum(name == check for name, _ in failing))
+        for check in order
+    )
+    listed = sorted(failing.values(), key=lambda each: order.index(each.check))
+    return MetamorphicResult(rates, tuple(listed), len(pairs), len(distinct))
+
+
+def _rate(check: str, pairs: int, failing: int) -> CheckedRate:
+    interval = wilson_interval(failing / pairs, pairs) if pairs else None
+    return CheckedRate(check, pairs, failing, interval)
+
+
+def _pairs(graded: GradedRows) -> dict[tuple[str, str], bool]:
+    """The distinct pairs of answer and reference, and whether they were graded right."""
+    names = ("extracted_answer", "reference", "verdict")
+    columns = [graded.table[name].to_pylist() for name in names]
+    return {
+        (answer, reference): verdict == "correct"
+        for answer, reference, verdict in zip(*columns, strict=True)
+        if answer is not None and reference is not None
+    }
+
+
+def _chosen(pairs: list[tuple[str, str]], seed: int) -> list[tuple[str, str]]:
+    if len(pairs) <= MOST_PAIRS:
+        return pairs
+    import pyarrow as pa
+
+    joined = pa.array(["\0".join(pair) for pair in pairs], pa.string())
+    uniform = uniform_of(mix(hash_each(joined, seed=seed & 0xFFFFFFFFFFFFFFFF)))
+    return [pairs[at] for at in np.sort(np.argsort(uniform, kind="stable")[:MOST_PAIRS])]
+
+
+def _graded(pairs: Sequence[tuple[str, str]], operator: MathVerifyMapper) -> list[str]:
+    from ...operators.verifier import verify_batch
+
+    found = verify_batch(
+        [f"\\boxed{{{answer}}}" for answer, _ in pairs],
+        [reference for _, reference in pairs],
+        timeout=operator.timeout,
+        worked_out=operator.worked_out,
+    )
+    return [each.verdict for each in found]
+
+
+def _trials(at: int, answer: str, reference: str, *, right: bool) -> Iterator[_Trial]:
+    for check, rewrites in _REWRITES.items():
+        if check == "order" and "=" in answer + reference:
+            continue  # `x = 1, y = 2` names its members, so that `1, 2` has an order.
+        for rewrite in rewrites:
+            if (text := rewrite(answer)) is not None:
+                yield _Trial(check, at, text, reference)
+            if (text := rewrite(reference)) is not None:
+                yield _Trial(check, at, answer, text)
+    if _is_number(answer) and _is_number(reference):
+        unit = _UNITS[len(answer + reference) % len(_UNITS)]
+        yield _Trial("units", at, f"{answer} {unit}", f"{reference} {unit}")
+    if right:
+        for check, change in zip(CHANGE, (_plus_one, _negated, _inverted), strict=True):
+            if (text := change(answer)) is not None:
+                yield _Trial(check, at, text, reference)
+
+
+def _is_number(text: str) -> bool:
+    kinds = (_INTEGER, _GROUPED, _DECIMAL, _SLASH, _FRAC)
+    return len(text) <= _MOST_DIGITS and any(kind.fullmatch(text) for kind in kinds)
+
+
+def _thousands(text: str) -> str | None:
+    """`1234` as `1,234`, and the reverse."""
+    if len(text) > _MOST_DIGITS:
+        return None
+    if _GROUPED.fullmatch(text):
+        return text.replace(",", "")
+    # `01234` is not how a number is written.
+    if (
+        _INTEGER.fullmatch(text)
+        and text.lstrip("-")[:1] != "0"
+        and abs(int(text)) >= _LEAST_GROUPED
+    ):
+        return f"{int(text):,}"
+    return None
+
+
+def _other_fraction(text: str) -> str | None:
+    r"""`a/b` as `\frac{a}{b}`, and the reverse."""
+    if found := _SLASH.fullmatch(text):
+        return f"{found[1]}\\frac{{{found[2]}}}{{{found[3]}}}"
+    if found := _FRAC.fullmatch(text):
+        return f"{found[1]}{found[2]}/{found[3]}"
+    return None
+
+
+def _display_fraction(text: str) -> str | None:
+    if "\\dfrac" in text:
+        return text.replace("\\dfrac", "\\frac")
+    return text.replace("\\frac", "\\dfrac") if "\\frac" in text else None
+
+
+def _in_dollars(text: str) -> str | None:
+    formula = "\\" in text and not re.search(r"\\text|\\\\|\\$", text)
+    formula = formula and text.count("{") == text.count("}")
+    return f"${text}$" if "$" not in text and (_is_number(text) or formula) else None
+
+
+def _sized_parentheses(text: str) -> str | None:
+    if "\\\\" in text:  # Escaped twice, or a matrix.
+        return None
+    if "\\left" in text:
+        return text.replace("\\left", "").replace("\\right", "")
+    found = _PARENTHESES.sub(r"\\left(\1\\right)", text)
+    return found if found != text else None
+
+
+def _unit_as_text(text: str) -> str | None:
+    found = _UNIT_WORD.sub(r" \\text{ \1}", text)
+    return found if found != text else None
+
+
+def _reversed_list(text: str) -> str | None:
+    """The members of a list or set, the last first; points and intervals have an order."""
+    if len(text) > 1_000 or _SPACING.search(text) or not re.search("[,;]", text):
+        return None
+    found = read_collection(text)
+    if found is None or found.kind not in ("list", "set") or len(set(found.items)) < 2:
+        return None
+    joined = ", ".join(reversed(found.items))
+    return f"\\{{{joined}\\}}" if found.kind == "set" else joined
+
+
+def _plus_one(text: str) -> str | None:
+    if not _is_number(text):
+        return None
+    if _GROUPED.fullmatch(text):
+        return f"{int(text.replace(',', '')) + 1:,}"
+    if _INTEGER.fullmatch(text):
+        return str(int(text) + 1)
+    if _DECIMAL.fullmatch(text):
+        return str(Decimal(text) + 1)
+    if parts := _fraction(text):
+        sign, above, below = parts
+        return f"{(-above if sign else above) + below}/{below}" if below else None
+    return None
+
+
+def _negated(text: str) -> str | None:
+    if not _is_number(text) or not re.search("[1-9]", text):
+        return None
+    if (parts := _fraction(text)) and not parts[1]:
+        return None
+    return text[1:] if text.startswith("-") else f"-{text}"
+
+
+def _inverted(text: str) -> str | None:
+    parts = _fraction(text)
+    if parts is None or not parts[1] or parts[1] == parts[2]:
+        return None
+    return f"{parts[0]}{parts[2]}/{parts[1]}"
+
+
+def _fraction(text: str) -> tuple[str, int, int] | None:
+    if len(text) > _MOST_DIGITS:
+        return None
+    found = _SLASH.fullmatch(text) or _FRAC.fullmatch(text)
+    return (found[1], int(found[2]), int(found[3])) if found else None
+
+
+_REWRITES: dict[str, tuple[Callable[[str], str | None], ...]] = {
+    "thousands": (_thousands,),
+    "LaTeX": (_other_fraction, _display_fraction, _in_dollars, _sized_parentheses, _unit_as_text),
+    "order": (_reversed_list,),
+}
