@@ -22,7 +22,7 @@ from .permutations import StratifiedPairs, holm, ranks_within, sequential_p_valu
 ALPHA = 0.01
 """The family-wise false alarm rate: one in 100 clean runs has an alarm, at most."""
 LEAST_GROUPS = 20
-"""Strata with spread below which a sign has no p-value."""
+"""Groups with a stratum that has spread, below which a sign has no p-value."""
 RISEN_ALPHA = 0.05
 """The p-value below which validation, or the pass rate, counts as risen: no alarm of a drift."""
 SHOWN_ROWS = 20
@@ -148,8 +148,9 @@ def _of_rows(
     if empty:
         return SignResult(name, rows.set, None, float("nan"), reason=f"no {empty[0]}")
     pairs = StratifiedPairs.of(strata_N, fixed_N, moved_N)
-    if pairs.strata < LEAST_GROUPS:
-        return _too_few(rows, name, pairs.strata, pairs.correlation)
+    groups = len(np.unique(rows.groups_N[pairs.rows_N]))
+    if groups < LEAST_GROUPS:
+        return _too_few(rows, name, groups, pairs.correlation)
     p = pairs.p_value(_generator(rows, name, seed))
     shown = _rows_behind(rows, pairs.rows_N, pairs.fixed_N * pairs.moved_N)
     return SignResult(name, rows.set, p, pairs.correlation, rows=shown)
