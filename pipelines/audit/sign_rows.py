@@ -25,6 +25,7 @@ MOST_GROUPS = 2_000
 NGRAM = 8
 """Words of the response in a row that count as an echo where the prompt has them, too."""
 _VERIFICATION = "verification"
+_COLUMNS = ("right", "advantages", "lengths", "boxes", "echo")
 
 
 def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
@@ -222,17 +223,21 @@ def _joined(name: str, pieces: Sequence[_Piece]) -> SignRows:
         }
 
     columns = of([piece.columns for piece in pieces])
-    nothing = np.zeros(0)
+    right_N, advantages_N, lengths_N, boxes_N, echo_N = (
+        columns.get(each, np.zeros(0)) for each in _COLUMNS
+    )
+    groups = [piece.codes_N + first for piece, first in zip(pieces, firsts, strict=False)]
     return SignRows(
         name,
         [each for piece in pieces for each in piece.ids.to_pylist()],
         np.repeat(np.array([piece.step for piece in pieces], np.int64), sizes),
-        joined([p.codes_N + first for p, first in zip(pieces, firsts, strict=False)]).astype(
-            np.int64
-        ),
+        joined(groups).astype(np.int64),
         np.asarray(codes).astype(np.int64),
-        *(columns.get(each, nothing) for each in ("right", "advantages", "lengths")),
+        right_N,
+        advantages_N,
+        lengths_N,
         of([piece.components for piece in pieces]),
         of([piece.parts for piece in pieces]),
-        *(columns.get(each, nothing) for each in ("boxes", "echo")),
+        boxes_N,
+        echo_N,
     )

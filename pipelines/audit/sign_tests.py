@@ -280,7 +280,8 @@ def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
     known_N = np.isfinite(values_N)
     sums = np.bincount(codes_N[known_N], values_N[known_N], n)
     counts = np.bincount(codes_N[known_N], minlength=n)
-    return np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    means_G: Array = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    return means_G
 
 
 def _standard(values: Array) -> Array:
