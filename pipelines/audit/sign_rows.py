@@ -115,13 +115,15 @@ def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -
     codes_N = (np.cumsum(kept_G) - 1)[groups.codes_N[at_N]]
     kept_N = np.asarray(table["fate"]) == KEPT
     advantages_N = np.where(kept_N, column_values(table, "advantage"), np.nan)
-    unit = "tokens" if table["tokens"].null_count < table.num_rows else "characters"
-    boxes_N, echo_N = _of_texts(base, at_N, codes_N)
+    characters_N, boxes_N, echo_N = _of_texts(base, at_N, codes_N)
+    lengths_N = np.array(pc.fill_null(table["tokens"].cast(pa.float64()), np.nan))[at_N]
+    if table["tokens"].null_count == table.num_rows:
+        lengths_N = characters_N
     verdicts, right_N = _verdicts(one, table)
     columns = {
         "right": right_N[at_N],
         "advantages": advantages_N[at_N],
-        "lengths": np.array(pc.fill_null(table[unit].cast(pa.float64()), np.nan))[at_N],
+        "lengths": lengths_N,
         "boxes": boxes_N,
         "echo": echo_N,
     }
@@ -155,22 +157,25 @@ def _verdicts(one: StoredSet, table: pa.Table) -> tuple[pa.Array, Array]:
     return pc.fill_null(words, ""), found_N
 
 
-def _of_texts(base: Frame, at_N: Array, codes_N: Array) -> tuple[Array, Array]:
-    """Whether a response has two or more boxes, and the share of it that is in the prompt."""
+def _of_texts(base: Frame, at_N: Array, codes_N: Array) -> tuple[Array, Array, Array]:
+    """Characters of each response, whether it has two boxes, and its share that is an echo."""
     nothing = np.full(len(at_N), np.nan)
     if "response" not in base.column_names or not is_text(base.schema.field("response").type):
-        return nothing, nothing
+        return nothing, nothing, nothing
     names = [name for name in ("prompt", "response") if name in base.column_names]
     table = base.select(names).take(pa.array(at_N))
     response = texts_of(table["response"])
     known_N = np.asarray(response.is_valid())
+    characters = pc.utf8_length(response).cast(pa.float64())
+    characters_N = np.array(pc.fill_null(characters, np.nan))
     boxes = pc.fill_null(pc.count_substring(response, "\\boxed"), 0)
     boxes_N = np.where(known_N, np.asarray(boxes) > 1, np.nan)
     if "prompt" not in names:
-        return boxes_N, nothing
+        return characters_N, boxes_N, nothing
     first_G = np.flatnonzero(np.diff(codes_N, prepend=-1))
     prompts = texts_of(table["prompt"].take(pa.array(first_G)))
-    return boxes_N, np.where(known_N, echoes(prompts, response, codes_N), np.nan)
+    echo_N = np.where(known_N, echoes(prompts, response, codes_N), np.nan)
+    return characters_N, boxes_N, echo_N
 
 
 def echoes(prompts: pa.Array, responses: pa.Array, codes_N: Array) -> Array:

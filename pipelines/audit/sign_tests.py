@@ -23,7 +23,7 @@ ALPHA = 0.01
 """The family-wise false alarm rate: one in 100 clean runs has an alarm, at most."""
 LEAST_GROUPS = 20
 """Groups with a stratum that has spread, below which a sign has no p-value."""
-RISEN_ALPHA = 0.05
+RISEN_ALPHA = 0.01
 """The p-value below which validation, or the pass rate, counts as risen: no alarm of a drift."""
 SHOWN_ROWS = 20
 TRUTH = ("accuracy", "verification")

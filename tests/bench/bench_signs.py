@@ -22,6 +22,7 @@ from rejuice.pipelines.audit.permutations import DRAWS, StratifiedPairs  # noqa:
 CLEAN, PLANTED = 2_000, 200
 SHAPES = {"an export": 1, "training, 40 steps": 40}
 GROUPS = (50, 200)
+MORE_GROUPS = (50, 200, 400)
 OVER_TRAINING = {"length drift": (40, 100), "format outruns accuracy": (40,)}
 """Signs of training only, and the steps over which they are planted."""
 
@@ -39,9 +40,9 @@ def main() -> None:
     print()
     print("| planted | groups of 8 | found | 95% |")
     print("|---|---|---|---|")
-    for groups in GROUPS:
-        for hack, what in HACKS.items():
-            for steps in OVER_TRAINING.get(hack, (1,)):
+    for hack, what in HACKS.items():
+        for steps in OVER_TRAINING.get(hack, (1,)):
+            for groups in MORE_GROUPS if hack in OVER_TRAINING else GROUPS:
                 print_planted(hack, what, steps, groups, planted)
     print()
     for groups in (200, 2_000):

@@ -4,13 +4,17 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from real_responses import RECIPE, overrides
 from tiny_run import AFTER, run_tiny, write_tiny
 from trained_run import write_trained
 
+from rejuice.pipelines.audit.sign_rows import sign_rows
 from rejuice.pipelines.audit.signs import audit_signs
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.show.signs import sign_lines
 from rejuice.pipelines.stored.open import open_stored
 
 PROCESS = (
@@ -120,3 +124,42 @@ def test_validation_is_read_from_the_points():
          "rejuice/validation/a/mean_low": 0.0, "val-core/x/acc/mean@1": 0.9},
     ]  # fmt: skip
     assert _validation(points) == [(0, 0.25), (2, pytest.approx(0.4))]
+
+
+@pytest.mark.slow
+def test_recorded_responses_of_a_real_model(shared_data, tmp_path):
+    """As docs/signs.md has it."""
+    recipe = load(RECIPE, overrides(shared_data / "gsm8k" / "test.jsonl", tmp_path))
+    engine.run(recipe)
+    lines = list(sign_lines(audit_signs(open_stored(tmp_path / "curated.parquet"), 0)))
+    page = RECIPE.parents[1] / "docs" / "signs.md"
+    assert "\n".join(lines) in page.read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_boxes_that_pass_are_found_among_real_responses(shared_data, tmp_path):
+    """Of each problem, right responses get a second box in one of two cases, wrong ones never."""
+    fields = overrides(shared_data / "gsm8k" / "test.jsonl", tmp_path)
+    responses = tmp_path / "responses.parquet"
+    table = pq.read_table(responses)
+    engine.run(load(RECIPE, fields))
+    before = sign_rows(open_stored(tmp_path / "curated.parquet").sets, "", 0)
+    # Rows are in the order of the file: the right ones are found by it.
+    boxed_N = (before.right_N == 1) & (np.arange(len(before.right_N)) % 2 == 0)
+    texts = table["response"].to_pylist()
+    more = [f"{t} \\boxed{{1}} {t}" if b else t for t, b in zip(texts, boxed_N, strict=True)]
+    at = table.column_names.index("response")
+    pq.write_table(table.set_column(at, "response", pa.array(more)), responses)
+    engine.run(load(RECIPE, fields))
+    found = {x.name: x for x in audit_signs(open_stored(tmp_path / "curated.parquet"), 0)}
+    assert found["many boxes"].alarm
+    assert found["many boxes"].effect > 0.3
+
+
+@pytest.mark.slow
+def test_the_quickstart_has_no_sign(tmp_path):
+    path = RECIPE.with_name("quickstart.yaml")
+    engine.run(load(path, {"export_path": str(tmp_path / "curated.parquet")}))
+    found = audit_signs(open_stored(tmp_path / "curated.parquet"), 0)
+    assert [each.name for each in found if each.alarm] == []
+    assert any(each.p is not None for each in found)
