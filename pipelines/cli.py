@@ -13,6 +13,7 @@ import typer
 from ..operators import EmptyResultError, RejuiceError, __version__
 from .commands.ablate import ablate
 from .commands.audit import audit
+from .commands.explain import explain
 from .commands.preview import preview
 from .commands.report import report
 from .commands.view import view
@@ -189,29 +190,7 @@ def schema(
     typer.echo(json.dumps(recipe_schema(load_files(custom or ())), indent=2))
 
 
-@app.command(cls=OverridableCommand, epilog=EPILOG)
-def explain(
-    context: typer.Context,
-    recipe: RecipePath,
-    row: Annotated[
-        str | None,
-        typer.Argument(help="A response_id or prompt_id, or a prefix of one; or 'row 5'."),
-    ] = None,
-    dataset_path: DatasetPath = None,
-    export_path: ExportPath = None,
-    debug: Debug = False,
-) -> None:
-    """Explain what a recipe does; with ROW, what a finished run did to that row and why."""
-    from .recipe.read import load
-    from .show.explain import explain_recipe, explain_row
-
-    loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
-    if row is None:
-        typer.echo(explain_recipe(loaded), nl=False)
-    else:
-        typer.echo(explain_row(loaded, row), nl=False)
-
-
+app.command(cls=OverridableCommand, epilog=EPILOG)(explain)
 app.command()(report)
 app.command()(view)
 app.command(cls=OverridableCommand, epilog=EPILOG)(whatif)

@@ -18,7 +18,7 @@ REACH = 4
 OURS = {"_replace", "_asdict", "_fields", "_make"}
 """Names of NamedTuple, which are public in spite of their underscore."""
 FRIENDS = {"_shown", "_request"}
-"""Of our judges: a public method would be part of the keys under which their scores are found."""
+"""What our judges use: a public method would be part of the keys under which their scores are found."""
 DUNDERS = {"__self__", "__wrapped__", "__closure__", "__ray_metadata__"}
 PUBLIC = {("os", "_exit")}
 """Documented functions whose names begin with an underscore."""

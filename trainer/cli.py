@@ -16,7 +16,7 @@ from ..pipelines import cli
 from ..pipelines.cli import StoppedError, app
 from ..pipelines.commands.report import show_more
 from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
-from ..pipelines.stored.openers import openers
+from ..pipelines.stored.openers import RUNS, openers
 from .export.cli import app as export
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
     from .run import is_prepared
 
     of_run = recipe.name == "recipe.yaml" and is_prepared(recipe.parent)
-    return recipe, output or (recipe.parent if of_run else Path("outputs") / recipe.stem)
+    return recipe, output or (recipe.parent if of_run else RUNS / recipe.stem)
 
 
 def _how_to_resume(folder: Path) -> str:

@@ -117,13 +117,13 @@ def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
 
 def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
     """The text of a prompt that was sampled from; or why it cannot be shown."""
-    from .tokenizer import decoded
+    from .tokenizer import displayed
 
     name = _tokenizer_name(spec)
     if name is None:
         return f"{len(token_ids)} tokens"
     try:
-        return decoded(name, token_ids)
+        return displayed(name, token_ids)
     except EngineError as error:
         return str(error)
 

@@ -87,6 +87,24 @@ def decoded(name: str, token_ids: Sequence[int]) -> str:
     return str(_load(name).decode(list(token_ids), clean_up_tokenization_spaces=False))
 
 
+def displayed(name: str, token_ids: Sequence[int]) -> str:
+    """As `decoded`, without transformers where the tokenizer's own file is there.
+
+    It takes seconds to import, and this text is for a reader who waits.
+
+    Raises:
+        EngineError: there is no such tokenizer, or it has no chat template.
+    """
+    file = Path(name) / "tokenizer.json"
+    if file.is_file():
+        with suppress(Exception):  # Its errors have no class of their own; `decoded` reports them.
+            from tokenizers import Tokenizer
+
+            tokenizer = Tokenizer.from_file(str(file))
+            return str(tokenizer.decode(list(token_ids), skip_special_tokens=False))
+    return decoded(name, token_ids)
+
+
 @lru_cache(maxsize=2)
 def _load(name: str) -> Any:
     cached_only = not Path(name).is_dir() and _is_not_on_hub(name)

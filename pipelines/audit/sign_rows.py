@@ -36,7 +36,7 @@ def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
         name: for all of them.
         seed: of the sample of groups: those whose hashed prompt_id is least.
     """
-    pieces: list[_Piece] = []
+    pieces: list[_SetPiece] = []
     for each in sets:
         salt = xxhash.xxh3_64_intdigest(each.name.encode(), seed & 0xFFFFFFFFFFFFFFFF)
         for base, rows in _parts(each):
@@ -47,7 +47,7 @@ def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
     return _joined(name, [piece.below(limit) for piece in pieces])
 
 
-class _Piece(NamedTuple):
+class _SetPiece(NamedTuple):
     """Rows of some groups of a part; axes _N and, one value for each group, _G."""
 
     ids: pa.Array
@@ -59,7 +59,7 @@ class _Piece(NamedTuple):
     components: Mapping[str, Array]
     parts: Mapping[str, Array]
 
-    def below(self, limit: int) -> _Piece:
+    def below(self, limit: int) -> _SetPiece:
         """The groups whose hash is `limit` or less."""
         kept_G = self.hashes_G <= limit
         kept_N = kept_G[self.codes_N]
@@ -95,7 +95,7 @@ def _sampled(base: Frame, rows: RowTable) -> tuple[Frame, RowTable]:
     return base, RowTable(table, Groups.of(table), rows.components)
 
 
-def _limit(pieces: Sequence[_Piece]) -> int:
+def _limit(pieces: Sequence[_SetPiece]) -> int:
     """The hash of the last group that belongs to the sample."""
     hashes = [piece.hashes_G for piece in pieces]
     if sum(map(len, hashes)) <= MOST_GROUPS:
@@ -103,7 +103,7 @@ def _limit(pieces: Sequence[_Piece]) -> int:
     return int(np.sort(np.concatenate(hashes))[MOST_GROUPS - 1])
 
 
-def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -> _Piece:
+def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -> _SetPiece:
     """What is needed of the groups of a part whose hash is at most `limit`."""
     table, groups = rows.table, rows.groups
     hashes_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)), seed=salt)
@@ -127,7 +127,7 @@ def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -
         "boxes": boxes_N,
         "echo": echo_N,
     }
-    return _Piece(
+    return _SetPiece(
         table["response_id"].combine_chunks().take(pa.array(at_N)),
         codes_N,
         hashes_G[kept_G],
@@ -210,7 +210,7 @@ def _keys(texts: pa.Array, codes_N: Array) -> Iterator[Tokens]:
         )
 
 
-def _joined(name: str, pieces: Sequence[_Piece]) -> SignRows:
+def _joined(name: str, pieces: Sequence[_SetPiece]) -> SignRows:
     sizes = [len(piece.ids) for piece in pieces]
     firsts = np.cumsum([0, *(len(piece.hashes_G) for piece in pieces)])
     words = pa.chunked_array([piece.verdicts for piece in pieces], pa.string())

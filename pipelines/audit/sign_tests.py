@@ -152,7 +152,7 @@ def _of_rows(
     if groups < LEAST_GROUPS:
         return _too_few(rows, name, groups, pairs.correlation)
     p = pairs.p_value(_generator(rows, name, seed))
-    shown = _rows_behind(rows, pairs.rows_N, pairs.fixed_N * pairs.moved_N)
+    shown = _rows_of(rows, pairs.rows_N, pairs.fixed_N * pairs.moved_N)
     return SignResult(name, rows.set, p, pairs.correlation, rows=shown)
 
 
@@ -200,7 +200,7 @@ def _length_drift(
         return _too_few(rows, name, len(pairs.rows_N), pairs.correlation)
     p = pairs.p_value(_generator(rows, name, seed))
     longest = groups.longest_G[known_G[pairs.rows_N]]
-    shown = _rows_behind(rows, longest, pairs.fixed_N * pairs.moved_N)
+    shown = _rows_of(rows, longest, pairs.fixed_N * pairs.moved_N)
     reason = _risen(rows, groups, seed, validation) if p <= ALPHA else ""
     return SignResult(name, rows.set, p, pairs.correlation, reason=reason, rows=shown)
 
@@ -233,7 +233,7 @@ def _outruns(rows: SignRows, groups: _GroupMeans, seed: int, component: str) -> 
     p = pairs.p_value(_generator(rows, name, seed))
     effect = float((mean - rate) @ steps) / 2 / len(one)
     places = groups.longest_G[np.flatnonzero(known_G)[pairs.rows_N]]
-    shown = _rows_behind(rows, places, pairs.fixed_N * pairs.moved_N)
+    shown = _rows_of(rows, places, pairs.fixed_N * pairs.moved_N)
     return SignResult(name, rows.set, p, effect, rows=shown)
 
 
@@ -256,7 +256,7 @@ def _carries(rows: SignRows, seed: int, component: str) -> SignResult:
     draw = sign_flips(more_G, _generator(rows, name, seed))
     scale = float(np.abs(more_G).sum())
     p = sequential_p_value(float(more_G.sum()), draw, len(more_G), scale)
-    shown = _rows_behind(rows, np.arange(len(own_N)), (2 * own_N - full_N) * full_N)
+    shown = _rows_of(rows, np.arange(len(own_N)), (2 * own_N - full_N) * full_N)
     return SignResult(name, rows.set, p, effect, rows=shown)
 
 
@@ -264,7 +264,7 @@ def _too_few(rows: SignRows, name: str, groups: int, effect: float) -> SignResul
     return SignResult(name, rows.set, None, effect, reason=f"too few groups ({groups})")
 
 
-def _rows_behind(rows: SignRows, rows_K: Array, score_K: Array) -> tuple[str, ...]:
+def _rows_of(rows: SignRows, rows_K: Array, score_K: Array) -> tuple[str, ...]:
     top = np.argsort(-score_K, kind="stable")[:SHOWN_ROWS]
     return tuple(rows.response_ids[at] for at in rows_K[top[score_K[top] > 0]])
 

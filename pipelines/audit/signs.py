@@ -33,7 +33,7 @@ def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
     Example:
         >>> signs = audit_signs(open_stored(Path("outputs/quickstart/curated.parquet")), seed=0)
         >>> [each.name for each in signs if each.alarm]
-        []
+        ['length pays', 'diversity without accuracy']
     """
     found: list[SignResult] = []
     validation = _validation(stored.points)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..options import Debug
+from ..options import Debug, TrainingSteps, range_of_steps
 
 if TYPE_CHECKING:
     from ..audit.verifiers import GradedRows
@@ -40,18 +40,32 @@ def audit(
         Path | None,
         typer.Option("--labels", help="An audit.jsonl with labels: state error rates by them."),
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            "--rows", metavar="SIGN", help="Print only the rows of a sign, as JSON lines."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed draws other rows.")] = 0,
+    steps: TrainingSteps = None,
     debug: Debug = False,
 ) -> None:
     """Compare the verdicts of a run with those of a second verifier, and sample rows to label.
 
     Without labels only agreement is stated, never an error rate. Answers are also rewritten in ways
-    that must leave a verdict, and in ways that must change it.
+    that must leave a verdict, and in ways that must change it. Signs of reward hacking come last,
+    each compared with permuted groups, so that false alarms have a stated rate.
     """
+    from ..audit.signs import audit_signs
     from ..audit.verifiers import graded_rows
+    from ..show.signs import sign_lines, sign_row_lines
     from ..stored.open import open_stored
 
-    stored = open_stored(path)
+    stored = open_stored(path, steps=range_of_steps(steps))
+    if rows is not None:
+        for line in sign_row_lines(audit_signs(stored, seed), rows):
+            typer.echo(line)
+        return
     graded = graded_rows(stored)
     if graded is None:
         found = f"no verdict in {path}: the recipe has no verifier"
@@ -59,7 +73,8 @@ def audit(
         typer.echo(f"rejuice: warning: {line}", err=True)
     else:
         _audit_verdicts(path, graded, sample, output or (None if labels else _OUTPUT), labels, seed)
-    # Signs of reward hacking are shown here: audit_signs(stored, seed).
+    for line in sign_lines(audit_signs(stored, seed)):
+        typer.echo(line)
 
 
 def _audit_verdicts(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...operators.columns import component_columns, flat, is_list, is_text
 from ...operators.groups import Groups
+from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..apply.frame import Frame
 from ..apply.steps import AppliedStep
@@ -52,8 +53,8 @@ class RowTable(NamedTuple):
 
     Attributes:
         table: `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the
-            row, `KEPT` or `BY_TRAINING`; `reason`, why; `verdict`, `finish_reason`; `tokens` of the
-            response, null without token ids, and then its `characters`; `reward`, `advantage`; and
+            row, `KEPT` or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the
+            label, `no_answer` where there is none; `finish_reason`; `tokens` of the response, null without token ids, and then its `characters`; `reward`, `advantage`; and
             for each component c `reward_c`, `reward_c_missing` and `contribution_c`, float64: what
             it adds to the reward, null where it is missing or nothing was summed. Where no reward
             is missing, contributions in the order of `weights` sum to it, from 0, to the bit.
@@ -142,6 +143,9 @@ class _PartRows:
         for name, column in change.columns.items():
             if self._is_wanted(name):
                 self._write(lines_N, name, column)
+        if isinstance(operator, JudgementRewardMapper) and each.before.num_rows:
+            rows_N, verdicts = _verdicts_of_judgements(each)
+            self.lines.write(lines_N[rows_N], "verdict", verdicts)
 
     def drop(self, stored: StoredSet, *, only_training: bool = False) -> None:
         """Take the fate of rows from the decisions: of all steps, or of training itself."""
@@ -198,6 +202,17 @@ class _PartRows:
         elif name == self._measured or not _fits(name, column.type):
             return
         self.lines.write(lines_N, name, column)
+
+
+def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:
+    """Which rows have a rewarded judgement, and whether it is the label."""
+    columns = each.result.change.columns
+    rewarded = pc.is_null(flat(columns[component_columns("verification")[1]]))
+    judgement = flat(columns["judgement"])
+    right = pc.equal(judgement, flat(each.before.select(["label"])["label"]).cast(pa.string()))
+    graded = pc.if_else(right, "correct", "wrong_answer")
+    verdicts = pc.if_else(pc.is_null(judgement), "no_answer", graded)
+    return np.flatnonzero(np.asarray(rewarded)), verdicts.filter(rewarded)
 
 
 def _has_token_ids(base: Frame) -> bool:

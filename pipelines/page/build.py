@@ -140,7 +140,7 @@ class _Writer:
         if shown < each.rows:
             banner += (
                 f"The texts of {shown:,} of {each.rows:,} responses are in this page (--most_mb); "
-                "figures are those of all. Of the others: rejuice explain RECIPE ID. "
+                "figures are those of all. Of the others: rejuice explain PATH ID. "
             )
         return {
             "name": each.name,

@@ -49,15 +49,18 @@ def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[s
 def _compared_with(applied: AppliedStep, row: int) -> Array:
     """int64[M]: the row, and those that the step compares it with, ascending."""
     operator, frame = applied.step.operator, applied.before
-    if operator.scope is Scope.ROW or "prompt_id" not in frame.column_names:
+    if operator.scope is Scope.ROW:
         return np.array([row])
     beyond = getattr(operator, "within", None) == "all" or getattr(operator, "unit", "") == "prompt"
     if beyond and frame.num_rows <= _MOST_ROWS:
         return np.arange(frame.num_rows)
-    return _same_prompt(frame, row)
+    return same_prompt(frame, row)
 
 
-def _same_prompt(frame: Frame, row: int) -> Array:
+def same_prompt(frame: Frame, row: int) -> Array:
+    """int64[M]: the rows of the prompt that a row belongs to, ascending."""
+    if "prompt_id" not in frame.column_names:
+        return np.array([row])
     ids = frame.select(["prompt_id"])["prompt_id"]
     same = pc.fill_null(pc.equal(ids, ids[row]), False)
     rows: Array = np.flatnonzero(np.asarray(same))

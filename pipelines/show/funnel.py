@@ -82,8 +82,7 @@ def _closing(report: Report) -> Iterator[str]:
         yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None
     if row is not None:
-        # The recipe of the run folder has the overrides of the run in it.
-        words = [str(folder / "recipe.yaml"), *(["--"] if row.startswith("-") else []), row]
+        words = [report.export_path, *(["--"] if row.startswith("-") else []), row]
         yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
 
 

@@ -76,9 +76,11 @@ def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
     yield f"{kept:,} of {rows:,} {kind} left"
     groups = [each.figures.groups for each in reports]
     total = [sum(of_all) for of_all in zip(*(each[:6] for each in groups), strict=True)]
+    has_advantages = any(sum(each.figures.advantages.counts) for each in reports)
+    signal = f"{total[5]:,} without signal" if has_advantages else "no step computes advantages"
     yield (
         f"groups       {total[0]:,}: {total[1]:,} all right, {total[3]:,} mixed, "
-        f"{total[2]:,} all wrong, {total[4]:,} not graded; {total[5]:,} without signal"
+        f"{total[2]:,} all wrong, {total[4]:,} not graded; {signal}"
     )
     names = dict.fromkeys(name for each in reports for name in each.figures.components)
     for name in names:

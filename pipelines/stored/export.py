@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..recipe.read import load
 from ..recipe.recipe import Recipe
-from .stored import Stored, StoredSet, not_on_file, steps_after_sampling
+from .stored import IDS, Stored, StoredSet, not_on_file, steps_after_sampling
 
-NO_COMMITS = "dj-process saves no commits"
+_NO_COMMITS = "dj-process saves no commits"
 
 
 def open_export(path: Path, export: Path) -> Stored:
@@ -37,7 +38,7 @@ def open_export(path: Path, export: Path) -> Stored:
     report = Report.read(export)
     recipe = _recipe(report, run_folder(export))
     found: Plan | None = None
-    incomplete = "" if report.cache else NO_COMMITS
+    incomplete = "" if report.cache else _NO_COMMITS
     if report.cache:
         try:
             found = plan_of_run(recipe, report)
@@ -95,16 +96,29 @@ def _set(
         "fit": lambda other: steps_after_sampling(other.steps),
     }
     if plan is None:
+        run = f"`rejuice run {shlex.quote(str(recipe.path))}`"
+        right = "run it again" if report.cache else run
         return StoredSet(
-            parts=1, base=lambda _: Frame.of(final()), results=not_on_file(incomplete), **shared
+            parts=1,
+            source=lambda _: Frame.of(final()),
+            base=lambda _: Frame.of(final()),
+            ids=lambda _: final(),
+            results=not_on_file(incomplete, right),
+            **shared,
         )
     first = steps[0] if steps else None
     return StoredSet(
         parts=len(plan.source.rows),
+        source=plan.source_frame,
         base=lambda part: plan.frame_before(part, first),
+        ids=lambda part: _ids(plan.frame_before(part, first)),
         results=partial(_committed, plan),
         **shared,
     )
+
+
+def _ids(frame: Frame) -> pa.Table:
+    return frame.select([name for name in IDS if name in frame.column_names])
 
 
 def _committed(plan: Plan, part: int) -> RunStep:

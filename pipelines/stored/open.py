@@ -10,7 +10,7 @@ from ..apply.report import Report
 from ..dataset.write import run_folder
 from ..recipe.read import load
 from .export import open_export
-from .openers import openers
+from .openers import RUNS, openers
 from .stored import Stored
 
 RECIPES = (".yaml", ".yml")
@@ -46,6 +46,9 @@ def open_stored(path: Path, *, steps: range | None = None) -> Stored:
     if path.suffix in RECIPES:
         export = load(path).head.export_path
         if not _is_run_folder(run_folder(export)):
+            for opener in openers:  # A recipe that trains has a run where training puts it.
+                if (found := opener(RUNS / path.stem, steps)) is not None:
+                    return found
             run = f"`rejuice run {shlex.quote(str(path))}`"
             raise DataError(f"{path} has not been run", f"{run} first")
         return open_export(path, export)

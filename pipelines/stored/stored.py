@@ -22,6 +22,7 @@ from ..apply.steps import AppliedStep, RunStep, iterate_steps
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 
+IDS = ("response_id", "prompt_id")
 StoredKind = Literal["export", "training run", "training step"]
 SetKind = Literal["answers", "judgements"]
 
@@ -35,7 +36,10 @@ class StoredSet(NamedTuple):
         kind: judgements are the policy's, of its own answers.
         recipe: as it ran; of a training step, the steps after sampling with weights as they were.
         parts: pieces of whole groups: the chunks of an export; 1 for a training step.
+        source: of a part, the rows before the first step of `recipe`: those of the dataset; of a
+            training step, `base`.
         base: of a part, its rows as sampled: before the first of `steps`.
+        ids: of a part, the `response_id` and `prompt_id` of `base`, as far as it has them.
         steps: those after the last step that samples, in order, numbered as in `recipe`.
         results: of a part, for `apply_steps`: what each step did, as it is on file.
         incomplete: why what steps did is not on file; empty where it is. Then `results` raises,
@@ -51,7 +55,9 @@ class StoredSet(NamedTuple):
     kind: SetKind
     recipe: Recipe
     parts: int
+    source: Callable[[int], Frame]
     base: Callable[[int], Frame]
+    ids: Callable[[int], pa.Table]
     steps: tuple[Step, ...]
     results: Callable[[int], RunStep]
     incomplete: str
@@ -101,15 +107,16 @@ def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(steps[at[-1] if at else 0 :])
 
 
-def not_on_file(why: str) -> Callable[[int], RunStep]:
+def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunStep]:
     """The `results` of a set that is incomplete.
 
     Args:
         why: is not empty.
+        right: what helps.
     """
 
     def results(part: int) -> RunStep:
-        raise DataError(why, "run it again to see what each step did")
+        raise DataError(why, f"{right} to see what each step did")
 
     return results
 

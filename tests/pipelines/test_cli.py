@@ -89,7 +89,7 @@ def test_the_last_line_of_a_run_is_a_command_that_traces_a_dropped_row(
     what, command = out.splitlines()[-1].split(": ", 1)
     assert what == "to trace one dropped row"
     name, *words = shlex.split(command)
-    assert (name, words[:2]) == ("rejuice", ["explain", "out/curated.run/recipe.yaml"])
+    assert (name, words[:2]) == ("rejuice", ["explain", "out/curated.parquet"])
     code, explained, err = rejuice(*words)
     assert (code, err) == (0, "")
     assert ": dropped, " in explained
@@ -145,7 +145,7 @@ def test_a_dropped_row_is_traced_with_operators_of_the_recipes_own_and_from_any_
     code, out, err = rejuice("run", "my recipe.yaml")
     assert (code, err) == (0, "")
     name, *words = shlex.split(out.splitlines()[-1].removeprefix("to trace one dropped row: "))
-    assert (name, words[:2]) == ("rejuice", ["explain", "out of it/x.run/recipe.yaml"])
+    assert (name, words[:2]) == ("rejuice", ["explain", "out of it/x.parquet"])
     code, explained, err = rejuice(*words)
     assert (code, err) == (0, "")
     assert explained.splitlines()[0] == f"response_id {ids[0]}"
@@ -256,7 +256,13 @@ def test_explain_takes_fields_before_and_after_the_row(rejuice, recipe):
         code, out, err = rejuice("explain", *words)
         assert (code, err) == (0, "")
         assert out.startswith("response_id response-0000-0\nprompt_id prompt-0000\ndata.jsonl, row 1\n")  # fmt: skip
-    assert rejuice("explain", recipe, "row 1") == (2, "", "rejuice: the recipe, its data or its operators have changed since the run; give the recipe of the run, out/curated.run/recipe.yaml, or `rejuice run recipe.yaml` first\n")  # fmt: skip
+    for path in ("out/curated.parquet", "out/curated.run", "out/curated.run/recipe.yaml"):
+        assert rejuice("explain", path, "row 1") == (0, out, "")
+    differ = "rejuice: warning: recipe.yaml and the recipe of the run differ: this explains out/curated.run/recipe.yaml\n"
+    assert rejuice("explain", recipe, "row 1") == (0, out, differ)
+    assert rejuice("explain", "out/curated.parquet")[1].startswith(
+        "data.jsonl -> out/curated.parquet\n"
+    )
     assert rejuice("explain", recipe)[1].startswith("data.jsonl -> out/curated.parquet\n")
 
 
@@ -298,7 +304,7 @@ def test_a_report_of_nothing(rejuice, tmp_path):
     assert rejuice("report", tmp_path / "x.parquet") == (
         2,
         "",
-        "rejuice: x.run/report.json does not exist; give the export_path of a finished run\n",
+        "rejuice: x.parquet does not exist; give an export, a run folder or a recipe\n",
     )
 
 

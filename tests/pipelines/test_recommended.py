@@ -96,25 +96,13 @@ def test_the_run_that_is_to_be_opened(rejuice, recipe):
     assert open_stored(path).report.rows_out == 1
 
 
-@pytest.mark.recommended("pipelines/show/explain.py", "`rejuice run {…}`")
-def test_a_row_of_a_recipe_that_was_not_run_or_has_changed(rejuice, recipe):
+def test_a_row_is_explained_after_a_run_with_other_fields(rejuice, recipe):
     recipe()
     explain = "rejuice explain 'my recipe.yaml' 'row 1'"
     (command,) = commands(rejuice(explain, fails=True))
     rejuice(command)
-    history = rejuice(explain)
-    rejuice(f"{command} --length_filter_2.max 5")
-    (command,) = commands(rejuice(explain, fails=True))
-    rejuice(command)
-    assert rejuice(explain) == history
-
-
-def test_a_row_of_an_export_that_another_recipe_made(rejuice, recipe):
-    """To run it would be refused, so that it is not recommended."""
-    recipe("one.yaml")
-    recipe("two.yaml", project_name="two")
-    rejuice("rejuice run one.yaml --length_filter_2.max 5")
-    err = rejuice("rejuice explain two.yaml 'row 1'", fails=True)
-    assert commands(err) == []
-    path = re.search(r"give the recipe of the run, (\S+)\n", err)[1]
-    assert "kept" in rejuice(f"rejuice explain {path} 'row 1'")
+    assert "kept" in rejuice(explain)
+    printed = rejuice(f"{command} --length_filter_2.max 5 --length_filter.min 2")
+    traced = printed.splitlines()[-1].removeprefix("to trace one dropped row: ")
+    assert rejuice(traced) == rejuice(explain)
+    assert "too_short" in rejuice(traced)

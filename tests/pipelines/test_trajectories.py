@@ -11,7 +11,8 @@ from rejuice.pipelines.demo.agents import write_trajectories
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.show.explain import explain_row
+from rejuice.pipelines.show.explain import explain_row as explain_stored_row
+from rejuice.pipelines.stored.open import open_stored
 
 PROMPTS, N = 30, 8
 
@@ -91,6 +92,10 @@ def test_labels_can_be_balanced(recorded):
     run(recipe)
     counts = Counter(row["verdict"] for row in table_of(recipe))
     assert counts["correct"] == counts["wrong_answer"] + counts["no_answer"] > counts["no_answer"]
+
+
+def explain_row(recipe, row):
+    return explain_stored_row(open_stored(recipe.path), row, everything=True)
 
 
 def test_a_row_is_explained_turn_by_turn(recorded):

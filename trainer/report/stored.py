@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from ...pipelines.apply.steps import RunStep, StepResult
 from ...pipelines.recipe.read import load
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
-from ...pipelines.stored.stored import SetKind, Stored, StoredSet, not_on_file
+from ...pipelines.stored.stored import IDS, SetKind, Stored, StoredSet, not_on_file
 from ..loop.curation import at_progress
 from ..loop.values import RecordedStep, recorded_steps
 from ..run import TrainingRun, is_prepared
@@ -92,7 +93,9 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         kind=kind,
         recipe=recipe.replace(steps=steps),
         parts=1,
+        source=lambda _: Frame.of(files.rollouts()),
         base=lambda _: Frame.of(files.rollouts()),
+        ids=lambda _: files.table("rollouts", IDS),
         steps=steps,
         results=not_on_file(incomplete) if incomplete else lambda _: _run_step(files, recorded),
         incomplete=incomplete,
@@ -109,15 +112,15 @@ class _Files:
         self._folder = folder
         self.rollouts = cache(partial(self.table, "rollouts"))
 
-    def table(self, name: str) -> pa.Table:
-        """One of them.
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """One of them, or some columns of it.
 
         Raises:
             DataError: it is gone or damaged.
         """
         path = self._folder / f"{name}.parquet"
         try:
-            return pq.read_table(path)
+            return pq.read_table(path, columns=columns and list(columns))
         except (OSError, pa.ArrowInvalid) as error:
             raise DataError(f"{path} cannot be read", "train the step again") from error
 

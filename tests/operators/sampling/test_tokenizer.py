@@ -20,6 +20,7 @@ from rejuice.operators.sampling.tokenizer import (
     chat_encoder,
     chat_text,
     decoded,
+    displayed,
 )
 
 CHAT = (("system", "Be kind."), ("user", "Hi"))
@@ -103,6 +104,20 @@ def test_a_tokenizer_that_does_more_does_it(policy, how, monkeypatch):
         made = whole
     monkeypatch.setattr(tokenizer, "_load", lambda name: made)
     assert chat_encoder("x")(CHAT)[-1] == 7
+
+
+def test_tokens_are_displayed_as_they_are_decoded(name, monkeypatch):
+    ids = [*chat_encoder(name)((("user", "  a  b\n\u00a0€ 漢字 it's 1,234.5"),)), 0, 1, 2]
+    text = decoded(name, ids)
+    with monkeypatch.context() as patched:
+        patched.setattr(tokenizer, "decoded", lambda *_: pytest.fail("transformers was used"))
+        assert displayed(name, ids) == text
+
+
+def test_without_a_file_of_its_own_a_tokenizer_is_loaded_as_always(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(EngineError, match="cannot load the tokenizer"):
+        displayed(str(tmp_path), [1])
 
 
 def test_template_arguments(policy, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pyarrow.parquet as pq
 import pytest
 from command import heavy_after, runner
 from labelled import label, lines_of
@@ -27,6 +28,10 @@ metamorphic  8 distinct pairs of answer and reference
     value + 1         0 of 3 stay right (0.0%, 95% 0.0 to 56.1)
     sign              0 of 3 stay right (0.0%, 95% 0.0 to 56.1)
     inverted fraction no pair
+signs        none could be computed
+             no p-value of length pays: too few groups (1), format without accuracy: too few groups (2), \
+format carries the advantage: too few groups (2), many boxes: too few groups (0), \
+echo of the prompt: too few groups (0)
 """
 
 
@@ -167,3 +172,30 @@ def test_the_code_of_a_run_is_graded_by_one_verifier_only(rejuice, tmp_path):
 
 def test_the_help_loads_nothing_heavy(tmp_path):
     assert heavy_after(["audit", "--help"], cwd=tmp_path) == []
+
+
+@pytest.mark.recommended("pipelines/show/signs.py", "rows: add --rows {…}")
+@pytest.mark.recommended("pipelines/show/signs.py", "--rows {…}")
+def test_signs_come_last_and_name_their_rows(rejuice, tmp_path):
+    """In each group the wrong half is boxed, and the right half is not."""
+    rows = [
+        {"question": f"What is {n} + 1?", "answer": f"{n + 1}",
+         "responses": [f"It is {n + 1}."] * 4 + [f"\\boxed{{{n}}}"] * 4} for n in range(60)
+    ]  # fmt: skip
+    path = write_tiny(tmp_path)
+    (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    run(load(path), chunk_rows=None)
+    code, out, err = rejuice("audit", "tiny.yaml")
+    assert (code, err) == (0, "")
+    (alarm,) = [line for line in out.splitlines() if "* format without accuracy:" in line]
+    *_, sign = alarm.split()
+    code, out, err = rejuice("audit", "tiny.yaml", "--rows", sign)
+    assert (code, err) == (0, "")
+    found = {json.loads(line)["response_id"] for line in out.splitlines()}
+    export = pq.read_table(tmp_path / "curated.parquet")
+    assert found <= set(export["response_id"].to_pylist())
+    assert found
+    code, _, err = rejuice("audit", "tiny.yaml", "--rows", "nothing")
+    assert code == 2
+    assert "write one of length_pays, " in err
+    assert "format_without_accuracy" in err

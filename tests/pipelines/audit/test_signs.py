@@ -138,7 +138,7 @@ def test_recorded_responses_of_a_real_model(shared_data, tmp_path):
 
 @pytest.mark.slow
 def test_boxes_that_pass_are_found_among_real_responses(shared_data, tmp_path):
-    """Of each problem, right responses get a second box in one of two cases, wrong ones never."""
+    """For each problem, right responses get a second box in one of two cases, wrong ones never."""
     fields = overrides(shared_data / "gsm8k" / "test.jsonl", tmp_path)
     responses = tmp_path / "responses.parquet"
     table = pq.read_table(responses)
@@ -157,9 +157,12 @@ def test_boxes_that_pass_are_found_among_real_responses(shared_data, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_quickstart_has_no_sign(tmp_path):
+def test_the_quickstart_pays_for_diversity(tmp_path):
+    """Its diversity reward goes to longer responses, and not to the right ones."""
     path = RECIPE.with_name("quickstart.yaml")
     engine.run(load(path, {"export_path": str(tmp_path / "curated.parquet")}))
     found = audit_signs(open_stored(tmp_path / "curated.parquet"), 0)
-    assert [each.name for each in found if each.alarm] == []
-    assert any(each.p is not None for each in found)
+    assert [each.name for each in found if each.alarm] == [
+        "length pays",
+        "diversity without accuracy",
+    ]

@@ -115,7 +115,7 @@ def test_two_exports_are_two_sets(export, rejuice, tmp_path):
 
 @pytest.mark.recommended(
     "pipelines/page/build.py",
-    "(--most_mb); figures are those of all. Of the others: rejuice explain RECIPE ID",
+    "(--most_mb); figures are those of all. Of the others: rejuice explain PATH ID",
 )
 def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     data = page_of([export])

@@ -190,6 +190,7 @@ def test_recipes_agree_on_their_datasets():
 
 
 @pytest.mark.slow
+@pytest.mark.recommended("pipelines/stored/export.py", "`rejuice run {…}`")
 def test_dj_process_writes_it_too(rejuice, recipe, tmp_path):
     path = recipe()
     dj_process = str(Path(sys.executable).with_name("dj-process"))
@@ -205,6 +206,7 @@ def test_dj_process_writes_it_too(rejuice, recipe, tmp_path):
 
     # What is recommended to those who ask for a row of such a run.
     code, _, err = rejuice("explain", path, "row 1")
-    assert (code, err) == (2, "rejuice: dj-process saves no commits to explain rows from; `rejuice run recipe.yaml` first\n")  # fmt: skip
+    run = "`rejuice run recipe.yaml`"
+    assert (code, err) == (2, f"rejuice: dj-process saves no commits; {run} to see what each step did\n")  # fmt: skip
     assert rejuice("run", "recipe.yaml", "-q") == (0, "", "")
     assert rejuice("explain", path, "row 1")[0] == 0

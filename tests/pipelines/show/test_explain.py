@@ -9,7 +9,9 @@ import pytest
 from rejuice.operators import DataError
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.show.explain import explain_recipe, explain_row
+from rejuice.pipelines.show.explain import explain_recipe
+from rejuice.pipelines.show.explain import explain_row as explain_stored_row
+from rejuice.pipelines.stored.open import open_stored
 
 ROWS = [
     {
@@ -32,6 +34,10 @@ PROCESS = [
 ]
 
 
+def explain_row(recipe, row, **options):
+    return explain_stored_row(open_stored(recipe.path), row, **options)
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """A recipe that was run in chunks of one question."""
@@ -52,9 +58,9 @@ def ran(tmp_path_factory):
     return recipe
 
 
-def history(recipe, row):
+def history(recipe, row, **options):
     folder = f"{recipe.path.parent}/"
-    return explain_row(recipe, row).replace(folder, "")
+    return explain_row(recipe, row, **options).replace(folder, "")
 
 
 def ids(recipe):
@@ -86,12 +92,16 @@ def test_the_history_of_a_row_that_was_kept(ran):
         "   verdict = correct\n"
         "   extracted_answer = 7\n"
         "   reward_accuracy = 1.0\n"
+        "   found_by: last_number\n"
+        "   found_at: 6:7\n"
         "04_pass_rate_filter: kept\n"
         "05_length_filter: kept\n"
         "06_reward_sum_mapper: kept\n"
         "   reward = 1.0\n"
+        "   reward: accuracy 1 x 1\n"
         "07_grpo_advantage_mapper: kept\n"
         f"   advantage = {row['advantage']}\n"
+        "   advantage: of 3 rewards, mean 0.3333, standard deviation 0.5774\n"
         "kept: it is in curated.parquet\n"
     )
 
@@ -107,7 +117,7 @@ def test_the_history_of_a_row_that_was_dropped_ends_there(ran):
 def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
     whole = history(ran, ids(ran)["It is 7."])
     prompt_id = whole.splitlines()[1].split()[1]
-    histories = history(ran, prompt_id).split("\n\n")
+    histories = history(ran, prompt_id, everything=True).split("\n\n")
     assert len(histories) == 4
     assert {text.splitlines()[0] for text in histories} == {
         f"response_id {response_id}"
@@ -115,11 +125,17 @@ def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
         if start in ("It is 7.", "It is 8.", "7 7 7 7 7", "Dunno")
     }
     assert all(text.splitlines()[1] == f"prompt_id {prompt_id}" for text in histories)
-    assert whole.strip() in [text.strip() for text in histories]
+    assert history(ran, ids(ran)["It is 7."], everything=True).strip() in [
+        text.strip() for text in histories
+    ]
+    brief = history(ran, prompt_id).splitlines()
+    assert len(brief) == 5
+    assert f"response_id {ids(ran)['It is 7.']}: kept: it is in curated.parquet" in brief
+    assert brief[-1] == f"4 rows of prompt_id {prompt_id}: give the id of one of them, or add --all"
 
 
 def test_a_row_of_the_dataset_by_its_number(ran):
-    second = history(ran, "row 2").split("\n\n")
+    second = history(ran, "row 2", everything=True).split("\n\n")
     assert len(second) == 2
     assert all("04_pass_rate_filter: dropped, too_easy" in text for text in second)
     assert history(ran, "row 3").splitlines() == [
@@ -151,7 +167,7 @@ def test_a_row_that_is_not_there(ran, row):
 
 def test_a_recipe_that_was_not_run(recipe_file):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
-    with pytest.raises(DataError, match=r"^this recipe has not been run; `rejuice run .*` first$"):
+    with pytest.raises(DataError, match=r" has not been run; `rejuice run .*` first$"):
         history(load(path), "row 1")
 
 
@@ -162,23 +178,21 @@ def test_a_cache_that_is_gone_is_not_blamed_on_the_recipe(recipe_file, tmp_path)
     shutil.rmtree(cache)
     with pytest.raises(DataError) as caught:
         explain_row(load(path), "row 1")
-    assert str(caught.value) == f"the cache of this run, {cache}, is gone; run it again"
+    assert str(caught.value) == (
+        f"the cache of this run, {cache}, is gone; run it again to see what each step did"
+    )
     assert not cache.exists(), "explaining leaves nothing behind"
 
 
-def test_the_recipe_of_a_run_does_not_name_itself_as_the_right_one(recipe_file, tmp_path):
+def test_data_that_have_changed_since_the_run(recipe_file, tmp_path):
     path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "a"}])
     engine.run(load(path))
     (tmp_path / "data.jsonl").write_text('{"response": "b"}\n')
-    of_run = tmp_path / "out" / "curated.run" / "recipe.yaml"
     changed = "the recipe, its data or its operators have changed since the run"
-    for each, right in (
-        (of_run, "run it again"),
-        (path, f"give the recipe of the run, {of_run}, or `rejuice run {path}` first"),
-    ):
+    for each in (path, tmp_path / "out" / "curated.run", tmp_path / "out" / "curated.parquet"):
         with pytest.raises(DataError) as caught:
-            explain_row(load(each), "row 1")
-        assert str(caught.value) == f"{changed}; {right}"
+            explain_stored_row(open_stored(each), "row 1")
+        assert str(caught.value) == f"{changed}; run it again to see what each step did"
 
 
 def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origin(
@@ -230,7 +244,9 @@ def test_the_histories_of_many_rows_stop_somewhere(recipe_file):
     lines = explain_row(load(path), "a").splitlines()
     export = load(path).head.export_path
     shown = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
-    assert lines == [*shown, "... and more rows with this prefix."]
+    more = "more than 20 rows of response_id a: give the id of one of them, or add --all"
+    assert lines == [*shown, "...", more]
+    assert explain_row(load(path), "a", everything=True).count("kept: it is in") == 21
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):
@@ -285,3 +301,39 @@ def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
     assert explain_recipe(again).replace(str(again.path), "") == explain_recipe(load(path)).replace(
         str(path), ""
     )
+
+
+def test_a_history_is_a_screen_long_at_most(recipe_file):
+    rows = [{"response": "x", "response_id": "a", **{f"c{n:02d}": n for n in range(60)}}]
+    path = recipe_file([{"length_filter": {"min": 1}}], rows)
+    engine.run(load(path))
+    lines, whole = (
+        explain_row(load(path), "a", everything=each).splitlines() for each in (False, True)
+    )
+    assert len(lines) == 40 < len(whole) == 65
+    assert lines[31] == "... 26 more lines: add --all"
+    assert lines[:31] == whole[:31]
+    assert lines[32:] == whole[-8:]
+
+
+def test_values_that_fill_the_screen_are_left_out(recipe_file):
+    rows = [{"response": "x " * 200, "response_token_ids": [1, 2], "scores": ["a"]}]
+    path = recipe_file([{"length_filter": {"min": 1}}], rows)
+    engine.run(load(path))
+    lines = explain_row(load(path), "row 1").splitlines()
+    assert lines[1:3] == [f"   response = {'x ' * 80}… (399 characters)", '   scores = ["a"]']
+    lines = explain_row(load(path), "row 1", everything=True).splitlines()
+    assert lines[1:3] == [f"   response = {'x ' * 200}", "   response_token_ids = [1, 2]"]
+
+
+def test_text_does_not_steer_the_terminal(recipe_file):
+    evil = "\x1b[2J\u202e\u200bred"
+    rows = [{"response": evil, "question": [evil], "response_id": f"a{evil}"}]
+    path = recipe_file([{"length_filter": {"min": 1}}, {"math_verify_mapper": {}}], [{**rows[0], "reference": evil}])  # fmt: skip
+    engine.run(load(path))
+    for everything in (False, True):
+        text = explain_row(load(path), "a", everything=everything)
+        assert not {"\x1b", "\u202e", "\u200b"} & set(text)
+        assert "\\u001b[2J\\u202e\\u200bred" in text
+    with pytest.raises(DataError, match=r"begins with 'z\\u001b'"):
+        explain_row(load(path), "z\x1b")

@@ -1,0 +1,75 @@
+"""`rejuice explain`: what a recipe does, and what became of a row of a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..options import (
+    DatasetPath,
+    Debug,
+    ExportPath,
+    TrainingSteps,
+    overrides_of,
+    range_of_steps,
+)
+
+if TYPE_CHECKING:
+    from ..recipe.recipe import Recipe
+    from ..stored.stored import Stored
+
+
+def explain(
+    context: typer.Context,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A recipe in YAML; with ROW also an export, its run folder, the folder of a "
+            "training run or one of its steps.",
+        ),
+    ],
+    row: Annotated[
+        str | None,
+        typer.Argument(help="A response_id or prompt_id, or a prefix of one; or 'row 5'."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All rows, values and lines, whatever their length.")
+    ] = False,
+    steps: TrainingSteps = None,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+    debug: Debug = False,
+) -> None:
+    """Explain what a recipe does; with ROW, what a finished run did to that row and why.
+
+    Of a run its own recipe counts, as it ran, whatever became of the file since.
+    """
+    from ..recipe.read import load
+    from ..show.explain import explain_recipe, explain_row
+    from ..stored.open import RECIPES, open_stored
+
+    given = {"dataset_path": dataset_path, "export_path": export_path}
+    overrides = {k: v for k, v in given.items() if v is not None} | overrides_of(context)
+    recipe = load(path, overrides) if path.suffix in RECIPES else None
+    if row is None:
+        recipe = recipe or load(open_stored(path).recipe, overrides)
+        typer.echo(explain_recipe(recipe), nl=False)
+        return
+    other = Path(recipe.head.export_path) if recipe and "export_path" in overrides else path
+    stored = open_stored(other, steps=range_of_steps(steps))
+    if recipe is not None:
+        _warn_of_another(recipe, stored)
+    typer.echo(explain_row(stored, row, everything=everything), nl=False)
+
+
+def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
+    """Warn where the recipe that was given is not what ran."""
+    from ..compare.whatif import changed_fields
+    from ..recipe.read import load
+
+    if changed_fields(load(stored.recipe).steps, recipe.steps):
+        found = f"{recipe.path} and the recipe of the run differ"
+        typer.echo(f"rejuice: warning: {found}: this explains {stored.recipe}", err=True)

@@ -1,0 +1,166 @@
+"""`rejuice report` and `explain` of training runs and steps."""
+
+import command
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from trained_run import PROCESS, tiny_rollouts, write_trained
+
+
+@pytest.fixture(scope="module")
+def rollouts(tmp_path_factory):
+    return tiny_rollouts(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return command.runner(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def training_run(tmp_path, rollouts):
+    return write_trained(tmp_path / "try", rollouts, (1, 2, 3))
+
+
+def lines_of(out):
+    return [" ".join(line.split()) for line in out.splitlines()]
+
+
+def test_the_report_of_a_step(training_run, rejuice):
+    status, out, err = rejuice("report", training_run / "steps" / "000001")
+    assert (status, err) == (0, "")
+    # TINY: B is all right and dropped, training drops the first row that is left of 8.
+    assert lines_of(out) == [
+        "step 1",
+        "step rows in added dropped rows out seconds drop reasons details",
+        "math_verify_mapper 12 12 0.00",
+        "format_reward_mapper 12 12 0.00",
+        "group_stats_mapper 12 12 0.00",
+        "pass_rate_filter 12 4 8 0.00 too_easy 4",
+        "reward_sum_mapper 8 8 0.00",
+        "grpo_advantage_mapper 8 8 0.00",
+        "training 8 1 7 0.00 surplus_group 1",
+        "7 of 12 answers left",
+        "groups 3: 1 all right, 2 mixed, 0 all wrong, 0 not graded; 1 without signal",
+        "accuracy mean 0.583 of 12; 91% of the advantages' variance",
+        "format mean -0.033 of 12; 9% of the advantages' variance",
+    ]
+
+
+def test_the_report_of_a_run_sums_its_steps_after_its_metrics(training_run, rejuice):
+    status, out, err = rejuice("report", training_run)
+    assert (status, err) == (0, "")
+    lines = lines_of(out)
+    assert lines[0].startswith("try: 3 steps")
+    assert "step 1 to step 3" in lines
+    assert "pass_rate_filter 36 12 24 0.00 too_easy 12" in lines
+    assert "21 of 36 answers left" in lines
+    _, out, _ = rejuice("report", training_run, "--steps", "2:3")
+    assert "14 of 24 answers left" in lines_of(out)
+
+
+def test_missing_rewards_have_their_reasons(tmp_path, rollouts, rejuice):
+    *others, _, advantage = PROCESS
+    weighted = {"weights": {"accuracy": 1.0, "format": 1.0}, "on_missing": "group_mean"}
+    process = [*others, {"reward_sum_mapper": weighted}, advantage]
+    training_run = write_trained(tmp_path / "try", rollouts, (1, 2), process=process)
+    step = training_run / "steps" / "000002"
+    values = pq.read_table(step / "values.parquet")
+    at = values.column_names.index("reward_format_missing")
+    reasons = pa.array(["scorer_malformed"] * 2 + [None] * 10, pa.string())
+    pq.write_table(values.set_column(at, "reward_format_missing", reasons), step / "values.parquet")
+    for path in (step, training_run):
+        _, out, err = rejuice("report", path)
+        assert err == ""
+        assert lines_of(out)[-1] == "missing rewards: format: scorer_malformed 2"
+
+
+@pytest.mark.recommended("pipelines/commands/report.py", "accept it with --allow_empty")
+def test_a_step_that_nothing_is_left_of_is_an_error(tmp_path, rollouts, rejuice):
+    run = write_trained(tmp_path / "none", rollouts, (1,), drop=False, process=[
+        {"prompt_template_mapper": {}}, {"policy_rollout_mapper": {"n": 4}},
+        {"length_filter": {"max": 0}}, {"math_verify_mapper": {}},
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}}, {"grpo_advantage_mapper": {}},
+    ])  # fmt: skip
+    status, out, err = rejuice("report", run)
+    assert (status, "0 of 12 answers left" in out) == (1, True)
+    right = "change the filters, or accept it with --allow_empty"
+    assert err == f"rejuice: no row is left in none; {right}\n"
+    assert rejuice("report", run, "--allow_empty")[0] == 0
+
+
+def test_a_run_that_keeps_no_rollouts_has_its_metrics(training_run, rejuice):
+    import shutil
+
+    shutil.rmtree(training_run / "steps")
+    status, out, err = rejuice("report", training_run)
+    assert (status, err) == (0, "")
+    assert lines_of(out)[-1] == "try keeps no rollouts (train.keep_rollouts: false)"
+
+
+def test_a_row_of_a_step_is_explained(training_run, rollouts, rejuice):
+    step = training_run / "steps" / "000001"
+    kept, dropped, excess = (rollouts["response_id"][at].as_py() for at in (1, 4, 0))
+    status, out, err = rejuice("explain", step, kept)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == f"response_id {kept}"
+    assert lines[2] == "rollouts of step 1, row 2"
+    assert "   reward: accuracy 1 x 1 + format 1 x -0.1" in lines
+    assert "   advantage: of 4 rewards, mean 0.5, standard deviation 0.5888" in lines
+    assert lines[-1] == "kept: step 1 trains on it"
+    assert rejuice("explain", step, dropped)[1].endswith(
+        "pass_rate_filter: dropped, too_easy (the pass rate of the prompt is above `max`)\n"
+    )
+    assert rejuice("explain", step, excess)[1].endswith("\ntraining: dropped, surplus_group\n")
+
+
+@pytest.mark.recommended("pipelines/show/explain.py", "add --steps NUMBER")
+def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollouts, rejuice):
+    row = rollouts["response_id"][1].as_py()
+    status, out, _ = rejuice("explain", training_run, row)
+    assert status == 0
+    *history, last = out.splitlines()
+    assert history[2] == "rollouts of step 3, row 2"
+    assert history[-1] == "kept: step 3 trains on it"
+    assert last == "this is step 3; also in step 2, step 1: add --steps NUMBER"
+    status, out, _ = rejuice("explain", training_run, row, "--steps", "2")
+    assert "rollouts of step 2, row 2" in out
+    assert "also in" not in out
+
+
+@pytest.mark.recommended("pipelines/show/explain.py", "add --all")
+def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
+    prompt = rollouts["prompt_id"][1].as_py()
+    out = rejuice("explain", training_run, prompt)[1].splitlines()
+    assert out[0].endswith(": training: dropped, surplus_group")
+    assert [line.endswith(": kept: step 3 trains on it") for line in out[1:4]] == [True] * 3
+    assert out[4] == f"4 rows of prompt_id {prompt}: give the id of one of them, or add --all"
+    whole = rejuice("explain", training_run, prompt, "--all")[1]
+    assert whole.count("04_pass_rate_filter: kept") == 4
+
+
+def test_a_row_of_a_step_of_an_earlier_version_is_not_explained(training_run, rollouts, rejuice):
+    step = training_run / "steps" / "000001"
+    (step / "values.parquet").unlink()
+    status, _, err = rejuice("explain", step, rollouts["response_id"][1].as_py())
+    assert (status, err) == (
+        2,
+        "rejuice: step 1 was kept by an earlier version, without values.parquet; run it again to "
+        "see what each step did\n",
+    )
+
+
+def test_the_recipe_of_a_run_is_explained(training_run, rejuice):
+    assert "pass_rate_filter (group)" in rejuice("explain", training_run)[1]
+
+
+def test_a_recipe_that_trains_finds_its_run(tmp_path, rollouts, rejuice):
+    (tmp_path / "outputs").mkdir()
+    run = write_trained(tmp_path / "outputs" / "mine", rollouts, (1,))
+    (tmp_path / "mine.yaml").write_bytes((run / "recipe.yaml").read_bytes())
+    row = rollouts["response_id"][1].as_py()
+    status, out, err = rejuice("explain", "mine.yaml", row)
+    assert (status, err) == (0, "")
+    assert out.endswith("kept: step 1 trains on it\n")
+    assert "7 of 12 answers left" in lines_of(rejuice("report", "mine.yaml")[1])
