@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..apply.frame import Frame
 from ..apply.report import StepReport
+from ..audit.sign_tests import SignResult
+from ..audit.signs import audit_signs
 from ..figures.funnel import TRAINING, set_funnel
 from ..figures.rows import BY_TRAINING, row_table, stored_rows
 from ..recipe.steps import Step
@@ -26,7 +30,13 @@ def page_of_stored(stored: Stored) -> PageData:
     sets = tuple(_set(one, funnel) for one in stored.sets)
     path = stored.sets[0].recipe.path if stored.sets else stored.path / "recipe.yaml"
     text = path.read_text("utf-8") if path.is_file() else ""
-    return PageData(stored.title, sets, points=stored.points, recipe=text)
+    signs = tuple(map(_sign, audit_signs(stored, seed=0)))
+    return PageData(stored.title, sets, points=stored.points, signs=signs, recipe=text)
+
+
+def _sign(sign: SignResult) -> Mapping[str, Any]:
+    effect = None if math.isnan(sign.effect) else sign.effect
+    return {**sign._asdict(), "effect": effect, "rows": list(sign.rows)}
 
 
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:

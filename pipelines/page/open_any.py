@@ -33,6 +33,11 @@ def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
     return PageData(
         " | ".join(page.title for page in pages),
         tuple(sets),
+        signs=tuple(
+            {**sign, "set": " ".join(filter(None, (str(path), sign["set"])))}
+            for path, page in zip(paths, pages, strict=True)
+            for sign in page.signs
+        ),
         points=max((page.points for page in pages), key=len),
         recipe="\n".join(f"# {p}\n{page.recipe}" for p, page in zip(paths, pages, strict=True)),
     )

@@ -72,7 +72,7 @@ def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
             found = list(islice(row_paths(one, name, row), None if everything else _MOST_ROWS + 1))
             if found:
                 others = [other.name for other in with_row if other is not one]
-                text = _text(found, f"{name} {row}", everything)
+                text = _text(found, row if name == ROW else f"{name} {row}", everything)
                 return "".join([text, *_also_in(others, one)])
     raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
 

@@ -59,10 +59,22 @@ function rewardsSection({ head }) {
     { name: "mass share", values: names.map((name) => components[name].mass_share) }], { barmode: "group" });
   const histograms = names.map((name) =>
     histogramPanel(`Values of ${name}`, "", components[name].histogram, name));
-  return section("rewards", "Rewards", table, make("p"), make("div", { class: "grid" }, shares,
+  return section("rewards", "Rewards", table, make("p"), signsPanel(), make("p"), make("div", { class: "grid" }, shares,
     heatmapPanel("Correlation", "Pearson's r, over rows that have both.", names, correlation),
     heatmapPanel("Correlation within groups", "After the group's mean is taken off.", names, within),
     ...histograms));
+}
+
+function signsPanel() {
+  if (!HEAD.signs.length) return null;
+  const rows = HEAD.signs.map((sign) => [sign.name, sign.set || "all rows", sign.p, sign.effect,
+    sign.alarm ? "alarm" : "", sign.reason]);
+  const panel = make("div", { class: "panel" }, make("h3", { text: "Signs of reward hacking" }),
+    make("div", { class: "hint", text: "What the reward goes with, against permuted groups: of clean runs, at most 1 in "
+      + "100 has an alarm. Their rows: rejuice audit PATH --rows NAME_WITH_UNDERSCORES." }),
+    figureTable(["sign", "set", "p", "effect", "alarm", "why not"], rows));
+  panel.dataset.figure = "Signs";
+  return panel;
 }
 
 function lengthsSection({ head, columns, slugs }) {

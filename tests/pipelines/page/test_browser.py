@@ -304,6 +304,21 @@ def test_training_steps_are_compared(page, tmp_path):
     assert page.console() == []
 
 
+def test_signs_are_those_of_the_audit(page, tmp_path):
+    data = page_fixture.page_data()
+    signs = (
+        {"name": "<b>length</b> pays", "set": "", "p": 0.0001, "effect": 0.21, "alarm": True, "reason": "", "rows": []},
+        {"name": "many boxes", "set": "step 1", "p": None, "effect": None, "alarm": False, "reason": "too few groups (2)", "rows": []},
+    )  # fmt: skip
+    build_page(data._replace(signs=signs), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.table("Signs") == [
+        ["<b>length</b> pays", "all rows", "0.0001", "0.21", "alarm", ""],
+        ["many boxes", "step 1", "null", "null", "", "too few groups (2)"],
+    ]
+    assert page.console() == []
+
+
 def test_light_and_dark(page):
     ground = page.run("return getComputedStyle(document.body).backgroundColor")
     page.run("document.getElementById('theme').click()")

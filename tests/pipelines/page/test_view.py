@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from page_fixture import RESPONSES, STEPS, Page, recorded
 
+from rejuice.pipelines.audit.signs import audit_signs
 from rejuice.pipelines.page.build import build_page
 from rejuice.pipelines.page.open_any import page_of
+from rejuice.pipelines.stored.open import open_stored
 
 ASSETS = Path(__file__).resolve().parents[3] / "pipelines" / "page" / "assets"
 
@@ -94,6 +96,17 @@ def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
     assert figures["correlation"][0][0] == pytest.approx(1)
     report = json.loads(export.with_suffix(".run").joinpath("report.json").read_text())
     assert figures["funnel"] == report["steps"]
+
+
+def test_signs_are_those_of_the_audit(export, rejuice, tmp_path):
+    signs = audit_signs(open_stored(export), seed=0)
+    assert rejuice("view", export, "--no_open", "-o", "p.html")[0] == 0
+    page = Page(tmp_path / "p.html")
+    assert [each["name"] for each in page.head["signs"]] == [each.name for each in signs]
+    assert [each["p"] for each in page.head["signs"]] == [each.p for each in signs]
+    assert rejuice("view", export, export, "--no_open", "-o", "p.html")[0] == 0
+    sets = [each["set"] for each in Page(tmp_path / "p.html").head["signs"]]
+    assert set(sets) == {str(export)}
 
 
 def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
