@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from ..options import AllowEmpty, Debug, overrides_of
@@ -12,29 +15,55 @@ def preview(
     context: typer.Context,
     recipe: RecipeOrRun,
     run: OfRun = None,
+    prompts: Annotated[
+        int,
+        typer.Option("--prompts", min=2, help="How many prompts to sample where nothing was run."),
+    ] = 64,
     allow_empty: AllowEmpty = False,
     debug: Debug = False,
 ) -> None:
     """Show what training on a recipe would get: advantages, signal, gradient mass, refill, cost.
 
     The responses are those of a finished run, of training those of the last step; nothing is
-    sampled or judged again.
+    sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
     """
     from rich.console import Console
 
     from ...operators import EmptyResultError
-    from ..compare.open import answers, opened
+    from ..compare.cost import step_cost
+    from ..compare.open import has_run, opened, trained
     from ..compare.preview import preview as previewed
     from ..compare.replay import replay, whole
     from ..show.preview import show_preview
 
-    stored, wanted = opened(recipe, run, overrides_of(context))
-    one = answers(stored)[-1]
-    found = previewed(replay(*whole(one), one.fit(wanted)))
-    title = f"{stored.path}, {one.name}" if stored.kind == "training run" else str(stored.path)
-    show_preview(title, found, wanted.head.train, Console())
-    if not found.kept and not allow_empty:
-        raise EmptyResultError(
-            f"no row is left of {found.responses:,} responses",
-            "change the filters, or accept it with --allow_empty",
-        )
+    overrides = overrides_of(context)
+    sampled = run is None and not has_run(recipe)
+    if sampled:
+        run = _sampled(recipe, overrides, prompts)
+    stored, wanted = opened(recipe, run, overrides)
+    train, console = wanted.head.train, Console()
+    for one in trained(stored, wanted):
+        found = previewed(replay(*whole(one), one.fit(wanted)))
+        judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
+        cost = None if train is None or judged else step_cost(found, train, stored, one)
+        title = f"{stored.path}, {one.name}" if stored.kind != "export" else str(stored.path)
+        show_preview(title, found, train, cost, console, sampled=sampled)
+        if not found.kept and not allow_empty:
+            raise EmptyResultError(
+                f"no row is left of {found.responses:,} responses",
+                "change the filters, or accept it with --allow_empty",
+            )
+
+
+def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
+    """The export of a recipe that was run on some of its prompts."""
+    from rich.console import Console
+
+    from ..compare.sample import run_on_some
+    from ..engine.progress import Progress
+    from ..recipe.read import load
+
+    progress = Progress(Console(stderr=True))
+    loaded = load(recipe, overrides)
+    report = run_on_some(loaded, overrides, prompts, progress=progress, warn=lambda _: None)
+    return Path(report.export_path)

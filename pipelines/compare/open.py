@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...operators import DataError
+from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..recipe.read import load
 from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
 from ..stored.open import RECIPES, open_stored
 from ..stored.stored import Stored, StoredSet
 
@@ -31,6 +33,40 @@ def opened(
         return stored, load(recipe, overrides)
     own = stored if run is None else open_stored(recipe)
     return stored, load(own.recipe, overrides)
+
+
+def has_run(path: Path) -> bool:
+    """Whether there is a stored run of a recipe, or a path is one.
+
+    Raises:
+        RejuiceError: the recipe cannot be read.
+    """
+    if path.suffix not in RECIPES or not path.is_file():
+        return True  # Or what is wrong will be found when it is opened.
+    load(path)
+    try:
+        open_stored(path)
+    except DataError:
+        return False
+    return True
+
+
+def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
+    """Of an export or the last training step, the sets whose advantages a recipe computes.
+
+    Raises:
+        DataError: there are none.
+    """
+    last = answers(stored)[-1]
+    sets = [one for one in stored.sets if one.training_step == last.training_step]
+    found = tuple(one for one in sets if any(map(_is_advantage, one.fit(recipe))))
+    if not found:
+        raise DataError("the recipe has no grpo_advantage_mapper", "add one as the last step")
+    return found
+
+
+def _is_advantage(step: Step) -> bool:
+    return isinstance(step.operator, GrpoAdvantageMapper)
 
 
 def answers(stored: Stored) -> tuple[StoredSet, ...]:

@@ -1,0 +1,61 @@
+"""Run a recipe on some of its prompts, beside its own export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import DataError
+from ...operators.sampling.rollout import RolloutMapper
+from ..apply.report import Report
+from ..dataset.arrow_files import write_arrow
+from ..dataset.written import mark_written, written_columns
+from ..engine import local as engine
+from ..engine.progress import Progress
+from ..recipe.read import load
+from ..recipe.recipe import Recipe
+
+
+def run_on_some(
+    recipe: Recipe,
+    overrides: Mapping[str, str],
+    prompts: int,
+    *,
+    progress: Progress,
+    warn: Callable[[str], object],
+) -> Report:
+    """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
+
+    The export goes into a folder `preview` beside the recipe's own, of which nothing is touched.
+
+    Args:
+        recipe: that samples.
+        overrides: with which it was read.
+        prompts: rows of the dataset.
+        progress: where progress is shown.
+        warn: called with each warning.
+
+    Raises:
+        DataError: it samples nothing.
+        RejuiceError: as `engine.run`.
+    """
+    if not any(isinstance(step.operator, RolloutMapper) for step in recipe.steps):
+        raise DataError("no step of the recipe samples responses", "run the recipe")
+    head = recipe.head
+    for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+        progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+    table = recipe.opened().table()
+    if table.num_rows > prompts:
+        rows = np.sort(np.random.default_rng(0).choice(table.num_rows, prompts, replace=False))
+        table = table.take(pa.array(rows))
+    table = table.cast(mark_written(table.schema, written_columns(head.dataset_path)))
+    folder = head.export_path.parent / "preview" / head.export_path.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    write_arrow(folder / "prompts.arrow", table)
+    export = folder / "curated.parquet"
+    paths = {"dataset_path": str(folder / "prompts.arrow"), "export_path": str(export)}
+    cache = head.export_path.parent / ".rejuice"  # Where a whole run looks for what was sampled.
+    some = load(recipe.path, {**overrides, **paths})
+    return engine.run(some, cache=cache, progress=progress, warn=warn, overwrite=True)
