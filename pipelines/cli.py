@@ -13,6 +13,7 @@ import typer
 from ..operators import EmptyResultError, RejuiceError, __version__
 from .commands.ablate import ablate
 from .commands.audit import audit
+from .commands.diff import diff
 from .commands.explain import explain
 from .commands.preview import preview
 from .commands.report import report
@@ -195,6 +196,7 @@ app.command()(report)
 app.command()(view)
 app.command(cls=OverridableCommand, epilog=EPILOG)(whatif)
 app.command(cls=OverridableCommand, epilog=EPILOG)(ablate)
+app.command()(diff)
 app.command(cls=OverridableCommand, epilog=EPILOG)(preview)
 app.command()(audit)
 

@@ -98,18 +98,19 @@ def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
             continue
         own, other = (each.model_dump(mode="json") for each in (before[name], operator))
         for field in own.keys() | other.keys():
-            lines += _differences(f"{name}.{field}", own.get(field), other.get(field))
+            lines += differences(f"{name}.{field}", own.get(field), other.get(field))
     common = [[n for n in names if n in before and n in after] for names in (before, after)]
     if common[0] != common[1]:
         lines.append("the order of steps")
     return sorted(lines)
 
 
-def _differences(path: str, old: object, new: object) -> list[str]:
+def differences(path: str, old: object, new: object) -> list[str]:
+    """Two values of a field, as `field old -> new`, or those of the fields in it that differ."""
     if old == new:
         return []
     if isinstance(old, dict) and isinstance(new, dict):
         keys = sorted(old.keys() | new.keys(), key=str)
-        found = [_differences(f"{path}.{key}", old.get(key), new.get(key)) for key in keys]
+        found = [differences(f"{path}.{key}", old.get(key), new.get(key)) for key in keys]
         return [line for lines in found for line in lines]
     return [f"{path} {old} -> {new}"]
