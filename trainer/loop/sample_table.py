@@ -101,7 +101,8 @@ class SampleTables:
             title = figure_name(name, "samples")
             if rows and "wandb" in trackers:
                 # A new one each time: W&B does not upload a table again that has grown.
-                table = tracking.logger["wandb"].Table(SampleRow._fields, list(map(list, rows)))
+                columns, data = list(SampleRow._fields), list(map(list, rows))
+                table = tracking.logger["wandb"].Table(columns=columns, data=data)
                 tracking.log({title: table}, step, backend=["wandb"])
             if rows and "tensorboard" in trackers:
                 tracking.logger["tensorboard"].writer.add_text(title, as_markdown(rows), step)
