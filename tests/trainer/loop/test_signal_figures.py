@@ -53,7 +53,7 @@ def test_reasons_are_counted_by_component_and_pieces_add_up(tiny):
     pieces = [curate(steps, rollouts.slice(start, 4)) for start in (8, 0, 4)]
     written = [each for piece in pieces for each in piece.written]
     found = missing_figures(rollouts, steps, written)
-    assert found == {"missing/format/no_response": 2.0}
+    assert found == {"missing/accuracy/no_response": 2.0, "missing/format/no_response": 2.0}
 
 
 @pytest.mark.slow  # Imports verl.
