@@ -75,10 +75,10 @@ class SampleTables:
         self._trainer, self._last = trainer, run.config.steps
         self._every = (run.config.validate_every or self._last) if run.held_out else self._last
         self._operator = advantage_operator(run.split.post_rollout_steps)
-        self._has_failed = False
+        self._failed = set[str]()
 
     def log(self, step: int, parts: Mapping[str, StepPart]) -> None:
-        """Log those of a step, if they are due; a failure is reported once, and ends nothing.
+        """Log those of a step, if they are due; a tracker that fails is reported once.
 
         Args:
             step: of training, whose validation follows.
@@ -86,26 +86,25 @@ class SampleTables:
         """
         if step % self._every and step < self._last:
             return
-        try:
-            self._log(step, parts)
-        except Exception as error:  # Of a tracker, its network or its disk: not training's.
-            if not self._has_failed:
-                print(f"step {step}: warning: no table of samples was logged: {error!r}")
-            self._has_failed = True
+        for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
+            try:
+                if tracker in self._trainer.tracking.logger:
+                    for name, part in parts.items():
+                        if rows := sample_rows(step, part, self._operator):
+                            send(figure_name(name, "samples"), rows, step)
+            except Exception as error:  # Of a tracker, its network or its disk: not training's.
+                if tracker not in self._failed:
+                    print(f"step {step}: warning: {tracker} got no table of samples: {error!r}")
+                self._failed.add(tracker)
 
-    def _log(self, step: int, parts: Mapping[str, StepPart]) -> None:
-        tracking = self._trainer.tracking
-        trackers = [name for name in ("wandb", "tensorboard") if name in tracking.logger]
-        for name, part in parts.items() if trackers else ():
-            rows = sample_rows(step, part, self._operator)
-            title = figure_name(name, "samples")
-            if rows and "wandb" in trackers:
-                # A new one each time: W&B does not upload a table again that has grown.
-                columns, data = list(SampleRow._fields), list(map(list, rows))
-                table = tracking.logger["wandb"].Table(columns=columns, data=data)
-                tracking.log({title: table}, step, backend=["wandb"])
-            if rows and "tensorboard" in trackers:
-                tracking.logger["tensorboard"].writer.add_text(title, as_markdown(rows), step)
+    def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
+        # A new one each time: W&B does not upload a table again that has grown.
+        tracking, data = self._trainer.tracking, list(map(list, rows))
+        table = tracking.logger["wandb"].Table(columns=list(SampleRow._fields), data=data)
+        tracking.log({name: table}, step, backend=["wandb"])
+
+    def _to_tensorboard(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
+        self._trainer.tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
 
 
 def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> list[SampleRow]:
@@ -166,7 +165,7 @@ def _advantages(part: StepPart, operator: GrpoAdvantageMapper) -> dict[str, floa
 
 
 def _fates(part: StepPart) -> dict[str, str]:
-    """Of each row that was dropped, by which step and why."""
+    """By which step each dropped row was dropped, and why."""
     dropped = part.curated.decisions.to_pylist()
     return {each["row_id"]: f"{each['step']}: {each['reason']}" for each in dropped}
 

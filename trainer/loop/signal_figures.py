@@ -24,7 +24,7 @@ _REWARD, _MISSING = "reward_", "_missing"
 def signal_figures(
     parts: Mapping[str, StepPart], operator: GrpoAdvantageMapper
 ) -> dict[str, float]:
-    """Of the parts that train, the share of the groups sampled that have no signal.
+    """The share of the groups sampled that have no signal, for each part that trains.
 
     All advantages of such a group are 0, or none of its rows is left to train on.
 

@@ -170,7 +170,7 @@ def tracked(stage, wandb, monkeypatch, tmp_path):
 
 
 def texts_of(folder):
-    """Of each text that was logged to TensorBoard: its name, its step, and the text."""
+    """Name, step and text of each text that was logged to TensorBoard."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
@@ -212,8 +212,9 @@ def test_without_either_tracker_nothing_is_made(tracked, wandb, tmp_path, capsys
 
 
 @pytest.mark.slow  # Imports verl.
-def test_a_table_that_cannot_be_logged_is_a_warning_once(tracked, wandb, capsys):
-    made = tracked(["wandb"], steps=3, validate_every=1)
+def test_a_table_that_cannot_be_logged_is_a_warning_once(tracked, wandb, tmp_path, capsys):
+    """And the other tracker gets its own."""
+    made = tracked(["wandb", "tensorboard"], steps=3, validate_every=1)
 
     def refuse(columns, data):
         raise ConnectionError("no network")
@@ -224,7 +225,9 @@ def test_a_table_that_cannot_be_logged_is_a_warning_once(tracked, wandb, capsys)
         _, figures = made.sample(step, 2)
         assert figures["rejuice/rows_trained"] == 4
         made.queue.partitions.clear()
+    made.trainer.logger.finish()
+    assert [step for _, step, _ in texts_of(tmp_path / "events")] == [1, 2, 3]
     warnings = [text for text in capsys.readouterr().out.splitlines() if "warning" in text]
     assert warnings == [
-        "step 1: warning: no table of samples was logged: ConnectionError('no network')"
+        "step 1: warning: wandb got no table of samples: ConnectionError('no network')"
     ]

@@ -143,7 +143,7 @@ def test_samples_are_logged_at_the_validated_step(run):
         assert len(kept) > 2
         assert kept <= known
         assert all(row[7] == "" for row in rows if row[-1] != "kept")
-    assert "no table of samples" not in (run.folder / "verl.log").read_text()
+    assert "got no table of samples" not in (run.folder / "verl.log").read_text()
 
 
 @pytest.mark.parametrize(("step", "part"), [(1, "."), (3, "."), (2, "verify"), (4, "verify")])
