@@ -266,7 +266,7 @@ class Trainer:
         )  # fmt: skip
         self.losses: list[Any] = []
         self.logged: list[tuple[int, dict[str, float]]] = []
-        self.logger = SimpleNamespace(log=self._log)
+        self.logger = SimpleNamespace(log=self._log, logger={})
         self.actor_rollout_wg = SimpleNamespace(set_loss_fn=self.losses.append)
         self.config = SimpleNamespace(
             actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),

@@ -484,6 +484,23 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
 # curves, checkpoint
 
 
+@pytest.mark.parametrize("logged", [True, False])
+def test_report_prints_judge_failures_and_groups_without_signal_where_they_are_logged(
+    rejuice, tmp_path, logged
+):
+    """A run of an earlier version has neither."""
+    signal = {"rejuice/groups_without_signal": 0.25} if logged else {}
+    judged = {"rejuice/missing/quality/scorer_malformed": 3.0} if logged else {}
+    lines = [line(1, 0.1, **signal), line(2, 0.2, **signal, **judged)]
+    write_run(tmp_path / "run", lines)
+    code, out, _ = rejuice("report", "run")
+    assert code == 0
+    rows = [row.split() for row in out.splitlines()]
+    assert ["pass", "rate", "0.100", "0.200"] in rows
+    assert (["groups", "without", "signal", "0.250", "0.250"] in rows) == logged
+    assert (["judge", "failures", "3", "3"] in rows) == logged
+
+
 def test_curves(rejuice, tmp_path):
     write_run(tmp_path / "run", [line(1, 0.1)])
     assert rejuice("curves", "run", "-o", "x.png") == (0, "x.png: 1 run.\n", "")

@@ -45,7 +45,9 @@ from .pending_groups import (
 )
 from .queued_answers import AnswerQueue
 from .rollouts import read, read_trajectories, write_turns
+from .sample_table import SampleTables
 from .schedule import plan_step
+from .signal_figures import signal_figures
 from .step_files import Clock, StepFiles, response_figures
 from .step_part import StepPart, nothing_to_train_on, release, tokens_sampled
 from .types import StepPlan, TrajectoryKey, VerificationPrompts
@@ -71,14 +73,14 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._run = TrainingRun.open(folder)
             self._sampler = self._run.sampler()
             split = self._run.split
-            register(
-                advantage_operator(split.post_rollout_steps), of_turns=split.agents is not None
-            )
+            self._advantage = advantage_operator(split.post_rollout_steps)
+            register(self._advantage, of_turns=split.agents is not None)
         self._read = read if split.agents is None else read_trajectories
         self._trainer = VerlTrainer(self.refill_fn)
         self._pool = threads()
         self._files = StepFiles(self._run)
         self._queue = AnswerQueue(self._run)
+        self._samples = SampleTables(self._trainer, self._run)
         self._clock = Clock()
         self._waited = 0.0
         self._has_loss = False
@@ -124,6 +126,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             for part in parts.values():
                 part.release_to_verl(updates)
         self._keep(step, parts)
+        self._samples.log(step, parts)
+        figures.update(signal_figures(parts, self._advantage))
         figures["rejuice/progress"] = self._run.progress(step)
         figures["rejuice/rows_trained"] = sum(part.rows_trained for part in parts.values())
         if self._run.split.agents is not None:

@@ -20,6 +20,7 @@ from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
 from .curation import Curated
+from .signal_figures import missing_figures
 
 
 class Clock:
@@ -139,5 +140,6 @@ def response_figures(
     found["rows_trained"] = table.num_rows
     for count in curated.decisions["reason"].value_counts().to_pylist():
         found[f"dropped/{count['values']}"] = count["counts"]
+    found.update(missing_figures(rollouts, steps, curated.written))
     found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
     return found

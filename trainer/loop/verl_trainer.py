@@ -42,6 +42,12 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_has_its_loggers_before_it_validates
         self._trainer.logger.log(data=figures, step=step)
 
+    @property
+    def tracking(self) -> Any:
+        """verl's loggers: `logger` has those of the run by name, `log` takes a list `backend`."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_keeps_its_loggers_by_name
+        return self._trainer.logger
+
     def use_turn_loss(self) -> None:
         """Train with the loss over turns of trajectories; the workers keep it for the whole run."""
         trainer = self._trainer

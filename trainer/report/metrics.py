@@ -16,6 +16,7 @@ from ...pipelines.recipe.train import ONE_SET
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
+_MISSING = re.compile(r"rejuice/(?:verify/)?missing/.+/scorer_[^/]*")
 _REWARD = "rejuice/reward"
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
@@ -84,6 +85,16 @@ class Point(NamedTuple):
         return self.get("rejuice/pass_rate")
 
     @property
+    def without_signal(self) -> float | None:
+        """Share of the groups of answers whose advantages are all 0 or null."""
+        return self.get("rejuice/groups_without_signal")
+
+    @property
+    def judged_without_signal(self) -> float | None:
+        """The same of the groups of judgements."""
+        return self.get("rejuice/verify/groups_without_signal")
+
+    @property
     def judged(self) -> float | None:
         """Share of right judgements: the mean of the shares for right and for wrong answers."""
         return self.get("rejuice/verify/accuracy")
@@ -92,6 +103,12 @@ class Point(NamedTuple):
     def tokens(self) -> float | None:
         """Tokens of a response, on average."""
         return self.get("rejuice/response_tokens", "response_length/mean")
+
+    @property
+    def judge_failures(self) -> int:
+        """Rewards that are missing because a judge has failed, each for a reason `scorer_...`."""
+        found = (_MISSING.fullmatch(name) for name in self.figures)
+        return int(sum(self.figures[each[0]] for each in found if each))
 
     @property
     def turns(self) -> float | None:

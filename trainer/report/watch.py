@@ -77,7 +77,9 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("reward", lambda p: p.reward),
         *(Figure(f"  {name}", component(name)) for name in names),
         Figure("pass rate", lambda p: p.pass_rate),
+        Figure("groups without signal", lambda p: p.without_signal),
         Figure("judgement accuracy", lambda p: p.judged),
+        Figure("judgements without signal", lambda p: p.judged_without_signal),
         Figure("response tokens", lambda p: p.tokens, ".1f"),
         Figure("turns", lambda p: p.turns, ".2f"),
         Figure("tool calls", lambda p: p.tool_calls, ".2f"),
@@ -85,12 +87,15 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("entropy", lambda p: p.entropy),
         Figure("KL", lambda p: p.kl, ".2g"),
         Figure("rows dropped", lambda p: p.dropped, ",d"),
+        Figure("judge failures", lambda p: p.judge_failures or None, ",d"),
         Figure("prompts failed", lambda p: p.failed or None, ",d"),
         Figure("responses failed", lambda p: p.failed_responses or None, ",d"),
         Figure("trajectories failed", lambda p: p.failed_trajectories or None, ",d"),
     ]
     agents = ("turns", "tool calls", "tool errors", "trajectories failed")
-    rare = ("judgement accuracy", "prompts failed", "responses failed", *agents)
+    failures = ("judge failures", "prompts failed", "responses failed")
+    signal = ("groups without signal", "judgement accuracy", "judgements without signal")
+    rare = (*signal, *failures, *agents)
     known = {f.name for f in found if any(f.of(point) is not None for point in points)}
     return [f for f in found if f.name in known or f.name not in rare]
 

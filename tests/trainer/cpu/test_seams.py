@@ -272,6 +272,22 @@ def test_verl_has_its_loggers_before_it_validates(verl):
     assert "self.config.data.val_batch_size or len(self.val_dataset)" in dataloader
 
 
+def test_verl_keeps_its_loggers_by_name(verl, monkeypatch, tmp_path):
+    """And logs to some of them alone: a table is for trackers, not for metrics.jsonl."""
+    from verl.utils.tracking import Tracking
+
+    monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "events"))
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics.jsonl"))
+    tracking = Tracking("rejuice", "run", ["tensorboard", "file"])
+    assert set(tracking.logger) == {"tensorboard", "file"}
+    assert callable(tracking.logger["tensorboard"].writer.add_text)
+    tracking.log(data={"alone": 1.0}, step=1, backend=["tensorboard"])
+    tracking.finish()
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+    # W&B's is its module, with `Table` and `log`.
+    assert 'self.logger["wandb"] = wandb' in inspect.getsource(Tracking.__init__)
+
+
 def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +108,29 @@ def test_answers_and_judgements_train_together_each_in_its_own_groups(trained):
     assert reported["note/label_balance_selector/positive_kept"] == 2
     tokens = sum(len(ids) for part in ("", "verify") for ids in here.tokens(part))
     assert figures["rejuice/tokens_sampled"] == tokens
+
+
+def test_samples_of_judgements_are_a_table_of_their_own(trained):
+    here, trainer = trained("mixed", steps=1)
+    logged = {}
+    writer = SimpleNamespace(add_text=lambda name, text, step: logged.update({name: (step, text)}))
+    trainer.logger.logger["tensorboard"] = SimpleNamespace(writer=writer)
+    here.answer(MIXED)
+    _, figures = here.sample(step=1, groups=2)
+    assert {name: step for name, (step, _) in logged.items()} == {
+        "rejuice/samples": 1,
+        "rejuice/verify/samples": 1,
+    }
+    lines = [line.strip("| ").split(" | ") for line in logged["rejuice/verify/samples"][1].splitlines()]  # fmt: skip
+    columns = dict(zip(lines[0], zip(*lines[2:], strict=True), strict=True))
+    assert len(columns["step"]) == 12
+    assert set(columns["reference"]) == {"Yes", "No"}
+    # Two judgements of each answer are right, and one cannot be read.
+    assert set(columns["components"]) == {"verification 1", "verification 0"}
+    assert columns["verdict"].count("") == 4
+    assert {r for r, v in zip(columns["reference"], columns["verdict"], strict=True) if v != r and v} == set()  # fmt: skip
+    assert figures["rejuice/groups_without_signal"] == 0
+    assert figures["rejuice/verify/groups_without_signal"] == 0
 
 
 def test_only_judgements_train_and_nothing_else_is_left(trained):

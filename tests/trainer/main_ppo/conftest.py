@@ -39,7 +39,7 @@ TRAIN = {
     "schedule": "verify_alter", "verification": {"every": 2}, "steps": STEPS,
     "prompts_per_step": PROMPTS, "refill": 1, "learning_rate": 1e-4, "kl_coef": 0.01,
     "max_prompt_tokens": 128, "save_every": 1, "keep_checkpoints": 5, "validate_every": STEPS,
-    "validation_n": 2, "loggers": [],
+    "validation_n": 2, "loggers": ["tensorboard"],
 }  # fmt: skip
 
 

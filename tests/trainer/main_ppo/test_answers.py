@@ -125,6 +125,38 @@ def test_validation_is_the_mean_accuracy(run, step):
     assert logged == pytest.approx(pc.mean(table["reward_accuracy"]).as_py(), abs=1e-6)
 
 
+def test_samples_are_logged_at_the_validated_step(run):
+    """With the rewards and advantages that are on file; of the judgements in a table of their own."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run.folder / "tensorboard"), {"tensors": 0}).Reload()
+    for part in (".", "verify"):
+        (event,) = events.Tensors(f"rejuice/{part}/samples/text_summary".replace("/./", "/"))
+        assert event.step == STEPS
+        lines = event.tensor_proto.string_val[0].decode().splitlines()
+        rows = [line.strip("| ").split(" | ") for line in lines[2:]]
+        assert len(rows) == 16
+        curated = run.table(STEPS, "curated", part)
+        pairs = zip(*(curated[name].to_pylist() for name in ("reward", "advantage")), strict=True)
+        known = {f"{reward:.4g} {advantage:.4g}" for reward, advantage in pairs}
+        kept = {f"{row[6]} {row[7]}" for row in rows if row[-1] == "kept"}
+        assert len(kept) > 2
+        assert kept <= known
+        assert all(row[7] == "" for row in rows if row[-1] != "kept")
+    assert "got no table of samples" not in (run.folder / "verl.log").read_text()
+
+
+@pytest.mark.parametrize(("step", "part"), [(1, "."), (3, "."), (2, "verify"), (4, "verify")])
+def test_groups_without_signal_are_those_of_the_stored_rows(run, step, part):
+    name = "rejuice/groups_without_signal".replace("/", f"/{part}/" if part != "." else "/")
+    kept = run.table(step, "curated", part)
+    signal = kept.filter(pc.not_equal(kept["advantage"], 0))["prompt_id"]
+    sampled = run.table(step, "rollouts", part)["prompt_id"]
+    expected = 1 - len(signal.unique()) / len(sampled.unique())
+    assert run.figures(step)[name] == pytest.approx(expected, abs=1e-9)
+    assert not any("/missing/" in each for each in run.figures(step))
+
+
 def test_the_stored_run_has_every_row_as_sampled_and_what_each_step_wrote(run):
     stored = open_training(run.folder)
     # Answers are sampled at every step, and judged at every second one.

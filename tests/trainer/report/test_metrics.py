@@ -36,6 +36,21 @@ def test_the_better_of_two_figures():
     assert (both.entropy, both.kl) == (1.0, 3.0)
 
 
+def test_what_a_judge_has_failed_at_is_counted_over_components_and_parts():
+    found = point(**{
+        "rejuice/missing/quality/scorer_malformed": 3.0,
+        "rejuice/missing/quality/empty_response": 5.0,
+        "rejuice/missing/accuracy/scorer_timeout": 2.0,
+        "rejuice/verify/missing/quality/scorer_busy": 1.0,
+        "rejuice/groups_without_signal": 0.25,
+        "rejuice/verify/groups_without_signal": 0.5,
+    })  # fmt: skip
+    assert found.judge_failures == 6
+    assert (found.without_signal, found.judged_without_signal) == (0.25, 0.5)
+    none = point()
+    assert (none.judge_failures, none.without_signal, none.judged_without_signal) == (0, None, None)
+
+
 def test_judgements_count_where_there_are_some():
     both = {"rejuice/rows_sampled": 8, "rejuice/verify/rows_sampled": 4, "rejuice/rows_trained": 9}
     found = point(**both, **{"rejuice/tokens_sampled": 50.0, "rejuice/verify/accuracy": 0.75})

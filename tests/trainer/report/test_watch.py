@@ -152,6 +152,25 @@ def test_rare_figures_are_shown_if_there_are_any(watch, log):
     assert "rows dropped 10, prompts failed 3, responses failed 2, 2.0 s" in second
 
 
+SIGNAL = {"rejuice/groups_without_signal": 0.25, "rejuice/verify/groups_without_signal": 0.5}
+JUDGED = {"rejuice/missing/quality/scorer_malformed": 1200.0, "rejuice/missing/format/no_response": 7.0}  # fmt: skip
+
+
+def test_groups_without_signal_and_judge_failures_are_shown(watch, log):
+    with watch(terminal=True) as seen:
+        log(line(1, 0.1, **SIGNAL), line(2, 0.2, **SIGNAL, **JUDGED))
+        seen.poll()
+        console = Console(file=io.StringIO(), width=100, color_system=None)
+        console.print(seen._panel())
+    rows = [" ".join(text.split()) for text in console.file.getvalue().splitlines()]
+    assert rows[4:7] == [
+        "pass rate 0.200 (0.100) ▁█",
+        "groups without signal 0.250 (0.250) ▁▁",
+        "judgements without signal 0.500 (0.500) ▁▁",
+    ]
+    assert rows[-2:] == ["rows dropped 10 (10) ▁▁", "judge failures 1,200 (-) ▁"]
+
+
 def test_quiet_prints_nothing(watch, log):
     for terminal in (False, True):
         with watch(terminal, quiet=True) as seen:
