@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from .row_sums import sum_lines
 from .visible import visible
 
 _WIDEST = 160
+_PACKED = 120
+_SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 
 def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
@@ -27,7 +30,7 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
         path: of the row.
         everything: also token ids and log-probabilities, and texts at their full length.
     """
-    widest = None if everything else _WIDEST
+    widest, pack = (None, list) if everything else (_WIDEST, _packed)
     ids = ((name, path.id(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     if path.number is not None:
@@ -35,20 +38,20 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
         if path.one.training_step is not None:
             origin = f"rollouts of {path.one.name}"
         lines.append(f"{origin}, row {path.number:,}")
-        lines += _values(path.source, path.places[0], path.source.column_names, widest)
+        lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
         lines += _turns(path.source, path.places[0])
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
         if after < 0:
             continue
         lines.append(f"{each.step.label}: {'kept' if before >= 0 else 'added'}")
         names = list(each.result.change.columns)
-        was = _values(each.before, before, names, widest) if before >= 0 else []
+        was = [*_values(each.before, before, names, widest)] if before >= 0 else []
         new = [x for x in _values(each.after, after, names, widest) if x not in was]
-        lines += new
+        lines += pack(new)
         if new:  # Otherwise the step left the row as it was.
             lines += _explained(each.step.operator, each.after, after)
             if before >= 0:
-                lines += [*evidence_lines(each, before), *sum_lines(each, before)]
+                lines += pack([*evidence_lines(each, before), *sum_lines(each, before)])
     if path.dropped_by is not None:
         lines += evidence_lines(path.dropped_by, path.places[-1])
     return [*lines, end_of(path)]
@@ -98,13 +101,25 @@ def _turns(dataset: Frame, row: int) -> list[str]:
     return [f"   {name}: {quoted(text)}" for name, text in lines.items()]
 
 
-def _values(frame: Frame, row: int, names: Iterable[str], widest: int | None) -> list[str]:
-    return list(_named_values(frame, row, names, widest))
+def _packed(lines: Iterable[str]) -> list[str]:
+    """The same lines, with numbers and words that follow one another on one line."""
+    found: list[str] = []
+    for line in lines:
+        if found and _is_short(line) and _is_short(found[-1].rpartition(", ")[2]):
+            joined = f"{found[-1]}, {line.strip()}"
+            if len(joined) <= _PACKED:
+                found[-1] = joined
+                continue
+        found.append(line)
+    return found
 
 
-def _named_values(
-    frame: Frame, row: int, names: Iterable[str], widest: int | None
-) -> Iterator[str]:
+def _is_short(line: str) -> bool:
+    """Whether a value is a number or a word; a text has a line of its own."""
+    return bool(_SHORT.fullmatch(line.strip()))
+
+
+def _values(frame: Frame, row: int, names: Iterable[str], widest: int | None) -> Iterator[str]:
     for name in names:
         if name in IDS or name not in frame.column_names:
             continue

@@ -89,11 +89,8 @@ def test_the_history_of_a_row_that_was_kept(ran):
         "02_recorded_rollout_mapper: kept\n"
         "   response = It is 7.\n"
         "03_math_verify_mapper: kept\n"
-        "   verdict = correct\n"
-        "   extracted_answer = 7\n"
-        "   reward_accuracy = 1.0\n"
-        "   found_by: last_number\n"
-        "   found_at: 6:7\n"
+        "   verdict = correct, extracted_answer = 7, reward_accuracy = 1.0\n"
+        "   found_by: last_number, found_at: 6:7\n"
         "04_pass_rate_filter: kept\n"
         "05_length_filter: kept\n"
         "06_reward_sum_mapper: kept\n"
@@ -304,7 +301,7 @@ def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
 
 
 def test_a_history_is_a_screen_long_at_most(recipe_file):
-    rows = [{"response": "x", "response_id": "a", **{f"c{n:02d}": n for n in range(60)}}]
+    rows = [{"response": "x", "response_id": "a", **{f"c{n:02d}": f"a text {n}" for n in range(60)}}]
     path = recipe_file([{"length_filter": {"min": 1}}], rows)
     engine.run(load(path))
     lines, whole = (
