@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import DataError
+from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..apply.report import Report
 from ..dataset.arrow_files import write_arrow
@@ -41,7 +42,8 @@ def run_on_some(
         DataError: it samples nothing.
         RejuiceError: as `engine.run`.
     """
-    if not any(isinstance(step.operator, RolloutMapper) for step in recipe.steps):
+    sampling = (RolloutMapper, RecordedRolloutMapper)
+    if not any(isinstance(step.operator, sampling) for step in recipe.steps):
         raise DataError("no step of the recipe samples responses", "run the recipe")
     head = recipe.head
     for path in head.write_missing(head.dataset_path, *recipe.recordings()):

@@ -42,9 +42,8 @@ def show_whatif(
         console.width = _WIDTH
     known = [(one, each) for one, each in found if isinstance(each, Comparison)]
     whole = combined([each for _, each in known])
-    console.print(
-        Text(f"{path}: {whole.rows.num_rows:,} stored rows; nothing is sampled or judged.")
-    )
+    found_rows = f"{path}: {whole.rows.num_rows:,} stored rows"
+    console.print(Text(f"{found_rows}; nothing is sampled or judged."), soft_wrap=True)
     changes = "; ".join(changed) or "nothing: RECIPE and the run are the same"
     console.print(Text(f"changed      {changes}"), soft_wrap=True)
     if len(known) > 1:

@@ -40,7 +40,7 @@ def show_preview(
         console.width = _WIDTH
     responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"
     how = "sampled for this preview" if sampled else "nothing is sampled or judged"
-    console.print(Text(f"{title}: {responses} to {prompts}; {how}."))
+    console.print(Text(f"{title}: {responses} to {prompts}; {how}."), soft_wrap=True)
     console.print(_advantages(found))
     lines = [*_lines(found), *(_training(cost, train) if train and cost else [_each(found)])]
     for line in lines:

@@ -3,14 +3,16 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tiny_run import PROCESS, run_tiny
+from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
 from rejuice.pipelines.cli import app
+from rejuice.pipelines.compare.cost import refill_figures, step_cost
 from rejuice.pipelines.compare.preview import preview
 from rejuice.pipelines.compare.replay import replay, whole
 from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.train import Train
 from rejuice.pipelines.stored.open import open_stored
 
 
@@ -74,6 +76,62 @@ def test_the_command(tiny):
     lines = [line.split() for line in run.output.splitlines()]
     assert ["mean", "|advantage|", "0.800", "0.475", "0.633"] in lines
     assert ["refill", "1.50", "prompts"] in [line[:3] for line in lines]
+
+
+def test_where_nothing_was_run_some_prompts_are(tmp_path, monkeypatch):
+    path = write_tiny(tmp_path, train={"steps": 5, "prompts_per_step": 8, "validation_path": "v"})
+    command = ["preview", str(path), "--prompts", "2"]
+    run = CliRunner().invoke(app, command)
+    assert run.exit_code == 0, run.output
+    first = run.output.splitlines()[0]
+    export = tmp_path / "preview" / "curated" / "curated.parquet"
+    assert first == f"{export}: 8 responses to 2 prompts; sampled for this preview."
+    assert export.exists()
+    assert not (tmp_path / "curated.parquet").exists()
+    questions = pq.read_table(export)["question"].to_pylist()
+    again = CliRunner().invoke(app, command)
+    assert again.output.splitlines()[1:5] == run.output.splitlines()[1:5]
+    assert pq.read_table(export)["question"].to_pylist() == questions
+    # The recipe's own run counts as soon as there is one.
+    run_tiny(tmp_path)
+    whole = CliRunner().invoke(app, ["preview", str(path)])
+    assert "12 responses to 3 prompts; nothing is sampled or judged" in whole.output
+
+
+def test_a_recipe_that_samples_nothing_is_not_run_for_a_preview(tmp_path):
+    path = write_tiny(tmp_path, AFTER)
+    run = CliRunner().invoke(app, ["preview", str(path)])
+    assert str(run.exception) == "no step of the recipe samples responses; run the recipe"
+
+
+def test_what_training_steps_cost(tiny):
+    (one,) = open_stored(tiny.path).sets
+    found = preview(replay(*whole(one), one.steps))
+    train = Train(steps=5, prompts_per_step=64, refill=0, validation_path="v")
+    stored = open_stored(tiny.path)
+    cost = step_cost(found, train, stored, one)
+    # Of 3 prompts 2 are left: a step of 64 without refills is nearly always short.
+    assert cost.refills[0].refills == 0
+    assert cost.refills[0].short > 0.99
+    assert [each.refills for each in cost.refills] == list(range(len(cost.refills)))
+    assert cost.refills[-1].short <= 0.05 < cost.refills[-2].short
+    assert (cost.prompts, cost.responses, cost.tokens, cost.judge_calls) == (64, 256, None, 0)
+    assert cost.training_s is None
+    logged = stored._replace(points=({"timing_s/step": 9.0}, {"timing_s/step": 2.0, "timing_s/gen": 1.0}))  # fmt: skip
+    timed = step_cost(found, train, logged, one)
+    assert (timed.training_s, timed.sampling_s) == (2.0, 1.0)
+
+
+def test_refills_sample_as_many_as_training_does():
+    """All groups left: one round of prompts. None: never enough, however often."""
+    train = Train(steps=5, prompts_per_step=10, refill=2, validation_path="v")
+    [every] = refill_figures(1.0, train)
+    assert every == (2, 0.0, 10.0)
+    [never] = refill_figures(0.0, train)
+    assert never == (2, 1.0, 30.0)
+    half = refill_figures(0.5, train)
+    assert half[0].short > half[-1].short
+    assert 20 < half[-1].prompts < 25
 
 
 @pytest.mark.recommended("pipelines/commands/preview.py", "or accept it with --allow_empty")

@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -114,14 +115,31 @@ AFTERWARDS = st.fixed_dictionaries(
     optional={
         "accuracy": WEIGHTS,
         "format": WEIGHTS,
-        "gates": st.just({"format": "only_correct"}),
+        "gates": st.sampled_from(
+            [
+                {"format": "only_correct"},
+                {"format": "mixed_groups_only", "accuracy": "only_correct"},
+            ]
+        ),
+        "on_missing": st.sampled_from(["drop_row", "drop_group", "group_mean"]),
+        "std_floor": st.sampled_from([0.1, 1.0]),
+        "worked_out": st.just(True),
         "max": st.sampled_from([0.5, 0.6, 1.0]),
         "min": st.sampled_from([0.1, 0.5]),
         "normalise": st.sampled_from(["std", "none", "leave_one_out"]),
         "right": st.just(2.0),
         "style": st.sampled_from(["boxed", "think_answer"]),
         "without": st.sampled_from(["pass_rate_filter"]),
-        "added": st.sampled_from(["exact_deduplicator", "length_filter"]),
+        "added": st.sampled_from(
+            [
+                {"exact_deduplicator": {}},
+                {"minhash_deduplicator": {"threshold": 0.5}},
+                {"minhash_deduplicator": {"threshold": 0.9}},
+                {"length_filter": {"max": 15}},
+                {"diversity_reward_mapper": {}},
+            ]
+        ),
+        "chunk_rows": st.sampled_from([1, 9]),
         "swapped": st.booleans(),
     },
 )
@@ -138,10 +156,15 @@ def process_of(drawn):
     for bound in ("max", "min"):
         if bound in drawn:
             steps["pass_rate_filter"][bound] = drawn[bound]
-    if "normalise" in drawn:
-        steps["grpo_advantage_mapper"]["normalise"] = drawn["normalise"]
-    if "right" in drawn:
-        steps["math_verify_mapper"]["right"] = drawn["right"]
+    advantage = steps["grpo_advantage_mapper"]
+    advantage |= {"normalise": drawn["normalise"]} if "normalise" in drawn else {}
+    if advantage.get("normalise", "std") == "std" and "std_floor" in drawn:
+        advantage["std_floor"] = drawn["std_floor"]
+    if "on_missing" in drawn:
+        steps["reward_sum_mapper"]["on_missing"] = drawn["on_missing"]
+    for field in ("right", "worked_out"):
+        if field in drawn:
+            steps["math_verify_mapper"][field] = drawn[field]
     if "style" in drawn:
         steps["format_reward_mapper"]["style"] = drawn["style"]
     steps.pop(drawn.get("without", ""), None)
@@ -149,18 +172,18 @@ def process_of(drawn):
     if drawn.get("swapped"):
         found[0], found[1] = found[1], found[0]
     if "added" in drawn:
-        fields = {"max": 15} if drawn["added"] == "length_filter" else {}
-        found.insert(2, {drawn["added"]: fields})
+        found.insert(2, drawn["added"])
     return found
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(drawn=AFTERWARDS)
 def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
     """Rows, values, types and reasons of decisions."""
     folder = tmp_path_factory.mktemp("fresh")
     data = {"dataset_path": str(many.head.dataset_path)}
-    other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], chunk_rows=None, **data)
+    chunks = {"chunk_rows": drawn.get("chunk_rows"), **data}
+    other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], **chunks)
     (one,) = open_stored(many.path).sets
     base, before = whole(one)
     found = replay(base, before, one.fit(other))
@@ -168,11 +191,16 @@ def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
     fresh = pq.read_table(folder / "curated.parquet")
     pq.write_table(kept.select(fresh.column_names), folder / "kept.parquet")
     assert written(pq.read_table(folder / "kept.parquet")) == written(fresh)
-    steps = open_stored(folder / "curated.parquet").report.steps[len(SAMPLING) :]
-    for applied, report in zip(found.after, steps, strict=True):
+    stored = open_stored(folder / "curated.parquet")
+    decisions = stored.sets[0].decisions()
+    for applied, report in zip(found.after, stored.report.steps[len(SAMPLING) :], strict=True):
         reasons = applied.result.change.reasons
         dropped = Counter([] if reasons is None else reasons.drop_null().to_pylist())
         assert (applied.step.name, dropped) == (report.step, report.dropped)
+        ids = applied.before.select(["response_id"])["response_id"]
+        gone = [] if reasons is None else ids.filter(reasons.is_valid()).to_pylist()
+        own = decisions.filter(pc.equal(decisions["step"], report.step))
+        assert sorted(own["row_id"].to_pylist()) == sorted(gone)
 
 
 # --------------------------------------------------------------------------- operators that ask

@@ -301,7 +301,9 @@ def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
 
 
 def test_a_history_is_a_screen_long_at_most(recipe_file):
-    rows = [{"response": "x", "response_id": "a", **{f"c{n:02d}": f"a text {n}" for n in range(60)}}]
+    rows = [
+        {"response": "x", "response_id": "a", **{f"c{n:02d}": f"a text {n}" for n in range(60)}}
+    ]
     path = recipe_file([{"length_filter": {"min": 1}}], rows)
     engine.run(load(path))
     lines, whole = (
