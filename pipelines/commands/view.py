@@ -22,7 +22,9 @@ def view(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file to write; by default PATH with .html."),
+        typer.Option(
+            "--output", "-o", help="The file to write; by default that of the run with .html."
+        ),
     ] = None,
     steps: TrainingSteps = None,
     most_mb: Annotated[
@@ -41,8 +43,10 @@ def view(
     from ..page.build import build_page
     from ..page.open_any import page_of
     from ..page.open_browser import open_browser
+    from ..stored.open import RECIPES, run_of
 
-    first = paths[0].resolve() if paths[0].is_dir() else paths[0]
+    first = run_of(paths[0]) if paths[0].suffix in RECIPES else paths[0]
+    first = first.resolve() if first.is_dir() else first
     target = output or first.with_name(f"{first.name if first.is_dir() else first.stem}.html")
     summary = build_page(
         page_of(paths, range_of_steps(steps)), target, most_bytes=most_mb * 1_000_000

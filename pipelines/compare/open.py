@@ -52,7 +52,7 @@ def has_run(path: Path) -> bool:
 
 
 def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
-    """Of an export or the last training step, the sets whose advantages a recipe computes.
+    """The sets of an export or of the last training step whose advantages a recipe computes.
 
     Raises:
         DataError: there are none.

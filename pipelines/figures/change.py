@@ -24,6 +24,7 @@ from .figures import column_values, group_figures, pass_rates
 from .rows import KEPT, RowTable
 
 _Value = TypeVar("_Value")
+_Z95 = 1.959964
 LEAST_COUNT = 3
 """A response is frequent from so many rows on."""
 
@@ -62,6 +63,8 @@ class SetChange(NamedTuple):
         kept: rows.
         prompts: in both, only in the first, only in the second.
         reward: the mean over the rows kept.
+        by_chance: 95% interval of the difference of `reward` by the spread between groups, as if
+            the two sets had different prompts.
         components: by name; the differences of `added` sum to that of `reward`, where no reward
             came with the responses.
         pass_rate: right among the graded rows.
@@ -74,6 +77,7 @@ class SetChange(NamedTuple):
     kept: tuple[int, int]
     prompts: tuple[int, int, int]
     reward: tuple[float, float]
+    by_chance: tuple[float, float]
     components: Mapping[str, ComponentChange]
     pass_rate: tuple[float, float]
     length: tuple[float, float]
@@ -93,11 +97,14 @@ def set_change(
     """
     both = (a, b)
     names = dict.fromkeys([*a.components, *b.components])
+    reward = _pair(_mean(column_values(rows.table, "reward")[_kept(rows)]) for rows in both)
+    half = _Z95 * float(np.hypot(_standard_error(a), _standard_error(b)))
     return SetChange(
         _pair(rows.table.num_rows for rows in both),
         _pair(int(_kept(rows).sum()) for rows in both),
         _prompts(a, b),
-        _pair(_mean(column_values(rows.table, "reward")[_kept(rows)]) for rows in both),
+        reward,
+        (reward[1] - reward[0] - half, reward[1] - reward[0] + half),
         {name: _component(name, both, weights) for name in names},
         _pair(map(_pass_rate, both)),
         _pair(map(_length, both)),
@@ -118,6 +125,16 @@ def new_responses(before: Iterable[str | None], after: Sequence[str | None]) -> 
     old = {" ".join(text.split()) for text in before if text is not None}
     counts = Counter(" ".join(text.split()) for text in after if text is not None)
     return {text: n for text, n in counts.most_common() if n >= LEAST_COUNT and text not in old}
+
+
+def _standard_error(rows: RowTable) -> float:
+    """The standard error of the mean reward, by groups: sqrt(sum_g (sum_i r_i - m)^2) / N."""
+    reward_N = column_values(rows.table, "reward")
+    used_N = _kept(rows) & np.isfinite(reward_N)
+    if not used_N.any():
+        return float("nan")
+    distance_N = np.where(used_N, reward_N - reward_N[used_N].mean(), 0.0)
+    return float(np.sqrt((rows.groups.sum(distance_N) ** 2).sum()) / used_N.sum())
 
 
 def _component(

@@ -61,7 +61,7 @@ def show_diff(found: Diff, command: str, console: Console) -> None:
         _print(_common(each.common), console)
         console.print(_figures(each.change))
         console.print(_components(each.change))
-        _print([*_details(each, command)], console)
+        _print([*_by_chance(each.change), *_details(each, command)], console)
 
 
 def show_diff_rows(found: Diff, kind: str) -> None:
@@ -152,6 +152,13 @@ def _components(change: SetChange) -> Table:
     if change.components:
         table.add_row("mean reward", _number(before), _number(after), f"{after - before:+.3f}")
     return table
+
+
+def _by_chance(change: SetChange) -> Iterator[str]:
+    low, high = change.by_chance
+    if math.isfinite(low):
+        verdict = "chance alone may explain it" if low <= 0 <= high else "more than chance explains"
+        yield f"by chance    95% interval of the difference {low:+.3f} to {high:+.3f}: {verdict}"
 
 
 def _details(found: SetDiff, command: str) -> Iterator[str]:

@@ -57,5 +57,15 @@ def open_stored(path: Path, *, steps: range | None = None) -> Stored:
     )
 
 
+def run_of(recipe: Path) -> Path:
+    """The export of a recipe or, where there is none, the folder of its training run.
+
+    Raises:
+        RejuiceError: it cannot be read.
+    """
+    export = load(recipe).head.export_path
+    return export if _is_run_folder(run_folder(export)) else RUNS / recipe.stem
+
+
 def _is_run_folder(path: Path) -> bool:
     return path.suffix == ".run" and (path / "report.json").is_file()

@@ -85,12 +85,19 @@ def test_two_runs_on_data_by_hand(runs):
     assert each.new == {}
 
 
-def test_a_weight_that_changed_is_told_from_values_that_changed(runs):
+def test_a_changed_weight_is_no_changed_value(runs):
     (each,) = diff_of(runs["tiny"], runs["weighed"]).sets
     accuracy, form = (each.change.components[name] for name in ("accuracy", "format"))
     assert (accuracy.by_values, accuracy.by_weight) == pytest.approx((0, -0.5 * 3 / 8))
     assert (form.by_values, form.by_weight) == pytest.approx((0, -0.2 / 8))
     assert accuracy.weights == (1.0, 0.5)
+    # Of 8 rewards with a mean of 0.35, groups A and C are 0.6 above and below: an error of 0.106.
+    error = np.sqrt(2 * 0.6**2) / 8
+    groups = np.array([[0.7, 0.3, 0.2, -0.2], [0.7, -0.2, -0.2, -0.2]])  # With the other weights.
+    other = np.sqrt(((groups.sum(1) - 4 * groups.mean()) ** 2).sum()) / 8
+    half = 1.959964 * np.hypot(error, other)
+    gap = groups.mean() - 0.35
+    assert each.change.by_chance == pytest.approx((gap - half, gap + half))
     prompts = [each.before for each in each.change.moved]
     assert len(prompts) == 2
     gaps = [abs(x.after - x.before) for x in each.change.moved]

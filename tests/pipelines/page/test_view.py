@@ -38,6 +38,8 @@ def test_a_page_of_an_export(export, rejuice, tmp_path):
     size = (tmp_path / "out" / "curated.html").stat().st_size / 1e6
     counted = f"12 rows, 3 groups, 1 set; {size:.1f} MB"
     assert (status, out) == (0, f"out/curated.html: {counted}. Open it in a browser.\n")
+    # It stands beside what was run, also where the recipe is named.
+    assert rejuice("view", "recipe.yaml", "--no_open") == (status, out, "")
 
 
 @pytest.mark.parametrize("given", ["out/curated.parquet", "out/curated.run", "recipe.yaml"])
