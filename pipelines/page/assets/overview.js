@@ -67,7 +67,8 @@ function rewardsSection({ head }) {
 
 function signsPanel() {
   if (!HEAD.signs.length) return null;
-  const rows = HEAD.signs.map((sign) => [sign.name, sign.set || "all rows", sign.p, sign.effect,
+  const rows = HEAD.signs.map((sign) => [sign.name, sign.set || "all rows",
+    sign.p === null ? null : sign.p.toFixed(4), sign.effect,
     sign.alarm ? "alarm" : "", sign.reason]);
   const panel = make("div", { class: "panel" }, make("h3", { text: "Signs of reward hacking" }),
     make("div", { class: "hint", text: "What the reward goes with, against permuted groups: of clean runs, at most 1 in "
