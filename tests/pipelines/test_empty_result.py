@@ -63,7 +63,9 @@ def test_an_empty_result_can_be_allowed(rejuice, emptied):
 def test_a_report_of_an_empty_run_is_printed_as_any_other(rejuice, emptied):
     rejuice("run", emptied, "-q")
     code, out, err = rejuice("report", "out/curated.parquet")
-    assert (code, err) == (0, "")
+    right = "change the filters, or accept it with --allow_empty"
+    assert (code, err) == (1, f"rejuice: no row is left in out/curated.parquet; {right}\n")
+    assert rejuice("report", "out/curated.parquet", "--allow_empty") == (0, out, "")
     assert "No row is left: group_size_filter dropped the last ones." in out
 
 
