@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...operators import DataError
 from ..stored.open import open_stored
-from ..stored.stored import Stored
 from .content import PageData
 from .of_stored import page_of_stored
 
@@ -20,9 +18,9 @@ def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
         steps: of runs of training, the numbers of those to show.
 
     Raises:
-        DataError: nothing can be shown of a path.
+        RejuiceError: nothing can be shown of a path.
     """
-    pages = [page_of_stored(_opened(path, steps)) for path in paths]
+    pages = [page_of_stored(open_stored(path, steps=steps)) for path in paths]
     if len(pages) == 1:
         return pages[0]
     sets = [
@@ -41,11 +39,3 @@ def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
         points=max((page.points for page in pages), key=len),
         recipe="\n".join(f"# {p}\n{page.recipe}" for p, page in zip(paths, pages, strict=True)),
     )
-
-
-def _opened(path: Path, steps: range | None) -> Stored:
-    stored = open_stored(path, steps=steps)
-    if steps is not None and not stored.sets:
-        found = f"{path} has no training step from {steps.start} to {steps.stop - 1}"
-        raise DataError(found, "give a range in it")
-    return stored

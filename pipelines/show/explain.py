@@ -66,9 +66,10 @@ def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
     Raises:
         DataError: what the steps did is not on file, or no row has that id.
     """
+    latest = sorted(stored.sets, key=lambda one: (-(one.training_step or 0), one.kind))
     for name in (*IDS, ROW):
-        with_row = [one for one in reversed(stored.sets) if has_row(one, name, row)]
-        for one in with_row or reversed(stored.sets):
+        with_row = [one for one in latest if has_row(one, name, row)]
+        for one in with_row or latest:
             found = list(islice(row_paths(one, name, row), None if everything else _MOST_ROWS + 1))
             if found:
                 others = [other.name for other in with_row if other is not one]

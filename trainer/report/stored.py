@@ -55,6 +55,10 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
         return None
     folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
     wanted = [each for each in folders if steps is None or int(each.name) in steps]
+    if folders and not wanted and steps is not None:
+        found = f"{path} has no training step from {steps.start} to {steps.stop - 1}"
+        right = f"it has steps {int(folders[0].name)} to {int(folders[-1].name)}"
+        raise DataError(found, right)
     sets = tuple(each for folder in wanted for each in _sets(folder))
     points = [point for point in _points(path) if steps is None or point["step"] in steps]
     title, recipe = path.resolve().name, path / "recipe.yaml"

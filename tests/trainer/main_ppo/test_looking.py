@@ -33,6 +33,9 @@ def test_every_command_on_a_step(run, looked_at, tmp_path):
     check_every_command(
         looked_at, step, run.table(2, "curated"), tmp_path, sampled=sampled_rows(step), judged=True
     )
+    assert "\nrollouts of step 2, row 1\n" in looked_at("explain", step, "row 1")[1]
+    judged = run.table(2, "rollouts", "verify")["response_id"][0].as_py()
+    assert "\nrollouts of step 2 judgements, row 1\n" in looked_at("explain", step, judged)[1]
 
 
 @pytest.mark.parametrize(("step", "kind"), [(1, "answers"), (2, "judgements"), (3, "answers")])

@@ -67,8 +67,14 @@ def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, r
 def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
-    refused = f"{training_run.name} has no training step from 40 to 60; give a range in it"
-    assert rejuice("view", training_run, "--steps", "40:60") == (2, "", f"rejuice: {refused}\n")
+    refused = f"{training_run.name} has no training step from 40 to 60; it has steps 1 to 3"
+    for command in ("view", "report", "whatif", "ablate", "audit"):
+        given = (command, training_run, "--steps", "40:60")
+        assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
+    given = ("explain", training_run, "row 1", "--steps", "40:60")
+    assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
+    given = ("diff", training_run, training_run, "--steps", "40:60")
+    assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
     assert rejuice("view", training_run, "--steps", "2:3", "--no_open", "-o", "p.html")[0] == 0
     assert [each["step"] for each in Page(tmp_path / "p.html").head["sets"]] == [2, 3]
 
