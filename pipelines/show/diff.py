@@ -146,19 +146,21 @@ def _components(change: SetChange) -> Table:
         before, after = each.added
         missing = " -> ".join("-" if math.isnan(x) else f"{x:.1%}" for x in each.missing)
         signed = (after - before, each.by_values, each.by_weight)
-        cells = [_number(before), _number(after), *(f"{value:+.3f}" for value in signed), missing]
+        cells = [_number(before), _number(after), *map(_signed, signed), missing]
         table.add_row(Text(visible(name)), *cells)
     before, after = change.reward
     if change.components:
-        table.add_row("mean reward", _number(before), _number(after), f"{after - before:+.3f}")
+        table.add_row("mean reward", _number(before), _number(after), _signed(after - before))
     return table
 
 
 def _by_chance(change: SetChange) -> Iterator[str]:
     low, high = change.by_chance
-    if math.isfinite(low):
+    before, after = change.reward
+    if math.isfinite(low) and before != after:
         verdict = "chance alone may explain it" if low <= 0 <= high else "more than chance explains"
-        yield f"by chance    95% interval of the difference {low:+.3f} to {high:+.3f}: {verdict}"
+        interval = f"{_signed(low)} to {_signed(high)}"
+        yield f"by chance    95% interval of the difference {interval}: {verdict}"
 
 
 def _details(found: SetDiff, command: str) -> Iterator[str]:
@@ -209,6 +211,10 @@ def _table(first: str, *others: str) -> Table:
 def _listed(reasons: Mapping[str, int]) -> str:
     listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
     return f" ({listed})" if listed else ""
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 3) + 0.0:+.3f}"  # No -0.000.
 
 
 def _number(value: float) -> str:

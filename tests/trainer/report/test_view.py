@@ -68,8 +68,8 @@ def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
     refused = f"{training_run.name} has no training step from 40 to 60; it has steps 1 to 3"
-    for command in ("view", "report", "whatif", "ablate", "audit"):
-        given = (command, training_run, "--steps", "40:60")
+    for name in ("view", "report", "whatif", "ablate", "audit"):
+        given = (name, training_run, "--steps", "40:60")
         assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
     given = ("explain", training_run, "row 1", "--steps", "40:60")
     assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
