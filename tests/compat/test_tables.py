@@ -102,7 +102,7 @@ def test_the_command_makes_the_table_that_it_made(tables, name):
     """With the workers that the recipe asks for."""
     words = [f"--{key}={value}" for key, value in {**OVERRIDES[name], **EXPORT}.items()]
     command = [COMMANDS / "rejuice", "run", recipe_path(name), *words]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stderr
     assert found(Path(EXPORT["export_path"])) == golden(f"tables/{name}")
 

@@ -289,6 +289,7 @@ def test_the_command_prints_one_line_and_exits_with_2(recipe_file):
         [sys.executable, "-m", "rejuice.trainer", "check", str(path)],
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
     )
     assert done.returncode == 2

@@ -390,7 +390,7 @@ def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     )
     running = subprocess.Popen(
         [sys.executable, "-m", "rejuice.trainer", "run", str(path)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
@@ -403,6 +403,8 @@ def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
 
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m rejuice.trainer schema | head -c 10"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, errors="replace", check=False
+    )
     assert done.stdout == '{\n  "$schem'[:10]
     assert "Traceback" not in done.stderr

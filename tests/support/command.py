@@ -47,7 +47,7 @@ def heavy_after(*commands, cwd=None, names=HEAVY):
     words = [[str(word) for word in each] for each in commands]
     done = subprocess.run(
         [sys.executable, "-c", _LOADED.format(names=names), json.dumps(words)],
-        cwd=cwd, capture_output=True, text=True, check=False,
+        cwd=cwd, capture_output=True, text=True, errors="replace", check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1].split()

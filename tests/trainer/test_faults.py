@@ -160,6 +160,7 @@ class Training:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             env={**os.environ, "COLUMNS": "300"},
         ) as running:
             try:

@@ -357,7 +357,10 @@ def test_trl_trains_on_it_and_leaves_dropped_rows_out(recipe_file, tmp_path):
     ]
     path = recipe_file(process, rows=rows, custom_operator_paths=[str(tmp_path / "none.py")])
     done = subprocess.run(
-        [sys.executable, "-c", TRAIN, path, tmp_path / "run"], capture_output=True, text=True
+        [sys.executable, "-c", TRAIN, path, tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     assert done.returncode == 0, done.stderr[-2000:]
     alone, beside = json.loads(done.stdout.splitlines()[-1])
@@ -391,7 +394,11 @@ def test_the_example_of_the_documents_trains(tmp_path):
     small = code.replace("max_steps=20", "max_steps=1").replace("_steps=8", "_steps=1")
     assert small.count("_steps=1") == 3
     done = subprocess.run(
-        [sys.executable, "-c", small], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-c", small],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "'rejuice/reward_accuracy': '" in done.stdout

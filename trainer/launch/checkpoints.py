@@ -123,6 +123,7 @@ def _merge(run: TrainingRun, actor: Path, target: Path) -> None:
             env={**os.environ, **here},
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
     if done.returncode:

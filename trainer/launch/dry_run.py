@@ -31,6 +31,7 @@ def validate(run: TrainingRun, *, resume: bool = False) -> None:
             env={**os.environ, **environment(run)},
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
     if done.returncode:

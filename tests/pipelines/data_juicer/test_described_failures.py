@@ -174,5 +174,7 @@ def test_what_data_juicer_logs_as_it_is_imported_is_not_shown():
         "from rejuice.pipelines.data_juicer import steps;"
         "steps.step('text_length_filter', {}).preflight()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, errors="replace", check=True
+    )
     assert done.stderr + done.stdout == ""

@@ -130,7 +130,12 @@ def test_their_operators_are_known_without_an_import(install, tmp_path):
     )
     env = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=True,
+        env=env,
     )
     assert out.stdout.strip() == "set()"
 

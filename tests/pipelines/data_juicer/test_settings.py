@@ -267,7 +267,7 @@ def both(tmp_path):
         command = [Path(sys.executable).with_name("dj-process"), "--config", path]
         environment = {**os.environ, "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace"
         )
         assert done.returncode == 0, done.stderr
         return [pq.read_table(export) for export in exports]

@@ -58,7 +58,9 @@ def test_nothing_is_imported_to_check_a_recipe():
         "steps.step('text_length_filter', {'max_len': 3});"
         "print({'data_juicer', 'datasets', 'torch', 'ray'} & set(sys.modules))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, errors="replace", check=True
+    )
     assert out.stdout.strip() == "set()"
 
 

@@ -83,7 +83,9 @@ def test_the_export_is_that_of_dj_process(folder, tmp_path):
     run(load(tmp_path / "ours.yaml"))
     command = [Path(sys.executable).with_name("dj-process"), "--config", tmp_path / "theirs.yaml"]
     environment = {**os.environ, "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace"
+    )
     assert done.returncode == 0, done.stderr
     ours, theirs = (pq.read_table(export).replace_schema_metadata() for export in exports)
     assert ours.equals(theirs)

@@ -58,7 +58,9 @@ def written(folder, url, tools):
 
 def dj_process(path):
     command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
-    return subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=path.parent, capture_output=True, text=True, errors="replace"
+    )
 
 
 def test_tools_and_flows_of_files_are_found(tmp_path):

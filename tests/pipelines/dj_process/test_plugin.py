@@ -91,7 +91,9 @@ def test_every_installed_operator_is_known_to_data_juicer():
 
 def test_discovery_finds_the_plugin_by_its_entry_point():
     code = "from data_juicer.ops import OPERATORS; print(*OPERATORS.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, errors="replace", check=True
+    )
     assert set(installed()) <= set(out.stdout.split())
     assert "is not available" not in out.stderr
 
@@ -335,7 +337,12 @@ def dj_process(folder, process, *overrides, table=None, executor="default", **he
     command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
     environment = {**os.environ, **OFFLINE}
     ran = subprocess.run(
-        [*command, *overrides], cwd=folder, env=environment, capture_output=True, text=True
+        [*command, *overrides],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     return ran, path, table
 

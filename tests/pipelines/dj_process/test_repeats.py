@@ -110,7 +110,9 @@ def test_dj_process_gives_repeats_the_rows_of_rejuice_run(tmp_path, executor):
     command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
     offline = {"RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
     environment = {**os.environ, **offline, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace"
+    )
     assert ran.returncode == 0, ran.stderr
     rows = without_helpers(pq.read_table(tmp_path / "out.parquet").to_pylist())
     assert repr(rows) == repr(of_rejuice(path))

@@ -88,7 +88,12 @@ def by_dj_process(written):
             command = [sys.executable, SUPPORT / "many_dj_processes.py", executor, *names]
             environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
             done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True
+                command,
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
             )
             assert done.returncode == 0, done.stderr[-3000:]
         return folders[executor]

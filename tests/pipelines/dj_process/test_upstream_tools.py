@@ -294,7 +294,12 @@ def test_analysis_takes_the_statistics_of_the_dataset(tmp_path, rows, data_juice
     command = Path(sys.executable).with_name("dj-analyze")
     environment = {**os.environ, "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
     ran = subprocess.run(
-        [command, "--config", recipe], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [command, "--config", recipe],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     assert ran.returncode == 0, ran.stderr
     lines = (tmp_path / "out" / "curated_stats.jsonl").read_text().splitlines()
@@ -308,7 +313,11 @@ def test_analysis_ends_with_the_line_of_a_bad_value(tmp_path, rows, data_juicer)
     recipe = write_recipe(tmp_path, [{"pass_rate_filter": {"min": 0.9, "max": 0.1}}], rows)
     command = Path(sys.executable).with_name("dj-analyze")
     ran = subprocess.run(
-        [command, "--config", recipe], cwd=tmp_path, capture_output=True, text=True
+        [command, "--config", recipe],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     assert ran.returncode == 1
     assert (ran.stdout + ran.stderr).count("pass_rate_filter: min 0.9 is above max 0.1") == 1
@@ -353,6 +362,7 @@ def test_the_searcher_reads_a_wheel(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
+        errors="replace",
     )
     assert ran.returncode == 0, ran.stderr
     assert f"{len(installed())} of a wheel" in ran.stdout

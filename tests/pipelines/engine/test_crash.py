@@ -73,6 +73,7 @@ def execute(command, out, check=True, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
+        errors="replace",
         check=check,
     )
 

@@ -95,7 +95,9 @@ def test_the_commands_say_it_and_end_with_status_2(recipe_file):
     path = recipe_file([VERIFY], [{**ROW, "verdict": "as I say"}])
     rejuice = Path(sys.executable).with_name("rejuice")
     for command in ("check", "run"):
-        done = subprocess.run([rejuice, command, path], capture_output=True, text=True)
+        done = subprocess.run(
+            [rejuice, command, path], capture_output=True, text=True, errors="replace"
+        )
         assert done.returncode == 2
         assert "line 4, step 1 math_verify_mapper: would replace column 'verdict'" in done.stderr
 

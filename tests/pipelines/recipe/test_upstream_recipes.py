@@ -134,4 +134,6 @@ def test_the_bench_without_a_checkout():
 
 def bench(*words, env=None):
     command = [sys.executable, str(BENCH), *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, errors="replace", check=True
+    )

@@ -177,6 +177,7 @@ def test_the_folder_can_be_moved(exported, tmp_path):
         cwd=tmp_path / "elsewhere",
         capture_output=True,
         text=True,
+        errors="replace",
         check=True,
     )
     assert done.stdout == "1.05\n"
@@ -579,5 +580,7 @@ def test_the_command_loads_nothing_heavy():
     code = (
         f"import sys, rejuice.trainer.export.cli; print([n for n in {heavy} if n in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, errors="replace", check=True
+    )
     assert done.stdout == "[]\n"

@@ -387,6 +387,6 @@ def test_trl_trains_on_what_was_written(name, form, tmp_path):
     pq.write_table(rows(**GRADED), tmp_path / "curated.parquet")
     export_hf(tmp_path / "curated.parquet", tmp_path / "hf", form)
     words = [sys.executable, "-c", TRAIN, tmp_path / "hf", tmp_path / "cache", name]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["loss"] > 0

@@ -328,7 +328,9 @@ def test_status_log_and_command(make, verl):
     assert sys.executable in words
     config = yaml.safe_load((run.folder / "verl.yaml").read_text())
     assert config["data"]["train_files"] == f"{run.folder}/prompts/train.parquet"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, errors="replace", check=False
+    )
     assert (done.returncode, done.stdout.strip()) == (3, first), "a shell runs it as it stands"
 
 
@@ -338,7 +340,11 @@ def test_a_shell_runs_what_a_dry_run_prints(tmp_path, verl):
     run = TrainingRun.of(tmp_path / "o'brien's $run", load(path))
     verl("import sys, pathlib; print(pathlib.Path(sys.argv[2], sys.argv[4] + '.yaml').read_text())")
     done = subprocess.run(
-        ["sh", "-c", shell_script(run)], capture_output=True, text=True, check=True
+        ["sh", "-c", shell_script(run)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=True,
     )
     config = yaml.safe_load(done.stdout)
     assert config["data"]["train_files"] == f"{run.folder}/prompts/train.parquet"

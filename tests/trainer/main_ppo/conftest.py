@@ -48,7 +48,13 @@ def command(*words, cwd=None):
     code = "from rejuice.trainer.cli import main; main()"
     line = [sys.executable, "-c", code, *map(str, words)]
     done = subprocess.run(
-        line, cwd=cwd, capture_output=True, text=True, timeout=LONGEST_S, check=False
+        line,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=LONGEST_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 
