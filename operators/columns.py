@@ -88,6 +88,20 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def common_type(kinds: Iterable[pa.DataType]) -> pa.DataType:
+    """The type that holds all values of some types; one without values may have none of its own.
+
+    Raises:
+        pyarrow.ArrowTypeError: no type does.
+
+    Example:
+        >>> common_type([pa.int64(), pa.null(), pa.float64()])
+        DataType(double)
+    """
+    schemas = [pa.schema([("", kind)]) for kind in kinds]
+    return pa.unify_schemas(schemas, promote_options="permissive").field("").type
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether values of this type are lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...operators import Change
 from ...operators.change import surviving_rows
-from ...operators.columns import flat
+from ...operators.columns import common_type, flat
 
 Numbers = NDArray[np.int64]
 
@@ -103,7 +103,7 @@ class _Written:
 
     def column(self, lines: int, kind: pa.DataType | None) -> pa.Array:
         self._grow(lines)
-        kind = kind or _common_type(self._pieces)
+        kind = kind or common_type(piece.type for piece in self._pieces)
         pieces = [piece.cast(kind, safe=False) for piece in self._pieces]
         places = pa.array(self._place_L, mask=self._place_L < 0)
         return flat(pa.chunked_array(pieces, kind).take(places))
@@ -111,9 +111,3 @@ class _Written:
     def _grow(self, lines: int) -> None:
         missing = lines - len(self._place_L)
         self._place_L = np.append(self._place_L, np.full(missing, -1, np.int64))
-
-
-def _common_type(pieces: list[pa.Array]) -> pa.DataType:
-    """The type that all pieces cast to: one without values may have none of its own."""
-    schemas = [pa.schema([("", piece.type)]) for piece in pieces]
-    return pa.unify_schemas(schemas, promote_options="permissive").field("").type

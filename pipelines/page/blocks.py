@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ...operators.cores import usable_cores
 from ...operators.groups import Array, hash_each, mix, uniform_of
+from .joined import last_text
 
 GROUPS_PER_BLOCK = 128
 """A block of texts is inflated as a whole when one of its groups is opened."""
@@ -112,11 +113,8 @@ def excerpts(prompts: pa.ChunkedArray) -> list[str]:
     """The beginning of each prompt on one line: of its last message, where it has messages."""
     found = []
     for prompt in prompts.to_pylist():
-        text = prompt
-        if isinstance(prompt, list):
-            text = prompt[-1]["content"] if prompt else ""
         # Cut before it is split: a prompt may be long.
-        line = " ".join((text or "")[: 4 * _EXCERPT].split())
+        line = " ".join(last_text(prompt)[: 4 * _EXCERPT].split())
         found.append(line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…")
     return found
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.groups import Array
+from ...operators.compute import pc
 from ..dataset.arrow_files import temporary_path
 from .blocks import (
     drawn,
@@ -28,6 +30,7 @@ from .blocks import (
     text_blocks,
 )
 from .content import PageData, PageSet, PageSummary
+from .joined import texts
 from .libraries import plotly_js, tables_css, tables_js
 
 MADE_BY = "A page of rejuice"
@@ -43,7 +46,7 @@ _SCRIPTS = (
     "page.js",
 )
 _MARGIN = 1.04
-"""The texts of a set may take more than a sample of them makes expect."""
+"""Texts may take more than a sample of them makes expect."""
 
 
 def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) -> PageSummary:
@@ -57,7 +60,7 @@ def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) ->
     Raises:
         DataError: `output` is there and is no page.
     """
-    if output.exists() and MADE_BY.encode() not in output.read_bytes()[:200]:
+    if output.is_dir() or (output.exists() and not _is_page(output)):
         right = "give another --output"
         raise DataError(f"{output} exists and is no page of rejuice", right)
     writer = _Writer(data, most_bytes)
@@ -73,38 +76,38 @@ def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) ->
     return PageSummary(output.stat().st_size, len(data.sets), rows, groups, writer.with_texts)
 
 
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return MADE_BY.encode() in file.read(200)
+
+
 class _Writer:
+    """First all figures, then texts: the same share of each set where not all of them fit."""
+
     def __init__(self, data: PageData, most_bytes: int) -> None:
         self._data = data
+        self._most_bytes = most_bytes
         self._blocks: list[bytes] = []
-        self._own = "\n".join(_asset(name) for name in _SCRIPTS)
-        self._libraries = packed(plotly_js().encode(), 9), packed(tables_js().encode(), 9)
-        self._budget = most_bytes - sum(map(len, self._libraries)) - len(self._own)
+        self._prompts = _numbered(data.sets)
         self.with_texts = 0
 
     def page(self) -> bytes:
-        heads = [self._set(each) for each in self._data.sets]
-        head = {
-            "version": 1,
-            "title": self._data.title,
-            "made_by": "rejuice",
-            "sets": heads,
-            "points": self._data.points,
-            "changes": self._data.changes,
-            "signs": self._data.signs,
-            "recipe": self._data.recipe,
-        }
-        template = _asset("page.html").encode()
-        scripts = (self._own, plotly_js(), tables_js())
-        plotly, tables = self._libraries
+        own = "\n".join(_asset(name) for name in _SCRIPTS)
+        plotly, tables = packed(plotly_js().encode(), 9), packed(tables_js().encode(), 9)
         parts = {
-            b"{{POLICY}}": " ".join(map(_hashed, scripts)).encode(),
+            b"{{POLICY}}": " ".join(map(_hashed, (own, plotly_js(), tables_js()))).encode(),
             b"{{STYLE}}": f"{tables_css()}\n{_asset('page.css')}".encode(),
-            b"{{HEAD}}": embedded_json(head),
             b"{{LIBRARIES}}": _script("plotly", plotly) + _script("tables", tables),
-            b"{{BLOCKS}}": b"".join(self._blocks),
-            b"{{SCRIPT}}": self._own.encode(),
+            b"{{SCRIPT}}": own.encode(),
         }
+        heads = [self._figures(each) for each in self._data.sets]
+        size = sum(map(len, [*parts.values(), *self._blocks, self._head(heads)]))
+        share = self._share(max(self._most_bytes - size, 0))
+        for head, each in zip(heads, self._data.sets, strict=True):
+            self._add_texts(head, each, share)
+        parts[b"{{HEAD}}"] = self._head(heads)
+        parts[b"{{BLOCKS}}"] = b"".join(self._blocks)
+        template = _asset("page.html").encode()
         # Cut once, and joined: what was put in is never searched again.
         for mark in parts:
             assert template.count(mark) == 1, mark
@@ -115,7 +118,21 @@ class _Writer:
             pieces[at : at + 1] = [before, text, after]
         return _MAKER + b"".join(pieces)
 
-    def _set(self, each: PageSet) -> dict[str, Any]:
+    def _head(self, sets: Sequence[Mapping[str, Any]]) -> bytes:
+        data = self._data
+        head = {
+            "version": 2,
+            "title": data.title,
+            "made_by": "rejuice",
+            "sets": sets,
+            "curves": data.curves,
+            "signs": data.signs,
+            "recipe": data.recipe,
+        }
+        return embedded_json(head)
+
+    def _figures(self, each: PageSet) -> dict[str, Any]:
+        """The head of a set, whose columns are added; without texts."""
         columns = [
             {
                 "name": column.name,
@@ -125,52 +142,63 @@ class _Writer:
             }
             for column in each.columns
         ]
+        prompts_G = pc.index_in(texts(each.group_texts["prompt_id"]), self._prompts)
+        return {
+            "name": each.name,
+            "kind": each.kind,
+            "step": each.step,
+            "run": each.run,
+            "rows": each.rows,
+            "groups": len(each.groups_at),
+            "steps": each.steps,
+            "components": each.components,
+            "figures": each.figures,
+            "columns": columns,
+            "groups_at": self._add(packed_numbers(each.groups_at.astype(np.int32))),
+            "prompts": self._add(packed_numbers(np.asarray(prompts_G, np.int32))),
+            "excerpts": self._add(packed(orjson.dumps(excerpts(each.group_texts["prompt"])))),
+            "banner": each.banner,
+        }
+
+    def _share(self, left: int) -> float:
+        """The share of the groups whose texts fit into so many bytes."""
+        expected = sum(
+            packed_size(each.group_texts, each.row_texts, each.groups_at)
+            for each in self._data.sets
+        )
+        return left / (_MARGIN * expected) if expected else 1.0
+
+    def _add_texts(self, head: dict[str, Any], each: PageSet, share: float) -> None:
+        """Texts of whole groups, in a seeded random order."""
         starts_G = each.groups_at.astype(np.int32)
-        included_G = self._included(each)
-        texts = [
+        included_G = np.asarray(drawn(each.group_texts["prompt_id"]) < share)
+        head["texts"] = [
             {"first_group": first, "groups": n, "block": self._add(block)}
             for first, n, block in text_blocks(
                 each.group_texts, each.row_texts, starts_G, included_G
             )
         ]
         sizes_G = np.diff(starts_G, append=each.rows)
-        shown = int(sizes_G[included_G].sum())
+        head["with_texts"] = shown = int(sizes_G[included_G].sum())
         self.with_texts += shown
-        banner = each.banner
         if shown < each.rows:
-            banner += (
+            head["banner"] += (
                 f"The texts of {shown:,} of {each.rows:,} responses are in this page (--most_mb); "
                 "figures are those of all. Of the others: rejuice explain PATH ID. "
             )
-        return {
-            "name": each.name,
-            "kind": each.kind,
-            "step": each.step,
-            "rows": each.rows,
-            "groups": len(starts_G),
-            "steps": each.steps,
-            "components": each.components,
-            "figures": each.figures,
-            "columns": columns,
-            "groups_at": self._add(packed_numbers(starts_G)),
-            "excerpts": self._add(packed(orjson.dumps(excerpts(each.group_texts["prompt"])))),
-            "texts": texts,
-            "banner": banner,
-        }
-
-    def _included(self, each: PageSet) -> Array:
-        """Groups whose texts fit, bool[G]: whole groups, in a seeded random order."""
-        left = max(self._budget - sum(map(len, self._blocks)), 0)
-        expected = _MARGIN * packed_size(each.group_texts, each.row_texts, each.groups_at)
-        groups = len(each.groups_at)
-        if expected <= left:
-            return np.ones(groups, bool)
-        return np.asarray(drawn(each.group_texts["prompt_id"]) < left / expected)
 
     def _add(self, block: bytes) -> int:
         number = len(self._blocks)
         self._blocks.append(_script(f"b{number}", block))
         return number
+
+
+def _numbered(sets: Sequence[PageSet]) -> pa.Array:
+    """The prompt_ids of all sets: a prompt has the same place in each."""
+    ids = [texts(each.group_texts["prompt_id"]) for each in sets]
+    return pc.unique(
+        pa.chunked_array([c for column in ids for c in column.chunks], pa.large_string())
+    )
 
 
 def _script(name: str, block: bytes) -> bytes:

@@ -54,13 +54,14 @@ class PageSet(NamedTuple):
         steps: the steps after sampling, in order.
         figures: `SetFigures.as_json()`, and `length_unit`, `tokens` or `characters`.
         columns: at least `fate` (int32), `reason`, `verdict`, `length`, `reward`, `advantage`; for
-            each component c also `c`, `c_missing` and `contribution_c`.
+            each component c also `reward_c`, `reward_c_missing` and `contribution_c`.
         components: names.
         groups_at: int32[G], the first row of each group.
         group_texts: one row per group: `prompt_id`, `prompt` (messages or text), `reference`.
         row_texts: one row per row: `response_id`, `response`, `extracted_answer`, and any other
             texts that steps wrote, by the names of their columns.
         banner: what of the set is not in the page; empty if nothing.
+        run: of training; empty where the page has only one.
     """
 
     name: str
@@ -74,6 +75,7 @@ class PageSet(NamedTuple):
     group_texts: pa.Table
     row_texts: pa.Table
     banner: str = ""
+    run: str = ""
 
     @property
     def rows(self) -> int:
@@ -81,22 +83,32 @@ class PageSet(NamedTuple):
         return len(self.row_texts)
 
 
+class PageCurves(NamedTuple):
+    """What was logged of a training run.
+
+    Attributes:
+        run: empty where there is only one.
+        points: per training step, verl's metrics by name, each with `step`.
+    """
+
+    run: str
+    points: tuple[Mapping[str, float], ...]
+
+
 class PageData(NamedTuple):
     """A page.
 
     Attributes:
         title: shown at its top, and in the browser's tab.
-        sets: at least one, unless `points` are there.
-        points: per training step, verl's metrics by name, each with `step`.
-        changes: from a step to the next, see `figures/change.py`.
+        sets: at least one, unless there are curves.
+        curves: of training runs.
         signs: of reward hacking, as `audit` finds them.
         recipe: as YAML.
     """
 
     title: str
     sets: tuple[PageSet, ...]
-    points: tuple[Mapping[str, float], ...] = ()
-    changes: tuple[Mapping[str, Any], ...] = ()
+    curves: tuple[PageCurves, ...] = ()
     signs: tuple[Mapping[str, Any], ...] = ()
     recipe: str = ""
 

@@ -30,7 +30,7 @@ def map_columns(
     rows = _sampled(present_N, ids, verdicts)
     if len(rows) < 3:
         return ()
-    texts = [text[:_CHARACTERS] for text in responses.take(pa.array(rows)).to_pylist()]
+    texts = [responses[row].as_py()[:_CHARACTERS] for row in rows.tolist()]
     found = _components(hashed_ngram(texts).astype(np.float64))
     columns = []
     for name, values in zip(("map_x", "map_y"), found.T, strict=True):

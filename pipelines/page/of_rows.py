@@ -16,6 +16,7 @@ from ..figures.rows import RowTable
 from ..recipe.steps import Step
 from .content import PageColumn, PageSet, PageStep
 from .evidence import COLUMN, RowEvidence
+from .joined import joined, texts
 from .map_of_responses import map_columns
 from .written import WrittenValues
 
@@ -50,7 +51,7 @@ def page_set(
         banner: what is missing.
         evidence: of the rows; None: there is none.
     """
-    responses = _joined(values, "response", pa.string())
+    responses = texts(_of_all(values, "response"))
     lengths_N, unit = _lengths(rows)
     figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
     starts_G = rows.groups.starts_G
@@ -92,12 +93,12 @@ def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
         *(PageColumn(name, column_values(table, name)) for name in ("reward", "advantage")),
     ]
     for name in rows.components:
-        found.append(PageColumn(name, column_values(table, f"reward_{name}")))
-        missing = table[f"reward_{name}_missing"]
-        found.append(slug_column(f"{name}_missing", missing))
-        found.append(
-            PageColumn(f"contribution_{name}", column_values(table, f"contribution_{name}"))
-        )
+        missing = f"reward_{name}_missing"
+        found += [
+            PageColumn(f"reward_{name}", column_values(table, f"reward_{name}")),
+            slug_column(missing, table[missing]),
+            PageColumn(f"contribution_{name}", column_values(table, f"contribution_{name}")),
+        ]
     return found
 
 
@@ -119,8 +120,8 @@ def _group_texts(values: Sequence[WrittenValues], rows: RowTable, starts_G: Arra
     return pa.table(
         {
             "prompt_id": rows.table["prompt_id"].take(at),
-            "prompt": _joined(values, "prompt", None).take(at),
-            "reference": _joined(values, "reference", pa.string()).take(at),
+            "prompt": _of_all(values, "prompt").take(at),
+            "reference": texts(_of_all(values, "reference")).take(at),
         }
     )
 
@@ -131,7 +132,7 @@ def _row_texts(
     columns: dict[str, Any] = {
         "response_id": rows.table["response_id"],
         "response": responses,
-        "extracted_answer": _joined(values, "extracted_answer", pa.string()),
+        "extracted_answer": texts(_of_all(values, "extracted_answer")),
     }
     in_columns = {"verdict", "finish_reason", *_component_names(rows)}
     written = dict.fromkeys(name for part in values for name in part.names)
@@ -140,9 +141,9 @@ def _row_texts(
         # Without responses, what is looked at are the texts of the dataset.
         wanted = "response" not in written or any(name in part.written for part in values)
         if shown and wanted:
-            columns[name] = _shown(_joined(values, name, None))
+            columns[name] = _shown(_of_all(values, name))
     if "turns" in written:
-        columns["turns"] = _turns(_joined(values, "turns", None))
+        columns["turns"] = _turns(_of_all(values, "turns"))
     return pa.table(columns)
 
 
@@ -158,30 +159,21 @@ def _component_names(rows: RowTable) -> set[str]:
     return {name for pair in both for name in pair}
 
 
-def _joined(
-    values: Sequence[WrittenValues], name: str, kind: pa.DataType | None
-) -> pa.ChunkedArray:
-    """A column of all parts; nulls where a part has none. `kind`: to cast it to."""
-    found = [each.column(name) if name in each.names else None for each in values]
-    known = kind or next((column.type for column in found if column is not None), pa.string())
-    chunks: list[pa.Array] = []
-    for part, column in zip(values, found, strict=True):
-        if column is None or pa.types.is_null(column.type):
-            chunks.append(pa.nulls(part.num_rows, known))
-        elif kind is not None and pa.types.is_nested(column.type):
-            chunks.append(pa.array(map(_text, column.to_pylist()), kind))
-        else:
-            chunks += column.cast(known).chunks
-    return pa.chunked_array(chunks, known)
+def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
+    """A column of all parts; nulls where a part has none."""
+    return joined(
+        [
+            each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
+            for each in values
+        ]
+    )
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as they are where JSON has them, else as text."""
     kind = column.type
-    plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_floating)
-    if any(of_kind(kind) for of_kind in (*plain, pa.types.is_integer, pa.types.is_boolean)):
-        return column
-    return pa.chunked_array([pa.array(map(_text, column.to_pylist()), pa.string())])
+    plain = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
+    return column if any(of_kind(kind) for of_kind in plain) else texts(column)
 
 
 def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -196,11 +188,3 @@ def _slim(turns: Any, wanted: Sequence[str]) -> Any:
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
         return None
     return [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    import orjson
-
-    return orjson.dumps(value, default=str).decode()

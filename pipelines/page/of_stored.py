@@ -14,7 +14,7 @@ from ..figures.funnel import TRAINING, set_funnel
 from ..figures.rows import BY_TRAINING, row_table, stored_rows
 from ..recipe.steps import Step
 from ..stored.stored import Stored, StoredSet
-from .content import PageData, PageSet, PageStep
+from .content import PageCurves, PageData, PageSet, PageStep
 from .evidence import evidence_of
 from .of_rows import page_set
 from .written import WrittenValues
@@ -28,10 +28,10 @@ def page_of_stored(stored: Stored) -> PageData:
     """
     funnel = None if stored.report is None else stored.report.steps
     sets = tuple(_set(one, funnel) for one in stored.sets)
-    path = stored.sets[0].recipe.path if stored.sets else stored.path / "recipe.yaml"
-    text = path.read_text("utf-8") if path.is_file() else ""
+    text = stored.recipe.read_text("utf-8") if stored.recipe.is_file() else ""
+    curves = (PageCurves("", stored.points),) if stored.points else ()
     signs = tuple(map(_sign, audit_signs(stored, seed=0)))
-    return PageData(stored.title, sets, points=stored.points, signs=signs, recipe=text)
+    return PageData(stored.title, sets, curves=curves, signs=signs, recipe=text)
 
 
 def _sign(sign: SignResult) -> Mapping[str, Any]:

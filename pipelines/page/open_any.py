@@ -23,19 +23,25 @@ def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
     pages = [page_of_stored(open_stored(path, steps=steps)) for path in paths]
     if len(pages) == 1:
         return pages[0]
-    sets = [
-        each._replace(name=" ".join(filter(None, (str(path), each.name))))
-        for path, page in zip(paths, pages, strict=True)
-        for each in page.sets
-    ]
+    named = [_named(page, str(path)) for path, page in zip(paths, pages, strict=True)]
     return PageData(
-        " | ".join(page.title for page in pages),
-        tuple(sets),
-        signs=tuple(
-            {**sign, "set": " ".join(filter(None, (str(path), sign["set"])))}
-            for path, page in zip(paths, pages, strict=True)
-            for sign in page.signs
-        ),
-        points=max((page.points for page in pages), key=len),
-        recipe="\n".join(f"# {p}\n{page.recipe}" for p, page in zip(paths, pages, strict=True)),
+        " | ".join(page.title for page in named),
+        tuple(each for page in named for each in page.sets),
+        curves=tuple(each for page in named for each in page.curves),
+        signs=tuple(each for page in named for each in page.signs),
+        recipe="\n".join(page.recipe for page in named),
+    )
+
+
+def _named(page: PageData, path: str) -> PageData:
+    """One of several pages, with its path wherever more than one may be seen."""
+
+    def name(own: str) -> str:
+        return f"{path} {own}".rstrip()
+
+    return page._replace(
+        sets=tuple(each._replace(name=name(each.name), run=path) for each in page.sets),
+        curves=tuple(each._replace(run=path) for each in page.curves),
+        signs=tuple({**sign, "set": name(sign["set"])} for sign in page.signs),
+        recipe=f"# {path}\n{page.recipe}",
     )

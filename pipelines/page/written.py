@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...operators.change import surviving_rows
 from ..apply.frame import Frame
 from ..apply.steps import AppliedStep
+from .joined import joined
 
 KEPT = -1
 """The fate of a row that no step dropped."""
@@ -127,11 +128,8 @@ class WrittenValues:
             pieces.insert(0, _WrittenPiece(own, np.arange(len(own))))
         if not pieces:
             raise KeyError(name)
-        kind = pieces[-1].values.type
-        at_N, offset, chunks = np.full(self.num_rows, -1, np.int64), 0, list[pa.Array]()
+        at_N, offset = np.full(self.num_rows, -1, np.int64), 0
         for values, places in pieces:
-            if values.type == kind or pa.types.is_null(values.type):
-                at_N[places] = offset + np.arange(len(values))
-                offset += len(values)
-                chunks += values.cast(kind).chunks
-        return pa.chunked_array(chunks, kind).take(pa.array(at_N, mask=at_N < 0))
+            at_N[places] = offset + np.arange(len(values))
+            offset += len(values)
+        return joined([piece.values for piece in pieces]).take(pa.array(at_N, mask=at_N < 0))

@@ -64,7 +64,10 @@ def run_of(recipe: Path) -> Path:
         RejuiceError: it cannot be read.
     """
     export = load(recipe).head.export_path
-    return export if _is_run_folder(run_folder(export)) else RUNS / recipe.stem
+    if _is_run_folder(run_folder(export)):
+        return export
+    own = recipe.resolve().parent
+    return own if (own / "steps").is_dir() else RUNS / recipe.stem  # A run keeps its recipe.
 
 
 def _is_run_folder(path: Path) -> bool:

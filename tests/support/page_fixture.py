@@ -12,7 +12,7 @@ from rejuice.operators.groups import Groups
 from rejuice.pipelines.apply.report import StepReport
 from rejuice.pipelines.figures.figures import set_figures
 from rejuice.pipelines.figures.rows import RowTable
-from rejuice.pipelines.page.content import PageColumn, PageData, PageSet, PageStep
+from rejuice.pipelines.page.content import PageColumn, PageCurves, PageData, PageSet, PageStep
 from rejuice.pipelines.page.evidence import COLUMN as EVIDENCE
 from rejuice.pipelines.page.of_rows import slug_column
 
@@ -134,8 +134,8 @@ def page_data(hostile=True, title=None, training=False):
                 column
                 for c in components
                 for column in (
-                    PageColumn(c, np.asarray(table[f"reward_{c}"])),
-                    slug_column(f"{c}_missing", table[f"reward_{c}_missing"]),
+                    PageColumn(f"reward_{c}", np.asarray(table[f"reward_{c}"])),
+                    slug_column(f"reward_{c}_missing", table[f"reward_{c}_missing"]),
                     PageColumn(f"contribution_{c}", np.asarray(table[f"contribution_{c}"])),
                 )
             ),
@@ -157,7 +157,7 @@ def page_data(hostile=True, title=None, training=False):
     return PageData(
         f"project {title or attack(1)}",
         (only, other),
-        points=points,
+        curves=(PageCurves("", points),),
         recipe=f"# {attack(1)}\nprocess: []\n",
     )
 

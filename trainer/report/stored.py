@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
@@ -123,15 +124,24 @@ class _Files:
             DataError: it is gone or damaged.
         """
         path = self._folder / f"{name}.parquet"
-        try:
+        with _readable(path):
             return pq.read_table(path, columns=columns and list(columns))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise DataError(f"{path} cannot be read", "train the step again") from error
 
 
 def _recorded(folder: Path) -> list[RecordedStep | None]:
     path = folder / "values.parquet"
-    return recorded_steps(pq.read_schema(path)) if path.is_file() else []
+    if not path.is_file():
+        return []
+    with _readable(path):
+        return recorded_steps(pq.read_schema(path))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{path} cannot be read", "train the step again") from error
 
 
 def _names(

@@ -1,6 +1,7 @@
 /* A group side by side: its prompt, and a card for each response with its whole path. */
 
 const EVIDENCE = "evidence of steps";
+const IN_COLUMNS = new Set(["verdict", "finish_reason", "reward", "advantage"]);
 const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns", EVIDENCE]);
 const RULES = { think: "after </think>", answer_tag: "in <answer>", boxed: "last box", marked_line: "marked line", bare: "the text is an answer and nothing else",
   keyword: "behind a keyword", last_line: "last line", last_number: "last number" };
@@ -115,19 +116,22 @@ function showCard(id) {
 }
 
 function componentTable(set, row) {
-  const rows = set.head.components.map((name) => [name, set.columns[name][row],
-    set.slug(`${name}_missing`, row) || "", set.columns[`contribution_${name}`][row]])
+  const rows = set.head.components.map((name) => [name, set.columns[`reward_${name}`][row],
+    set.slug(`reward_${name}_missing`, row) || "", set.columns[`contribution_${name}`][row]])
     .filter(([, value, missing]) => !Number.isNaN(value) || missing);
   return rows.length ? figureTable(["component", "value", "missing", "adds to the reward"], rows) : make("div");
 }
+
+const BY_TRAINING = 0;  // The fate of a row that no step of the recipe dropped, but training itself.
 
 /** What each step wrote in this row, until it was dropped or kept. */
 function pathOf(set, row, texts) {
   const end = set.columns.fate[row];
   const list = make("ol", { class: "path" });
   for (const step of set.head.steps) {
-    if (end >= 0 && step.number > end) break;
-    const item = make("li", { value: step.number }, make("b", { text: step.name }));
+    if (step.number === BY_TRAINING && end !== BY_TRAINING) continue;
+    if (end > BY_TRAINING && step.number > end) break;
+    const item = make("li", step.number === BY_TRAINING ? {} : { value: step.number }, make("b", { text: step.name }));
     const written = step.writes.map((name) => [name, valueOf(set, row, texts, name)]).filter(([, value]) => value !== null);
     for (const [name, value] of written) item.append(make("div", {}, make("span", { class: "quiet", text: `${name} ` }), make("bdi", { text: value })));
     if (step.number === end) {
@@ -141,9 +145,9 @@ function pathOf(set, row, texts) {
 
 /** The value of a column in a row, as a text; null where it has none. */
 function valueOf(set, row, texts, name) {
-  const component = name.startsWith("reward_") ? name.slice("reward_".length) : name;
-  if (set.slugs[component]) return set.slug(component, row) || null;
-  const numbers = set.columns[component];
+  const inColumns = IN_COLUMNS.has(name) || name.startsWith("reward_");
+  if (inColumns && set.slugs[name]) return set.slug(name, row) || null;
+  const numbers = inColumns ? set.columns[name] : undefined;
   if (numbers) return Number.isNaN(numbers[row]) ? null : shown(numbers[row], 4);
   const text = texts[name];
   if (text === undefined || name === "response" || name === "turns") return null;

@@ -49,6 +49,7 @@ class SetData {
       if (slugs.length) this.slugs[name] = slugs;
     }));
     this.groupsAt = await read(this.head.groups_at, "i32");
+    this.prompts = await read(this.head.prompts, "i32");
     this.excerpts = await inflated(`b${this.head.excerpts}`).json();
     this.groupOf = new Int32Array(this.head.rows);
     for (let group = 0; group < this.head.groups; group += 1) {
@@ -92,8 +93,9 @@ class SetData {
         const start = this.groupsAt[first + at];
         const whole = has(promptText(texts.prompt)) || has(texts.reference) || has(texts.prompt_id);
         texts.rows.forEach((row, place) => {
-          const evidence = row[EVIDENCE] || [];
-          if (whole || Object.values(row).some(has) || evidence.some(({ text }) => has(text))) found[start + place] = 1;
+          const evidence = row[EVIDENCE] || [], ofTurns = (row.turns || []).flat();
+          if (whole || Object.values(row).some(has) || evidence.some(({ text }) => has(text))
+            || ofTurns.some(([, text]) => has(text))) found[start + place] = 1;
         });
       });
       await new Promise((resume) => setTimeout(resume));
@@ -102,8 +104,13 @@ class SetData {
   }
 }
 
+function jsonText(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 /** A prompt as one text: its messages with their roles, or the text that it is. */
 function promptText(prompt) {
-  if (!Array.isArray(prompt)) return prompt === null || prompt === undefined ? "" : String(prompt);
-  return prompt.map((each) => `${each.role}: ${each.content}`).join("\n\n");
+  if (!Array.isArray(prompt)) return prompt === null || prompt === undefined ? "" : jsonText(prompt);
+  const isMessage = (each) => typeof each?.role === "string" && typeof each.content === "string";
+  return prompt.map((each) => (isMessage(each) ? `${each.role}: ${each.content}` : jsonText(each))).join("\n\n");
 }

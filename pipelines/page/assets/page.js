@@ -50,6 +50,7 @@ async function showSet(at) {
     return;
   }
   const set = await loadedSet(at);
+  if (current !== at) return;  // Another was asked for in the meantime.
   samples.set = set;
   [samples.mask, samples.found, samples.words] = [null, null, ""];
   const banner = document.getElementById("banner");

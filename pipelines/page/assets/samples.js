@@ -29,14 +29,15 @@ function slugOptions(set, name) {
 
 function filterForm(set) {
   const { components, steps } = set.head;
-  const fates = [["", "any"], ["-1", "kept"], ["0", "dropped"], ...steps.map((step) => [String(step.number), `dropped by ${step.number} ${step.name}`])];
+  const fates = [["", "any"], ["-1", "kept"], ["dropped", "dropped"], ...steps.map(({ number, name }) => [String(number), `dropped by ${number === BY_TRAINING ? "" : `${number} `}${name}`])];
   const form = make("form", { class: "filters", id: "filters" },
     field("Search in texts", make("input", { type: "search", name: "words", id: "search" })),
     field("Verdict", choiceOf("verdict", slugOptions(set, "verdict"))),
     field("Fate", choiceOf("fate", fates)),
     field("Reason", choiceOf("reason", slugOptions(set, "reason"))),
     field("Finish", choiceOf("finish_reason", slugOptions(set, "finish_reason"))),
-    field("Figure", choiceOf("figure", ["reward", "advantage", "length", ...components].map((name) => [name, name]))),
+    field("Figure", choiceOf("figure", [...["reward", "advantage", "length"].map((name) => [name, name]),
+      ...components.map((name) => [`reward_${name}`, name])])),
     field("from", make("input", { type: "number", step: "any", name: "least" })),
     field("to", make("input", { type: "number", step: "any", name: "most" })),
     make("label", { class: "inline" }, make("input", { type: "checkbox", name: "failures", id: "failures" }), "reward missing"),
@@ -51,16 +52,17 @@ function filterForm(set) {
 function passing(set, form, found) {
   const { columns, head } = set;
   const number = (name) => (form[name].value === "" ? null : Number(form[name].value));
-  const [verdict, fate, reason, finish] = ["verdict", "fate", "reason", "finish_reason"].map(number);
+  const [verdict, reason, finish] = ["verdict", "reason", "finish_reason"].map(number);
+  const fate = form.fate.value === "dropped" ? "dropped" : number("fate");
   const [least, most] = [number("least"), number("most")];
   const figure = columns[form.figure.value];
-  const missing = head.components.map((name) => columns[`${name}_missing`]);
+  const missing = head.components.map((name) => columns[`reward_${name}_missing`]);
   const mask = new Uint8Array(head.rows);
   for (let row = 0; row < head.rows; row += 1) {
     const own = columns.fate[row];
     mask[row] = Number((found === null || found[row])
       && (verdict === null || columns.verdict[row] === verdict - 1)
-      && (fate === null || (fate === 0 ? own >= 0 : own === fate))
+      && (fate === null || (fate === "dropped" ? own >= 0 : own === fate))
       && (reason === null || columns.reason[row] === reason - 1)
       && (finish === null || columns.finish_reason[row] === finish - 1)
       && (least === null || figure[row] >= least)

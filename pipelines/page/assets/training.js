@@ -11,36 +11,47 @@ const CURVES = [
 ];
 
 function trainingSection() {
-  const { points, sets } = HEAD;
-  if (!points.length && sets.every(({ step }) => step === null)) return null;
-  const x = points.map(({ step }) => step);
-  const names = [...new Set(points.flatMap((point) => Object.keys(point)))];
+  const { curves, sets } = HEAD;
+  if (!curves.length && sets.every(({ step }) => step === null)) return null;
+  const runs = curves.map(({ run, points }) => [run, new Map(points.map((point) => [point.step, point]))]);
+  const names = [...new Set(curves.flatMap(({ points }) => points.flatMap((point) => Object.keys(point))))];
   const panels = CURVES.map(([title, pattern]) => {
-    const own = names.filter((name) => pattern.test(name)).slice(0, 8);
-    const series = own.map((name) => ({ name: name.replace(/^rejuice\//, ""), values: points.map((point) => point[name] ?? null) }));
-    return own.length ? linePanel(title, "", x, series, "step") : null;
+    const own = names.filter((name) => pattern.test(name)).map((name) => [name.replace(/^rejuice\//, ""), name]);
+    return stepsPanel(title, "", runs, own, (point, name) => point[name] ?? null);
   });
   panels.push(...figuresOverSteps(sets.filter(({ step, kind }) => step !== null && kind === "answers")));
   const change = sets.filter(({ step }) => step !== null).length > 1 ? changePanel() : null;
   return section("training", "Training", change, make("div", { class: "grid" }, ...panels.filter(Boolean)));
 }
 
-/** Figures of the sets in the page, one point for each training step. */
+/** A line for each name in each run, over the training steps; null without any.
+ *
+ * `runs` has a name and a Map by step for each run, `names` a label and a name for each line. */
+function stepsPanel(title, note, runs, names, value) {
+  const x = [...new Set(runs.flatMap(([, points]) => [...points.keys()]))].sort((a, b) => a - b);
+  const series = names.flatMap(([label, name]) => runs.map(([run, points]) => ({
+    name: run ? `${label} (${run})` : label,
+    values: x.map((step) => (points.has(step) ? value(points.get(step), name) : null)),
+  }))).filter(({ values }) => values.some((each) => each !== null));
+  return series.length ? linePanel(title, note, x, series, "step") : null;
+}
+
+/** Figures of the sets in the page, one point for each training step of each run. */
 function figuresOverSteps(sets) {
   if (sets.length < 2) return [];
-  const x = sets.map(({ step }) => step);
-  const panel = (title, note, names, value) => linePanel(title, note, x,
-    names.map((name) => ({ name, values: sets.map(({ figures }) => value(figures, name)) })), "step");
+  const runs = [...new Set(sets.map(({ run }) => run))].map((run) =>
+    [run, new Map(sets.filter((each) => each.run === run).map(({ step, figures }) => [step, figures]))]);
   const slugs = [...new Set(sets.flatMap(({ figures }) => figures.funnel.flatMap(({ dropped }) => Object.keys(dropped))))];
   const components = [...new Set(sets.flatMap(({ components: own }) => own))];
-  const groups = { all_right: "all right", mixed: "mixed", all_wrong: "all wrong", without_signal: "without signal" };
+  const groups = [["all right", "all_right"], ["mixed", "mixed"], ["all wrong", "all_wrong"], ["without signal", "without_signal"]];
   const dropped = (figures, slug) => figures.funnel.reduce((n, each) => n + (each.dropped[slug] || 0), 0);
+  const both = (name) => [name, name];
   return [
-    slugs.length ? panel("Dropped rows over steps", "By reason.", slugs.slice(0, 8), dropped) : null,
-    linePanel("Groups over steps", "Shares of the groups of a step.", x, Object.entries(groups).map(([name, label]) =>
-      ({ name: label, values: sets.map(({ figures }) => (figures.groups.groups ? figures.groups[name] / figures.groups.groups : null)) })), "step"),
-    components.length ? panel("Variance shares over steps", "What the advantages were made of.", components,
-      (figures, name) => figures.components[name]?.variance_share ?? null) : null,
+    stepsPanel("Dropped rows over steps", "By reason.", runs, slugs.map(both), dropped),
+    stepsPanel("Groups over steps", "Shares of the groups of a step.", runs, groups,
+      ({ groups: own }, name) => (own.groups ? own[name] / own.groups : null)),
+    stepsPanel("Variance shares over steps", "What the advantages were made of.", runs, components.map(both),
+      (figures, name) => figures.components[name]?.variance_share ?? null),
   ];
 }
 
@@ -55,10 +66,12 @@ function changePanel() {
   const answers = own.map(({ each }, at) => [each.kind, at]).filter(([kind]) => kind === "answers").map(([, at]) => at);
   const from = choice(answers[0] ?? 0), to = choice(answers[answers.length - 1] ?? own.length - 1);
   const place = make("div");
+  let run = 0;
   const fill = async () => {
+    const own = run += 1;
     const [a, b] = await Promise.all([loadedSet(Number(from.value)), loadedSet(Number(to.value))]);
-    place.replaceChildren(...changeTables(a, b));
-    place.append(...await newResponses(a, b));
+    const found = [...changeTables(a, b), ...await newResponses(a, b)];
+    if (own === run) place.replaceChildren(...found);
   };
   from.addEventListener("change", fill);
   to.addEventListener("change", fill);
@@ -67,21 +80,26 @@ function changePanel() {
     make("div", {}, make("label", { text: "From " }, from), make("label", { text: " to " }, to)), place);
 }
 
-function meanOf(set, name) {
-  let sum = 0, n = 0;
-  const values = set.columns[name], rewards = set.columns.reward;
-  for (let row = 0; values && row < values.length; row += 1) {
-    if (!Number.isNaN(values[row]) && !Number.isNaN(rewards[row])) { sum += values[row]; n += 1; }
-  }
-  return n ? sum / n : null;
+/** Rows that are kept and have a reward, from `start` to `end`. */
+function rewardedRows({ columns }, start, end) {
+  const rows = [];
+  for (let row = start; row < end; row += 1) if (columns.fate[row] < 0 && !Number.isNaN(columns.reward[row])) rows.push(row);
+  return rows;
 }
 
-/** Mean reward by the excerpt of the prompt: steps share prompts, not places. */
+/** Mean of a column over them; null without any. A component that is not summed adds 0. */
+function meanOf(set, name, rows) {
+  const values = set.columns[name];
+  const at = (row) => (values && !Number.isNaN(values[row]) ? values[row] : 0);
+  return rows.length ? rows.reduce((sum, row) => sum + at(row), 0) / rows.length : null;
+}
+
+/** Mean reward by the place of the prompt in the page, which is the same for all sets. */
 function byPrompt(set) {
   const found = new Map();
   for (let group = 0; group < set.head.groups; group += 1) {
-    const own = [...set.columns.reward.subarray(set.groupsAt[group], set.end(group))].filter((r) => !Number.isNaN(r));
-    if (own.length) found.set(set.excerpts[group], { group, mean: own.reduce((s, r) => s + r, 0) / own.length });
+    const mean = meanOf(set, "reward", rewardedRows(set, set.groupsAt[group], set.end(group)));
+    if (mean !== null) found.set(set.prompts[group], { excerpt: set.excerpts[group], mean });
   }
   return found;
 }
@@ -89,16 +107,18 @@ function byPrompt(set) {
 function changeTables(a, b) {
   const names = [...new Set([...a.head.components, ...b.head.components])];
   const difference = (x, y) => (x === null || y === null ? null : y - x);
-  const rows = ["reward", ...names.map((name) => `contribution_${name}`)].map((name) => {
-    const [before, after] = [meanOf(a, name), meanOf(b, name)];
-    return [name, before, after, difference(before, after)];
+  const ofBoth = [a, b].map((set) => [set, rewardedRows(set, 0, set.head.rows)]);
+  const columns = [["reward", "reward"], ...names.map((name) => [name, `contribution_${name}`])];
+  const rows = columns.map(([label, column]) => {
+    const [before, after] = ofBoth.map(([set, own]) => meanOf(set, column, own));
+    return [label, before, after, difference(before, after)];
   });
   const others = byPrompt(b);
   const shared = [...byPrompt(a)].filter(([prompt]) => others.has(prompt))
-    .map(([prompt, { mean }]) => [prompt, mean, others.get(prompt).mean, others.get(prompt).mean - mean])
+    .map(([prompt, { excerpt, mean }]) => [excerpt, mean, others.get(prompt).mean, others.get(prompt).mean - mean])
     .sort((x, y) => Math.abs(y[3]) - Math.abs(x[3])).slice(0, 12);
-  return [make("p", { class: "hint", text: "Mean of the rewards of the rows that have one, and of what each "
-    + "component added to them: the differences of the components add up to that of the reward." }),
+  return [make("p", { class: "hint", text: "Mean reward of the rows that are kept, and what each component "
+    + "adds to it: the differences of the components add up to that of the reward." }),
   figureTable(["mean", "before", "after", "difference"], rows),
   shared.length ? make("h3", { text: "Prompts in both that moved most" }) : null,
   shared.length ? figureTable(["prompt", "before", "after", "difference"], shared) : null].filter(Boolean);
@@ -126,6 +146,9 @@ async function responseCounts(set) {
 /** Responses that are frequent in b, and are not in a. */
 async function newResponses(a, b) {
   if (a.head.rows + b.head.rows > MOST_COMPARED) return [];
+  if ([a, b].some(({ head }) => head.with_texts < head.rows)) {
+    return [make("p", { class: "quiet", text: "Texts are left out of this page: new responses are found by rejuice diff." })];
+  }
   const [before, after] = await Promise.all([responseCounts(a), responseCounts(b)]);
   const rows = [...after].filter(([text, { n }]) => n >= 3 && !before.has(text))
     .sort((x, y) => y[1].n - x[1].n).slice(0, 10)

@@ -4,9 +4,12 @@ import os
 
 import browser as browsers
 import page_fixture
+import pyarrow as pa
 import pytest
 
+from rejuice.pipelines.figures.rows import BY_TRAINING
 from rejuice.pipelines.page.build import build_page
+from rejuice.pipelines.page.content import PageCurves, PageStep
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -230,7 +233,7 @@ def test_filters_and_search(page):
 
     choose("fate", "-1")
     assert page.filtered(8) == 2
-    choose("fate", "0")
+    choose("fate", "dropped")
     assert page.filtered(4) == 1
     choose("fate", "")
     choose("verdict", page.run("return String(samples.set.slugs.verdict.indexOf('correct') + 1)"))
@@ -296,12 +299,103 @@ def test_training_steps_are_compared(page, tmp_path):
     rows = page.run(
         "return [...document.querySelectorAll('#change tbody tr')].map((e) => [...e.cells].map((c) => c.dataset.value))"
     )
-    assert [float(each) for each in rows[0][1:]] == pytest.approx([0.6833333, 0.6833333, 0])
+    assert [float(each) for each in rows[0][1:]] == pytest.approx(
+        [0.475, 0.475, 0]
+    )  # Of the rows kept.
     shares = [[float(each) for each in row] for row in page.table("Groups over steps")]
     assert shares == [pytest.approx([step, 1 / 3, 2 / 3, 0, 1 / 3]) for step in (1, 2)]
     assert page.run("return document.querySelectorAll('[data-figure$=\"over steps\"]').length") == 3
     assert page.run("return window.hit") is None
     assert page.console() == []
+
+
+def test_rows_that_training_itself_drops(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    only = data.sets[0]
+    fate_N = only.columns[0].values.copy()
+    fate_N[7] = BY_TRAINING
+    last = PageStep(BY_TRAINING, "training", (), {"plain 1": "a surplus group"})
+    changed = only._replace(
+        columns=(only.columns[0]._replace(values=fate_N), *only.columns[1:]),
+        steps=(*only.steps, last),
+    )
+    build_page(data._replace(sets=(changed,)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html", "#set=0&group=1")
+    page.wait("return document.getElementById('group').dataset.group")
+
+    def path(row):
+        return page.run(
+            "return [...[...document.querySelectorAll(`article[data-row='${arguments[0]}'] .path`)]"
+            ".pop().children].map((e) => e.textContent)",
+            row,
+        )
+
+    assert len(path(6)) == 2
+    assert path(6)[-1].endswith("dropped: plain 1 (meaning plain 8)")
+    assert len(path(7)) == 4
+    assert path(7)[-1] == "trainingdropped: plain 1 (a surplus group)"
+    choices = page.run(
+        "return [...document.getElementById('filters').fate.options].map((e) => [e.value, e.text])"
+    )
+    assert ["0", "dropped by training"] in choices
+    for value, rows in (("0", 1), ("2", 3), ("dropped", 4)):
+        page.run(
+            "const f = document.getElementById('filters').fate; f.value = arguments[0];"
+            "f.dispatchEvent(new Event('change', { bubbles: true }))",
+            value,
+        )
+        page.filtered(rows)
+
+
+def headings(page):
+    page.wait("return document.querySelector('#change h3 ~ div table')")
+    return page.run(
+        "return [...document.querySelectorAll('#change h3, #change .quiet')].map((e) => e.textContent)"
+    )
+
+
+def test_prompts_are_the_same_by_their_id_not_by_how_they_begin(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    a, b = data.sets
+    ids = b.group_texts["prompt_id"].to_pylist()
+    renamed = b.group_texts.set_column(0, "prompt_id", pa.array([f"{x} too" for x in ids]))
+    for name, other, shared in (
+        ("same", b, True),
+        ("others", b._replace(group_texts=renamed), False),
+    ):
+        build_page(data._replace(sets=(a, other)), tmp_path / f"{name}.html")
+        page.open(tmp_path / f"{name}.html")
+        assert ("Prompts in both that moved most" in headings(page)) is shared
+
+
+def test_nothing_is_said_of_responses_whose_texts_are_left_out(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    build_page(data, tmp_path / "p.html", most_bytes=1)
+    page.open(tmp_path / "p.html")
+    assert headings(page)[-1].startswith("Texts are left out of this page")
+
+
+def test_each_run_has_its_own_curves(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    points = data.curves[0].points
+    curves = PageCurves("a", points), PageCurves("b", points[:2])
+    sets = tuple(each._replace(run=run) for run, each in zip("ab", data.sets, strict=True))
+    build_page(data._replace(curves=curves, sets=sets), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.table("Reward")[-1] == ["2", "0.2", "null", "0.5", "null"]
+    assert [row[0] for row in page.table("Groups over steps")] == ["1", "2"]
+    assert page.table("Groups over steps")[0][2] == "null"  # Run b has no step 1.
+    assert page.console() == []
+
+
+def test_words_are_found_in_turns(page):
+    for words, rows in (("plain 19", 1), ("nowhere", 0)):
+        page.run(
+            "const f = document.getElementById('filters').words; f.value = arguments[0];"
+            "f.dispatchEvent(new Event('change', { bubbles: true }))",
+            words,
+        )
+        page.filtered(rows)
 
 
 def test_signs_are_those_of_the_audit(page, tmp_path):

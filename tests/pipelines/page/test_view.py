@@ -52,8 +52,8 @@ def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path
     for name, column in (
         ("reward", "reward"),
         ("advantage", "advantage"),
-        ("accuracy", "reward_accuracy"),
-        ("format", "reward_format"),
+        ("reward_accuracy", "reward_accuracy"),
+        ("reward_format", "reward_format"),
     ):
         assert page.column(name)[at].tobytes() == kept[column].to_numpy().tobytes()
     assert [page.slugs("verdict")[row] for row in at] == kept["verdict"].to_pylist()
@@ -63,7 +63,7 @@ def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path
     assert dropped == ["too_easy"] * 4
     assert set(page.column("fate")[4:8]) == {4}
     # What a later step dropped keeps what was written before.
-    assert page.column("accuracy")[4:8].tolist() == [1.0] * 4
+    assert page.column("reward_accuracy")[4:8].tolist() == [1.0] * 4
     texts = [text for _, texts in RESPONSES.values() for text in texts]
     assert [row["response"] for row in page.rows()] == texts
     assert page.rows()[1]["extracted_answer"] == "7"
@@ -92,7 +92,7 @@ def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
     assert components["accuracy"]["mean"] == pytest.approx(7 / 12)
     assert sum(figures["lengths"]["counts"]) == 12
     assert sum(figures["advantages"]["counts"]) == 8
-    columns = {name: page.column(name) for name in ("accuracy", "format")}
+    columns = {name: page.column(f"reward_{name}") for name in ("accuracy", "format")}
     plain = pl.DataFrame(columns).select(pl.corr("accuracy", "format")).item()
     assert figures["correlation"][0][1] == pytest.approx(plain)
     assert figures["correlation"][0][0] == pytest.approx(1)
@@ -168,6 +168,30 @@ def test_texts_that_hardly_shrink_stay_below_the_size(tmp_path):
     assert 0 < summary.with_texts < 4000
 
 
+def test_each_set_has_the_same_share_of_its_texts(tmp_path):
+    rng = np.random.default_rng(1)
+    only = page_fixture.page_data(hostile=False).sets[0]
+    at = rng.integers(0, 12, 2000)
+    sets = []
+    for number in range(3):
+        noise = ["".join(map(chr, rng.integers(33, 127, 1000))) for _ in at]
+        ids = pa.array([f"p{number} {group}" for group in range(500)])
+        prompts = only.group_texts.take(np.arange(500) % 3)
+        sets.append(
+            only._replace(
+                columns=tuple(each._replace(values=each.values[at]) for each in only.columns),
+                row_texts=only.row_texts.take(at).set_column(1, "response", pa.array(noise)),
+                groups_at=np.arange(0, 2000, 4, dtype=np.int32),
+                group_texts=prompts.set_column(0, "prompt_id", ids),
+            )
+        )
+    data = page_fixture.page_data()._replace(sets=tuple(sets))
+    summary = build_page(data, tmp_path / "p.html", most_bytes=6_000_000)
+    assert 0.85 * 6_000_000 < summary.bytes < 6_000_000
+    shown = [each["with_texts"] for each in Page(tmp_path / "p.html").head["sets"]]
+    assert max(shown) < 1.2 * min(shown)
+
+
 def test_the_same_page_again_has_the_same_bytes(export, tmp_path):
     for name in ("a.html", "b.html"):
         build_page(page_of([export]), tmp_path / name)
@@ -180,6 +204,9 @@ def test_another_file_is_not_replaced(export, rejuice, tmp_path):
     found = "mine.html exists and is no page of rejuice; give another --output"
     given = ("view", export, "--no_open", "--output")
     assert rejuice(*given, "mine.html") == (2, "", f"rejuice: {found}\n")
+    (tmp_path / "folder").mkdir()
+    found = "folder exists and is no page of rejuice; give another --output"
+    assert rejuice(*given, "folder") == (2, "", f"rejuice: {found}\n")
     assert rejuice(*given, "a.html")[0] == 0
     assert rejuice(*given, "a.html")[0] == 0
 

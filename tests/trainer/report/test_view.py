@@ -34,8 +34,33 @@ def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp
     assert [(each["name"], each["step"], each["banner"]) for each in sets] == [
         (f"step {number}", number, "") for number in (1, 2, 3)
     ]
-    assert [point["step"] for point in page.head["points"]] == [1, 2, 3]
-    assert page.head["points"][1]["rejuice/pass_rate"] == 0.5
+    assert page.head["recipe"] == (training_run / "recipe.yaml").read_text("utf-8")
+    assert [point["step"] for point in page.head["curves"][0]["points"]] == [1, 2, 3]
+    assert page.head["curves"][0]["points"][1]["rejuice/pass_rate"] == 0.5
+
+
+def test_the_page_of_a_run_by_its_recipe_stands_beside_the_run(training_run, rejuice, tmp_path):
+    status, out, _ = rejuice("view", training_run / "recipe.yaml", "--no_open")
+    assert (status, (tmp_path / "try.html").is_file()) == (0, True), out
+
+
+def test_two_runs_have_their_curves_apart(training_run, rollouts, rejuice, tmp_path):
+    other = write_trained(tmp_path / "other", rollouts, (1, 2))
+    assert rejuice("view", training_run, other, "--no_open", "-o", "p.html")[0] == 0
+    head = Page(tmp_path / "p.html").head
+    assert [(each["run"], len(each["points"])) for each in head["curves"]] == [
+        (str(training_run), 3),
+        (str(other), 2),
+    ]
+    assert [each["run"] for each in head["sets"]] == [str(training_run)] * 3 + [str(other)] * 2
+
+
+def test_a_damaged_step_is_one_line(training_run, rejuice, tmp_path):
+    damaged = training_run / "steps" / "000002" / "values.parquet"
+    damaged.write_bytes(b"PAR1")
+    shown = damaged.relative_to(tmp_path)
+    status, _, err = rejuice("view", training_run, "--no_open", "-o", "p.html")
+    assert (status, err) == (2, f"rejuice: {shown} cannot be read; train the step again\n")
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -46,7 +71,7 @@ def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, 
     at = np.flatnonzero(page.column("fate") < 0)
     for name in ("reward", "advantage"):
         assert page.column(name)[at].tobytes() == curated[name].to_numpy().tobytes()
-    assert page.column("accuracy")[4:8].tolist() == [1.0] * 4
+    assert page.column("reward_accuracy")[4:8].tolist() == [1.0] * 4
     funnel = page.head["sets"][0]["figures"]["funnel"]
     assert funnel[3]["dropped"] == {"too_easy": 4}
     assert (funnel[-1]["step"], funnel[-1]["dropped"]) == ("training", {"surplus_group": 1})
