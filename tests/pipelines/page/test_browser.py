@@ -314,7 +314,7 @@ def test_rows_that_training_itself_drops(page, tmp_path):
     only = data.sets[0]
     fate_N = only.columns[0].values.copy()
     fate_N[7] = BY_TRAINING
-    last = PageStep(BY_TRAINING, "training", (), {"plain 1": "a surplus group"})
+    last = PageStep(BY_TRAINING, "training", (), {"plain 1": "more groups than were asked for"})
     changed = only._replace(
         columns=(only.columns[0]._replace(values=fate_N), *only.columns[1:]),
         steps=(*only.steps, last),
@@ -333,7 +333,7 @@ def test_rows_that_training_itself_drops(page, tmp_path):
     assert len(path(6)) == 2
     assert path(6)[-1].endswith("dropped: plain 1 (meaning plain 8)")
     assert len(path(7)) == 4
-    assert path(7)[-1] == "trainingdropped: plain 1 (a surplus group)"
+    assert path(7)[-1] == "trainingdropped: plain 1 (more groups than were asked for)"
     choices = page.run(
         "return [...document.getElementById('filters').fate.options].map((e) => [e.value, e.text])"
     )
@@ -368,7 +368,7 @@ def test_prompts_are_the_same_by_their_id_not_by_how_they_begin(page, tmp_path):
         assert ("Prompts in both that moved most" in headings(page)) is shared
 
 
-def test_nothing_is_said_of_responses_whose_texts_are_left_out(page, tmp_path):
+def test_nothing_is_shown_of_responses_whose_texts_are_left_out(page, tmp_path):
     data = page_fixture.page_data(hostile=False, training=True)
     build_page(data, tmp_path / "p.html", most_bytes=1)
     page.open(tmp_path / "p.html")
