@@ -26,7 +26,7 @@ from ...operators import DataError
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
 _AWS = re.compile(r"AWS Error (?P<code>\w+) during \w+ operation: (?P<text>.*?)(?: \(Request.*)?$")
 _ATTEMPTS = 5
-"""Of a request to S3; the client waits longer and longer between them, 10 s in all at most."""
+"""Most attempts for one request to S3; the client waits longer between them each time."""
 
 
 class Stat(NamedTuple):
