@@ -14,7 +14,8 @@ from ..compute import pc
 from ..groups import group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of
-from .units import ComparedUnit, Within, checked_unit, occurred_before, repeats
+from .equal_hashes import occurred_before
+from .units import ComparedUnit, Within, checked_unit, repeats
 
 
 class ExactDeduplicator(Filter):

@@ -45,17 +45,3 @@ def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]
     if unit == "prompt":
         repeats_N = repeats_N[starts_N][np.cumsum(starts_N) - 1]
     return repeats_N
-
-
-def occurred_before(keys_M: Array) -> Array:
-    """Which keys have occurred before, bool[M].
-
-    Example:
-        >>> occurred_before(np.array([7, 3, 7, 7])).tolist()
-        [False, False, True, True]
-    """
-    order_M = np.argsort(keys_M, kind="stable")
-    ordered_M = keys_M[order_M]
-    repeated_M = np.zeros(len(keys_M), bool)
-    repeated_M[order_M[1:][ordered_M[1:] == ordered_M[:-1]]] = True
-    return repeated_M
