@@ -16,7 +16,7 @@ from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.minhash import PERMUTATIONS, signatures
 from ..text.tokens import texts_of
 from .near_repeats import Signatures, near_repeats
-from .units import ComparedUnit, Within, checked_unit, repeats
+from .units import ComparedUnit, Within, checked_unit, repeats, shard
 
 
 class MinhashDeduplicator(Filter):
@@ -89,6 +89,9 @@ class MinhashDeduplicator(Filter):
         if self.unit == "prompt":
             columns["starts"] = group_starts(table)
         return pa.table(columns)
+
+    def shard(self, digest: pa.Table) -> Array:
+        return shard(digest, self.unit)
 
     def decide(self, table: pa.Table) -> pa.Array:
         keys_N = np.asarray(pc.fill_null(table["key"], 0))
