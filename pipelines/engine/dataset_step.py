@@ -31,7 +31,7 @@ from ...operators.groups import Array, mix
 from ..apply.frame import Frame
 from ..apply.operator_call import attribute_operator_errors, decide, digest
 from ..apply.steps import StepResult, prefix_errors_with_step
-from ..dataset.arrow_files import read_arrow, write_arrow
+from ..dataset.checked import read_checked, write_checked
 from ..recipe.steps import Step
 from .commit import load, save
 from .located_errors import prefix_errors_with_file
@@ -40,7 +40,7 @@ from .progress import Progress
 from .workers import Workers
 
 BUCKETS = 1024
-SHARD_BYTES = 256 << 20
+SHARD_BYTES = 128 << 20
 """Of a shard: its digests, and what is computed of them. Only where one bucket has more than that
 is a shard larger."""
 _WORKING_BYTES = 64
@@ -80,7 +80,7 @@ class _Digest(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> _Digest:
-        table = read_arrow(path)
+        table = read_checked(path)
         seconds = float(table.schema.metadata[_SECONDS])
         ends = table.schema.metadata.get(_ENDS)
         table = table.replace_schema_metadata()
@@ -127,7 +127,7 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
         table = digest(step.operator, frame)
         table, ends = _by_bucket(step.operator, table)
     seconds = f"{time.perf_counter() - start}".encode()
-    write_arrow(path, table.replace_schema_metadata({_SECONDS: seconds, **ends}))
+    write_checked(path, table.replace_schema_metadata({_SECONDS: seconds, **ends}))
 
 
 def _by_bucket(operator: Operator, table: pa.Table) -> tuple[pa.Table, dict[bytes, bytes]]:

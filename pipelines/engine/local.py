@@ -3,7 +3,8 @@
     source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
                   ──> [row and group steps, in workers] ──> ... ──> export, audit log
 
-A killed run leaves whole commits; the next run computes what is missing.
+A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
+counts as missing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
+from .damage import undamaged
 from .dataset_step import run_dataset_step, write_digest
 from .finish import check_may_replace_export, write_export
 from .located_errors import prefix_errors_with_file
@@ -82,16 +84,24 @@ def run(
         for path in head.write_missing(head.dataset_path, *recipe.recordings()):
             progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
         with progress.task("read", None):
-            plan = Plan.open(recipe, cache, chunk_rows)
+            reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
+            plan = undamaged(reopen_plan, reopen_plan, warn)
         of_groups = group_warnings(recipe, plan.source.schema.names)
         for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
-            plan, failed, retried = _retry(plan, retry_dropped, again)
+            retry = partial(_retry, retry_dropped, again)
+            plan, failed, retried = undamaged(
+                lambda: retry(plan), lambda: retry(reopen_plan()), warn
+            )
             if again and not failed and not retried[again.name]:
                 warn(f"{again.name} has no result that failed: nothing is retried")
-            cached = _run_stages(plan, again, failed, retried, workers, progress)
-            return write_export(plan, cached, retried, chunk_rows, progress)
+
+            def finish(plan: Plan) -> Report:
+                cached = _run_stages(plan, again, failed, retried, workers, progress)
+                return write_export(plan, cached, retried, chunk_rows, progress)
+
+            return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
     except OSError as error:
         raise _disk_error(error, cache) from error
 
@@ -133,7 +143,7 @@ def _run_stages(
 
 
 def _retry(
-    plan: Plan, dropped: bool, missing: Step | None
+    dropped: bool, missing: Step | None, plan: Plan
 ) -> tuple[Plan, frozenset[str], Counter[str]]:
     """Take failures out of the results, so that they are computed again.
 
@@ -157,8 +167,9 @@ def _retry(
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
-    stage = stage._replace(decides=bool(stage.barrier and not plan.is_done(stage.barrier)))
-    work = partial(_run_chunk, plan, stage)
+    # All of its digests, even where some of its commits are there: one that was damaged is not.
+    needs_digest = stage.barrier is not None and not plan.is_done(stage.barrier)
+    work = partial(_run_chunk, plan, stage, needs_digest)
     steps = [step for step in (*stage.steps, stage.barrier) if step]
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
@@ -174,7 +185,7 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
             found[chunk] = result
             (task.find if chunk in kept else task)(plan.source.rows[chunk])
     _check_contiguous(plan, [found[chunk] for chunk in sorted(found)])
-    if stage.barrier and stage.decides:
+    if stage.barrier and needs_digest:
         run_dataset_step(plan, stage.barrier, workers, progress)
 
 
@@ -216,7 +227,7 @@ def _run_resumable(
     return computed
 
 
-def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> GroupStarts:
+def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> GroupStarts:
     """Run the steps of a stage on one chunk, and digest it for the dataset step after them.
 
     Returns:
@@ -235,7 +246,7 @@ def _run_chunk(plan: Plan, stage: Stage, chunk: int) -> GroupStarts:
     if until or first.number == 1:
         groups = GroupStarts.of(frame, offset)
     frame = apply_steps(stage.steps[until:], frame, run=run)
-    if stage.barrier and stage.decides:
+    if stage.barrier and needs_digest:
         write_digest(plan, stage.barrier, frame, chunk)
     return groups
 

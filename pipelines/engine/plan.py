@@ -28,17 +28,10 @@ from .resumable import retry_count
 
 
 class Stage(NamedTuple):
-    """Steps that run chunk by chunk, and the step of dataset scope that waits for all of them.
-
-    Attributes:
-        steps: that run chunk by chunk.
-        barrier: the step of dataset scope.
-        decides: whether it is still to be decided, for which it needs the digests of all chunks.
-    """
+    """Steps that run chunk by chunk, and the step of dataset scope that waits for all of them."""
 
     steps: tuple[Step, ...]
     barrier: Step | None
-    decides: bool = True
 
     @property
     def resumable(self) -> ResumableOperator | None:
