@@ -41,8 +41,8 @@ from .workers import Workers
 
 BUCKETS = 1024
 SHARD_BYTES = 128 << 20
-"""Of a shard: its digests, and what is computed of them. Only where one bucket has more than that
-is a shard larger."""
+"""A shard has at most so much in digests and what is computed of them, unless one bucket of it has
+more."""
 _WORKING_BYTES = 64
 """Per row, beside its digest: row numbers, hashes, an order of them, reasons."""
 _MUCH_BYTES = 1 << 30
