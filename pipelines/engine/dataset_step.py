@@ -80,6 +80,10 @@ class _Digest(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> _Digest:
+        if isinstance(path, Path):
+            # The checksum reads all of a mapped file, and what was read counts as memory of this
+            # process until it is unmapped. Checked once, the file is not read again.
+            read_checked(path)
         table = read_checked(path)
         seconds = float(table.schema.metadata[_SECONDS])
         ends = table.schema.metadata.get(_ENDS)
