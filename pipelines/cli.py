@@ -85,6 +85,23 @@ def run(
     ] = None,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
+    engine: Annotated[
+        Literal["local", "ray"] | None,
+        typer.Option(
+            "--engine",
+            help="Where chunks are run: on this machine, or on Ray; by default as executor_type "
+            "says.",
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="The Ray cluster, HOST:PORT; or local, to start Ray on this machine; by default "
+            "ray_address.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -98,22 +115,24 @@ def run(
 
     from .apply.empty_result import check_not_empty
     from .apply.retryable import retry_hints
-    from .engine import local as engine
+    from .engine.choice import chosen_workers
+    from .engine.local import run as run_recipe
     from .engine.progress import Progress
     from .recipe.read import load
     from .show.funnel import show_funnel
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
-    console = Console(stderr=True, quiet=quiet)
-    report = engine.run(
+    progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
+    report = run_recipe(
         loaded,
         overwrite=overwrite,
         retry_dropped=retry_dropped,
         retry_missing=retry_missing,
         chunk_rows=chunk_rows,
         cache=cache_dir,
-        progress=Progress(console, quiet=quiet),
+        progress=progress,
         warn=(lambda _: None) if quiet else warn,
+        open_workers=chosen_workers(loaded, engine, ray, progress),
     )
     show_funnel(report, Console(quiet=quiet))
     for line in [] if quiet else retry_hints(loaded, report):

@@ -40,7 +40,7 @@ from .preflight import Preflight
 from .progress import Progress
 from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
-from .workers import Workers
+from .workers import LocalWorkers, OpenWorkers, Workers
 
 _SECONDS = b"seconds"
 
@@ -55,6 +55,7 @@ def run(
     cache: Path | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    open_workers: OpenWorkers = LocalWorkers,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
 
@@ -69,6 +70,7 @@ def run(
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
+        open_workers: where chunks are run; see `engine/choice.py`.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -89,7 +91,7 @@ def run(
         of_groups = group_warnings(recipe, plan.source.schema.names)
         for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
-        with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
+        with sole_writer(head.export_path), open_workers(plan) as workers:
             plan, failed, retried = _retry(plan, retry_dropped, again)
             if again and not failed and not retried[again.name]:
                 warn(f"{again.name} has no result that failed: nothing is retried")
