@@ -72,16 +72,13 @@ def run(
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
         allow_empty: return the result even if no row is left, or a step has failed on every row.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
+        retry_missing: name or number of a step of which failures that may pass are computed again.
         chunk_rows: rows per chunk, about, 1 or more; None: as `rejuice run` chooses.
         cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
             beside the export; without an `export_path` nothing is kept after the run.
         progress: show a progress bar.
-        engine: where chunks are run: `local`, on this machine, or `ray`; None: as the recipe's
-            `executor_type` says.
-        ray_address: of the Ray cluster, `HOST:PORT`, or `local`; None: that of the recipe. A
-            process that is connected to Ray uses that connection.
+        engine: `local` or `ray`; None: as the recipe's `executor_type` says.
+        ray_address: as `--ray`; a process that is connected to Ray uses that connection.
 
     Warns:
         UserWarning: a key has an effect in `dj-process` only; a step changes groups before
@@ -95,7 +92,6 @@ def run(
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
     shown = Progress(quiet=not progress)
-    open_workers = chosen_workers(recipe, engine, ray_address, shown)
     with _on_disk(recipe) as located:
         try:
             report = run_to_export(
@@ -107,7 +103,7 @@ def run(
                 cache=None if cache is None else Path(cache),
                 progress=shown,
                 warn=lambda line: warnings.warn(line, stacklevel=4),
-                open_workers=open_workers,
+                open_workers=chosen_workers(recipe, engine, ray_address, shown),
             )
         except RejuiceError as error:
             table = None if recipe.table is None else located.head.dataset_path

@@ -26,9 +26,12 @@ from .options import (
     ChunkRows,
     DatasetPath,
     Debug,
+    EngineName,
     ExportPath,
     OverridableCommand,
+    RayAddress,
     RecipePath,
+    RetryMissing,
     overrides_of,
 )
 
@@ -74,34 +77,11 @@ def run(
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
     allow_empty: AllowEmpty = False,
-    retry_missing: Annotated[
-        str | None,
-        typer.Option(
-            "--retry_missing",
-            metavar="STEP",
-            help="Compute again what failed in this step, given by name or number: rewards that "
-            "are missing because of a timeout, a malformed verdict and the like.",
-        ),
-    ] = None,
+    retry_missing: RetryMissing = None,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
-    engine: Annotated[
-        Literal["local", "ray"] | None,
-        typer.Option(
-            "--engine",
-            help="Where chunks are run: on this machine, or on Ray; by default as executor_type "
-            "says.",
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="The Ray cluster, HOST:PORT; or local, to start Ray on this machine; by default "
-            "ray_address.",
-        ),
-    ] = None,
+    engine: EngineName = None,
+    ray: RayAddress = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:

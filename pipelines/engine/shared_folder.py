@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import EngineError
+from ..dataset.remote import AnyPath, RemotePath
 
 _WAIT_S = 5.0
 """How long a new file may take until other machines see it: network file systems cache folders."""
@@ -60,18 +61,18 @@ def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
     return found
 
 
-def nodes_that_cannot_read(folder: Any) -> list[str]:
+def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
     """The nodes of the connected Ray cluster that do not see what is written into a folder.
 
     Args:
-        folder: a local folder, which is made where it does not exist; anything else, such as an
-            object store, is the same from everywhere.
+        folder: one on disk is made where it does not exist; one of an object store is the same
+            from everywhere.
 
     Raises:
         EngineError: as `on_each_node`.
         OSError: this process cannot write into the folder.
     """
-    if not isinstance(folder, Path):
+    if isinstance(folder, RemotePath):
         return []
     folder.mkdir(parents=True, exist_ok=True)
     text = uuid.uuid4().hex
@@ -83,7 +84,7 @@ def nodes_that_cannot_read(folder: Any) -> list[str]:
         token.unlink(missing_ok=True)
 
 
-def check_shared(folder: Any, what: str) -> None:
+def check_shared(folder: AnyPath, what: str) -> None:
     """Check that all nodes of the connected Ray cluster share a folder.
 
     Args:

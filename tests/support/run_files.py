@@ -2,7 +2,7 @@
 
 import json
 
-ITS_OWN = ("recipe", "dataset_path", "export_path", "cache")
+ITS_OWN = ("recipe", "dataset_path", "export_path", "cache", "seconds")
 """Entries of a report that differ between runs whose rows do not."""
 
 

@@ -58,9 +58,9 @@ class FailingFilter(Filter):
 """
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1}},
+    {"grpo_advantage_mapper": {}},
     {"exact_deduplicator": {}},
     {"minhash_deduplicator": {"threshold": 0.9}},
-    {"grpo_advantage_mapper": {}},
     {"label_balance_selector": {}},
     {"length_filter": {"min": 3}},
 ]
@@ -211,7 +211,7 @@ def test_a_cache_that_a_node_does_not_see_is_refused(made, run, second_node):
 
 
 def test_from_python(made, ray_cluster, tmp_path):
-    recipe = load(made({"slow_filter": {}}))
+    recipe = load(made())
     here = run_from_python(recipe, chunk_rows=CHUNK_ROWS, cache=tmp_path / "a")
     there = run_from_python(
         recipe, chunk_rows=CHUNK_ROWS, cache=tmp_path / "b", engine="ray",

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from rejuice.operators import EngineError
+from rejuice.pipelines.dataset.remote import RemotePath
 from rejuice.pipelines.engine.shared_folder import (
     check_shared,
     nodes_that_cannot_read,
@@ -13,8 +14,8 @@ from rejuice.pipelines.engine.shared_folder import (
 from rejuice.pipelines.ray_session import connected_to_ray
 
 
-def test_what_is_no_local_folder_is_the_same_from_everywhere():
-    assert nodes_that_cannot_read("s3://bucket/folder") == []
+def test_an_object_store_is_the_same_from_everywhere():
+    assert nodes_that_cannot_read(RemotePath("s3", "bucket/folder")) == []
 
 
 @pytest.mark.slow
