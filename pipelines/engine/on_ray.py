@@ -120,7 +120,7 @@ class RayWorkers:
                 except ray.exceptions.RayError as error:
                     deaths[item] += 1
                     if deaths[item] == _TRIES:
-                        raise _died(steps, item, error) from error
+                        raise _died(steps, item, count, error) from error
                     running[task.remote(self._setup, shared, item)] = item
                 else:
                     yield item, _raise_failure(result)
@@ -164,10 +164,11 @@ def _raise_failure(result: Any) -> Any:
     return result
 
 
-def _died(steps: Sequence[Step], item: int, error: Exception) -> EngineError:
+def _died(steps: Sequence[Step], item: int, count: int, error: Exception) -> EngineError:
     where = f"step {steps[0].number} {steps[0].name}" if steps else ""
-    found = f"the Ray worker of chunk {item} died {_TRIES} times: {first_line(error)}"
-    return EngineError(found, "run it again: finished chunks are kept", where=where)
+    found = f"the Ray worker of part {item + 1} of {count} died {_TRIES} times"
+    found = f"{found}: {first_line(error).rstrip('.')}"
+    return EngineError(found, "run it again: finished parts are kept", where=where)
 
 
 def _check_nodes(plan: Plan, setup: _Setup) -> int:

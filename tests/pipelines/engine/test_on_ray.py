@@ -15,8 +15,8 @@ from run_files import rows_of
 
 from rejuice.operators import EngineError, OperatorError, RejuiceError
 from rejuice.pipelines import run as run_from_python
+from rejuice.pipelines.engine import dataset_step, on_ray
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.engine import on_ray
 from rejuice.pipelines.engine.on_ray import RayWorkers
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.recipe.read import load
@@ -105,6 +105,21 @@ def test_one_two_and_four_workers_write_the_bytes_of_the_local_engine(made, run)
         assert run(path, f"ray {np}", np=np) == expected
 
 
+def test_shards_of_dataset_steps_are_decided_by_the_workers(made, run, monkeypatch):
+    path = made()
+    expected = run(path, "local", ray=False)
+    monkeypatch.setattr(dataset_step, "SHARD_BYTES", 4096)
+    decided = list[int]()
+    each = RayWorkers.map
+    monkeypatch.setattr(
+        RayWorkers, "map", lambda self, steps, work, count: (
+            decided.append(count), each(self, steps, work, count)
+        )[1],
+    )  # fmt: skip
+    assert run(path, "ray", np=2) == expected
+    assert max(decided) > 5, "more shards than chunks"
+
+
 def test_a_worker_that_is_killed_is_replaced(made, run, tmp_path):
     path = made({"dying_filter": {"folder": str(tmp_path), "deaths": 2}})
     found = run(path, "ray", np=2)
@@ -117,9 +132,9 @@ def test_a_worker_that_dies_every_time_is_reported_in_one_line(made, run, tmp_pa
     with pytest.raises(EngineError) as error:
         run(path, "ray", np=2)
     assert str(error.value) == (
-        "step 1 dying_filter: the Ray worker of chunk 1 died 3 times: The worker died unexpectedly "
-        "while executing this task. Check python-core-worker-*.log files for more information.; "
-        "run it again: finished chunks are kept"
+        "step 1 dying_filter: the Ray worker of part 2 of 5 died 3 times: The worker died "
+        "unexpectedly while executing this task. Check python-core-worker-*.log files for more "
+        "information; run it again: finished parts are kept"
     )
     assert len(list(tmp_path.glob("died-*"))) == 3
 
