@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
@@ -41,6 +39,7 @@ from .preflight import Preflight
 from .progress import Progress
 from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
+from .sole_writer import sole_writer
 from .workers import LocalWorkers, OpenWorkers, Workers
 
 
@@ -260,19 +259,6 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
         result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
-
-
-@contextmanager
-def sole_writer(export_path: Path) -> Iterator[None]:
-    """Hold the export for this run alone; the system lets go of it when the process ends."""
-    export_path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(export_path.with_name(f".{export_path.name}.lock"), timeout=0):
-            yield
-    except Timeout:
-        raise RejuiceError(
-            f"another run is writing {export_path}", "wait for it, or give another --export_path"
-        ) from None
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:
