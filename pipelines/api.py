@@ -19,7 +19,7 @@ from .apply.report import Report
 from .dataset.arrow_files import read_arrow, write_arrow
 from .dataset.read import Dataset
 from .dataset.write import run_folder
-from .engine.choice import Engine, chosen_workers
+from .engine.choice import RunEngine, chosen_workers
 from .engine.local import run as run_to_export
 from .engine.progress import Progress
 from .recipe.recipe import Recipe
@@ -62,7 +62,7 @@ def run(
     chunk_rows: int | None = None,
     cache: Path | str | None = None,
     progress: bool = False,
-    engine: Engine | None = None,
+    engine: RunEngine | None = None,
     ray_address: str | None = None,
 ) -> Result:
     """Run a recipe by the engine of `rejuice run`: with its checks, its messages and its rows.

@@ -33,7 +33,7 @@ ChunkRows = Annotated[
         "of Data-Juicer's asks a server.",
     ),
 ]
-EngineName = Annotated[
+EngineOption = Annotated[
     Literal["local", "ray"] | None,
     typer.Option(
         "--engine",

@@ -11,11 +11,11 @@ from ..recipe.recipe import Recipe
 from .progress import Progress
 from .workers import LocalWorkers, OpenWorkers
 
-Engine = Literal["local", "ray"]
+RunEngine = Literal["local", "ray"]
 
 
 def chosen_workers(
-    recipe: Recipe, engine: Engine | None, ray_address: str | None, progress: Progress
+    recipe: Recipe, engine: RunEngine | None, ray_address: str | None, progress: Progress
 ) -> OpenWorkers:
     """How the workers of a run are opened.
 
@@ -33,7 +33,7 @@ def chosen_workers(
         raise RecipeError(f"engine is local, and ray is {ray_address!r}", "give one of them")
     head = recipe.head
     if engine is None:
-        of_recipe: Engine = "local" if head.executor_type == "default" else "ray"
+        of_recipe: RunEngine = "local" if head.executor_type == "default" else "ray"
         engine = of_recipe if ray_address is None else "ray"
     if engine == "local":
         return LocalWorkers

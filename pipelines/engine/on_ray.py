@@ -45,7 +45,7 @@ class _Setup(NamedTuple):
     files: tuple[Path, ...]
 
 
-class _Failure(NamedTuple):
+class _Raised(NamedTuple):
     """An exception of the work, returned instead of raised: Ray would wrap it in a page of text.
 
     Attributes:
@@ -135,7 +135,7 @@ def _run(setup: _Setup, shared: list[Any], item: int) -> Any:
         _set_up(setup)
         return _fetched(shared[0])(item)
     except Exception as error:
-        return _Failure(error, traceback.format_exc())
+        return _Raised(error, traceback.format_exc())
 
 
 @cache
@@ -159,7 +159,7 @@ def _fetched(reference: Any) -> Callable[[int], Any]:
 
 
 def _raise_failure(result: Any) -> Any:
-    if isinstance(result, _Failure):
+    if isinstance(result, _Raised):
         raise result.error from _WorkerTracebackError(result.text)
     return result
 
@@ -187,7 +187,7 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     ours = [operator_key(step.operator) for step in plan.steps]
     nodes = on_each_node(_run, setup, [ray.put(_KeysOf(plan.recipe))], 0)
     for node, found in nodes:
-        if isinstance(found, _Failure):
+        if isinstance(found, _Raised):
             raise EngineError(f"node {node} of the Ray cluster: {first_line(found.error)}") from (
                 _WorkerTracebackError(found.text)
             )
