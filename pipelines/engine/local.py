@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
@@ -41,7 +39,8 @@ from .preflight import Preflight
 from .progress import Progress
 from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
-from .workers import Workers
+from .sole_writer import sole_writer
+from .workers import LocalWorkers, OpenWorkers, Workers
 
 
 def run(
@@ -54,6 +53,7 @@ def run(
     cache: Path | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    open_workers: OpenWorkers = LocalWorkers,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
 
@@ -61,13 +61,12 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
-        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
-            `default_chunk_rows`.
+        retry_missing: name or number of a step of which failures that may pass are computed again.
+        chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
+        open_workers: where chunks are run; memory is bounded by `np` chunks.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -89,7 +88,7 @@ def run(
         of_groups = group_warnings(recipe, plan.source.schema.names)
         for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
-        with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
+        with sole_writer(head.export_path), open_workers(plan) as workers:
             retry = partial(_retry, retry_dropped, again)
             plan, failed, retried = undamaged(
                 lambda: retry(plan), lambda: retry(reopen_plan()), warn
@@ -260,19 +259,6 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
         result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
-
-
-@contextmanager
-def sole_writer(export_path: Path) -> Iterator[None]:
-    """Hold the export for this run alone; the system lets go of it when the process ends."""
-    export_path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(export_path.with_name(f".{export_path.name}.lock"), timeout=0):
-            yield
-    except Timeout:
-        raise RejuiceError(
-            f"another run is writing {export_path}", "wait for it, or give another --export_path"
-        ) from None
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:
