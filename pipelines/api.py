@@ -19,6 +19,7 @@ from .apply.report import Report
 from .dataset.arrow_files import read_arrow, write_arrow
 from .dataset.read import Dataset
 from .dataset.write import run_folder
+from .engine.finished import describe
 from .engine.local import run as run_to_export
 from .engine.progress import Progress
 from .recipe.recipe import Recipe
@@ -148,9 +149,8 @@ def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
         named["export_path"] = ""
     report = report.model_copy(update=named)
     if recipe.table is not None and recipe.has_export:
-        report.write(folder)
-        resolved = located.absolute() | named
-        (folder / "recipe.yaml").write_text(dump(resolved), "utf-8")
+        described = Report.read(export).model_copy(update=named)
+        describe(export, described, dump(located.absolute() | named))
     return Result(
         table=_exported(export, report.rows_out),
         decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
 from ..dataset.write import run_folder
@@ -91,9 +91,12 @@ class Report(BaseModel):
         """The report of a finished run.
 
         Raises:
-            DataError: nothing was run to that path.
+            DataError: nothing was run to that path, or its report is damaged.
         """
         path = run_folder(export_path) / "report.json"
         if not path.exists():
             raise DataError(f"{path} does not exist", "give the export_path of a finished run")
-        return cls.model_validate_json(path.read_text("utf-8"))
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except ValidationError:
+            raise DataError(f"{path} is damaged", "run the recipe again") from None

@@ -4,6 +4,7 @@ curated.parquet                                the rows that are left
 curated.run/report.json                        the funnel, figures of each column, timing
 curated.run/recipe.yaml                        the recipe with every default and absolute paths
 curated.run/03_pass_rate_filter/decisions.arrow    row_id, step, reason of each dropped row
+curated.run/manifest.json                      written last: the run is finished, see `finished`
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,8 @@ from ..dataset.write import run_folder, unfinished_run_folder, writer
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
-from ..recipe.yaml_text import dump, parse
+from ..recipe.yaml_text import YAMLError, dump, parse
+from .finished import Manifest, identity, read_manifest, run_key, states, write_manifest
 from .plan import Plan
 from .progress import Progress
 
@@ -65,29 +67,47 @@ def write_export(
                 )
                 for step in plan.steps
             ],
-            project_name=recipe.head.project_name,
-            recipe=str(recipe.path.resolve() if recipe.from_file else recipe.path),
-            dataset_path=str(recipe.head.dataset_path),
-            export_path=str(recipe.head.export_path),
-            key=plan.keys[-1],
-            cache=str(plan.cache.resolve()),
-            chunk_rows=chunk_rows,
+            **report_head(plan, chunk_rows),
         )
-        (folder / "recipe.yaml").write_text(dump(recipe.absolute()))
+        (folder / "recipe.yaml").write_text(dump(recipe.absolute()), "utf-8")
         report.write(folder)
         shutil.rmtree(final, ignore_errors=True)
         folder.replace(final)
         (final / export.name).replace(recipe.head.export_path)
+        _sign(plan)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return report
+
+
+def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
+    """The fields of a report that describe the run, without its figures."""
+    recipe = plan.recipe
+    return {
+        "project_name": recipe.head.project_name,
+        "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
+        "dataset_path": str(recipe.head.dataset_path),
+        "export_path": str(recipe.head.export_path),
+        "key": plan.keys[-1],
+        "cache": str(plan.cache.resolve()),
+        "chunk_rows": chunk_rows,
+    }
+
+
+def _sign(plan: Plan) -> None:
+    """Write the manifest: all other files are in place."""
+    export = plan.recipe.head.export_path
+    folder = run_folder(export)
+    files = [export, *sorted(path for path in folder.rglob("*") if path.is_file())]
+    manifest = Manifest(run_key(plan), identity(plan.recipe), states(export.parent, files))
+    write_manifest(folder, manifest)
 
 
 def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
     """Refuse to replace a file that this recipe did not make.
 
     Raises:
-        RecipeError: there is such a file.
+        RecipeError: there is such a file, or nothing says what made it.
     """
     # A run that was killed at its very end may have left a complete folder under the first name.
     folders = (run_folder(export_path), unfinished_run_folder(export_path))
@@ -98,15 +118,27 @@ def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
 
 
 def _made_by(recipe: Recipe, folder: Path) -> bool:
-    if not (folder / "report.json").exists():
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        return manifest.made_by == identity(recipe)
+    # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
+    report, kept = folder / "report.json", folder / "recipe.yaml"
+    if not report.exists():
         return False
-    if not recipe.from_file:  # A name is no identity: two notebooks may use the same one.
-        found = parse((folder / "recipe.yaml").read_text("utf-8"))
+    file = report if recipe.from_file else kept
+    try:
+        if recipe.from_file:
+            made_by = json.loads(file.read_bytes())["recipe"]
+            return Path(made_by).resolve() == recipe.path.resolve()
+        found = parse(file.read_text("utf-8"))
         # A dataset that is a table has another temporary file in each run.
         same = {**recipe.absolute(), "dataset_path": found["dataset_path"]}
         return bool(found == parse(dump(same)))
-    made_by = json.loads((folder / "report.json").read_text("utf-8"))["recipe"]
-    return Path(made_by).resolve() == recipe.path.resolve()
+    except (ValueError, KeyError, TypeError, YAMLError, FileNotFoundError):
+        raise RecipeError(
+            f"{file} is damaged: it does not name the recipe of the export beside it",
+            "give another --export_path, or --overwrite",
+        ) from None
 
 
 class _Finished(NamedTuple):

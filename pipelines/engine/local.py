@@ -34,7 +34,8 @@ from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .finish import check_may_replace_export, write_export
+from .finish import check_may_replace_export, report_head, write_export
+from .finished import finished_report
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress
@@ -93,6 +94,10 @@ def run(
             plan, failed, retried = _retry(plan, retry_dropped, again)
             if again and not failed and not retried[again.name]:
                 warn(f"{again.name} has no result that failed: nothing is retried")
+            finished = finished_report(plan, report_head(plan, chunk_rows))
+            if finished is not None:
+                progress.tell(f"nothing to do: {head.export_path} is up to date")
+                return finished
             cached = _run_stages(plan, again, failed, retried, workers, progress)
             return write_export(plan, cached, retried, chunk_rows, progress)
     except OSError as error:

@@ -110,6 +110,7 @@ def test_a_report_is_read_as_it_was_written(finished):
 def test_a_run_that_fails_keeps_the_files_of_the_one_before(finished, monkeypatch):
     _, recipe = finished
     export = recipe.head.export_path
+    (run_folder(export) / "manifest.json").unlink()
     before = {p: p.read_bytes() for p in export.parent.rglob("*") if p.is_file()}
     monkeypatch.setattr("rejuice.pipelines.engine.finish.conform", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
