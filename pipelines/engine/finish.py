@@ -32,7 +32,7 @@ from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import YAMLError, dump, parse
-from .finished import Manifest, identity, read_manifest, run_key, states, write_manifest
+from .finished import manifest_of, read_manifest, recipe_mark, states, write_manifest
 from .plan import Plan
 from .progress import Progress
 
@@ -99,8 +99,7 @@ def _sign(plan: Plan) -> None:
     export = plan.recipe.head.export_path
     folder = run_folder(export)
     files = [export, *sorted(path for path in folder.rglob("*") if path.is_file())]
-    manifest = Manifest(run_key(plan), identity(plan.recipe), states(export.parent, files))
-    write_manifest(folder, manifest)
+    write_manifest(folder, manifest_of(plan, states(export.parent, files)))
 
 
 def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
@@ -120,7 +119,7 @@ def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
 def _made_by(recipe: Recipe, folder: Path) -> bool:
     manifest = read_manifest(folder)
     if manifest is not None:
-        return manifest.made_by == identity(recipe)
+        return manifest.made_by == recipe_mark(recipe)
     # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
     report, kept = folder / "report.json", folder / "recipe.yaml"
     if not report.exists():

@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import xxhash
 
+from ...operators import ResumableOperator
 from ..apply.report import Report
 from ..dataset.write import run_folder
 from ..dataset.written import written_columns
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import dump
-from .plan import Plan
+from .plan import Plan, kept_folder
 
 NAME = "manifest.json"
 _FORMAT = 1
 """Part of every key: raise it when exports, decisions or reports are written in another way."""
 _NOT_COMPARED = ("dataset_path",)
-"""Of a recipe without a file: a table has another temporary file in each run."""
+"""A dataset that is a table has another temporary file in each run."""
 
 
 class FileState(NamedTuple):
@@ -43,12 +44,16 @@ class Manifest(NamedTuple):
 
     Attributes:
         key: of the run, see `run_key`.
-        made_by: the recipe that was run, see `identity`.
+        made_by: the recipe that was run, see `recipe_mark`.
+        cache: the folder with its commits.
+        uses: names of the folders in there that it uses.
         files: by their path in the folder of the export, what each holds.
     """
 
     key: str
     made_by: str
+    cache: str
+    uses: Sequence[str]
     files: Mapping[str, FileState]
 
 
@@ -68,12 +73,21 @@ def run_key(plan: Plan) -> str:
     return _hash(json.dumps(made_of))
 
 
-def identity(recipe: Recipe) -> str:
+def recipe_mark(recipe: Recipe) -> str:
     """What a recipe is recognised by: its file or, where it has none, what it says."""
     if recipe.from_file:
         return str(recipe.path.resolve())
     compared = {k: v for k, v in recipe.absolute().items() if k not in _NOT_COMPARED}
     return _hash(dump(compared))
+
+
+def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
+    """The manifest of a run that has written these files."""
+    operators = (step.operator for step in plan.steps)
+    kept = [kept_folder(plan.cache, o).name for o in operators if isinstance(o, ResumableOperator)]
+    uses = dict.fromkeys((plan.source.folder.name, *plan.keys, *kept))
+    cache = str(plan.cache.resolve())
+    return Manifest(run_key(plan), recipe_mark(plan.recipe), cache, tuple(uses), files)
 
 
 def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
@@ -94,7 +108,7 @@ def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
     described = report.model_copy(update=dict(head))
     text = dump(plan.recipe.absolute())
     if described != report or text != (run_folder(export) / "recipe.yaml").read_text("utf-8"):
-        describe(export, described, text, found._replace(made_by=identity(plan.recipe)))
+        describe(export, described, text, manifest_of(plan, found.files))
     steps = tuple(s.model_copy(update={"cached": True, "retried": 0}) for s in described.steps)
     return described.model_copy(update={"steps": steps})
 

@@ -33,6 +33,7 @@ from ..dataset.write import check_export_path
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from .cache_lock import use_cache
 from .commit import load, save
 from .finish import check_may_replace_export, report_head, write_export
 from .finished import finished_report
@@ -83,23 +84,25 @@ def run(
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
-        for path in head.write_missing(head.dataset_path, *recipe.recordings()):
-            progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
-        with progress.task("read", None):
-            plan = Plan.open(recipe, cache, chunk_rows)
-        of_groups = group_warnings(recipe, plan.source.schema.names)
-        for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
-            warn(line)
-        with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
-            plan, failed, retried = _retry(plan, retry_dropped, again)
-            if again and not failed and not retried[again.name]:
-                warn(f"{again.name} has no result that failed: nothing is retried")
-            finished = finished_report(plan, report_head(plan, chunk_rows))
-            if finished is not None:
-                progress.tell(f"nothing to do: {head.export_path} is up to date")
-                return finished
-            cached = _run_stages(plan, again, failed, retried, workers, progress)
-            return write_export(plan, cached, retried, chunk_rows, progress)
+        with use_cache(cache, head.export_path):
+            for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+                progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+            with progress.task("read", None):
+                plan = Plan.open(recipe, cache, chunk_rows)
+            of_groups = group_warnings(recipe, plan.source.schema.names)
+            for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
+                warn(line)
+            chunks = len(plan.source.rows)
+            with sole_writer(head.export_path), Workers(recipe, chunks) as workers:
+                plan, failed, retried = _retry(plan, retry_dropped, again)
+                if again and not failed and not retried[again.name]:
+                    warn(f"{again.name} has no result that failed: nothing is retried")
+                finished = finished_report(plan, report_head(plan, chunk_rows))
+                if finished is not None:
+                    progress.tell(f"nothing to do: {head.export_path} is up to date")
+                    return finished
+                cached = _run_stages(plan, again, failed, retried, workers, progress)
+                return write_export(plan, cached, retried, chunk_rows, progress)
     except OSError as error:
         raise _disk_error(error, cache) from error
 
