@@ -21,7 +21,7 @@ Place = Annotated[
     Path | None,
     typer.Argument(
         metavar="PATH",
-        help="A recipe, an export, its run folder, or a cache folder; or give --cache_dir.",
+        help="A recipe, an export, its run folder, or a cache folder.",
     ),
 ]
 Samples = Annotated[
@@ -123,7 +123,7 @@ def _cache(path: Path | None, cache_dir: Path | None) -> Path:
     if cache_dir is not None:
         return cache_dir
     if path is None:
-        raise RecipeError("no cache is given", "give a recipe, an export, or --cache_dir")
+        raise RecipeError("no cache is given", "give a recipe, an export or a cache folder")
     if path.suffix in RECIPES:
         path = load(path).head.export_path
     if (run_folder(path) / "report.json").is_file():

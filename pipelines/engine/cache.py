@@ -74,7 +74,9 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
         DataError: there is no cache.
     """
     if not cache.is_dir():
-        raise DataError(f"there is no cache in {cache}", "give the recipe, or --cache_dir")
+        raise DataError(
+            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
+        )
     runs = runs_of(cache)
     found = [_entry(path, runs) for path in cache.iterdir() if path.is_dir()]
     order = ("source", "step", "samples")

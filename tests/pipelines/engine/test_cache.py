@@ -190,8 +190,8 @@ def test_what_a_killed_removal_has_left_goes_next_time(path):
 
 
 ERRORS = {
-    ("ls",): "no cache is given; give a recipe, an export, or --cache_dir",
-    ("ls", "none"): "there is no cache in .rejuice; give the recipe, or --cache_dir",
+    ("ls",): "no cache is given; give a recipe, an export or a cache folder",
+    ("ls", "none"): "there is no cache in .rejuice; give the recipe of a run, or its cache folder",
     ("rm", "qqq", "recipe.yaml"): "nothing in the cache is called 'qqq'; it holds: length_filter, "
     "policy_rollout_mapper, prompt_template_mapper, source",
     ("rm", "", "recipe.yaml"): "nothing in the cache is called ''; it holds: length_filter, "

@@ -160,7 +160,7 @@ def test_a_run_of_a_table_is_finished_too(tmp_path, rollouts):
 DAMAGED = "give another --export_path, or --overwrite"
 
 
-@pytest.mark.recommended("pipelines/engine/finish.py", DAMAGED)
+@pytest.mark.recommended("pipelines/engine/finish.py", "give another --export_path, or --overwrite")
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"recipe": 3}', b"\xff\x00"])
 def test_an_export_whose_run_folder_is_damaged_is_not_replaced(recipe, content):
     folder = run_folder(recipe.head.export_path)
