@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from ..operators import EmptyResultError, RecipeError, RejuiceError
 from .apply.audit_log import DECISIONS
+from .apply.decision_files import read_decisions
 from .apply.empty_result import check_not_empty
 from .apply.report import Report
-from .dataset.arrow_files import read_arrow, write_arrow
-from .dataset.read import Dataset
+from .dataset.arrow_files import write_arrow
+from .dataset.exported import exported_rows
 from .dataset.write import run_folder
 from .engine.finished import describe
 from .engine.local import run as run_to_export
@@ -141,9 +142,8 @@ def _check_not_empty(recipe: Recipe, result: Result) -> None:
 def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
     export = located.head.export_path
     folder = run_folder(export)
-    decisions = [
-        read_arrow(folder / step.label / "decisions.arrow", mapped=False) for step in located.steps
-    ]
+    # In the order of the steps; their files may be removed.
+    decisions = [read_decisions(folder / step.label) for step in located.steps]
     named = {} if recipe.table is None else {"dataset_path": _TABLE}
     if not recipe.has_export:
         named["export_path"] = ""
@@ -152,20 +152,10 @@ def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
         described = Report.read(export).model_copy(update=named)
         describe(export, described, dump(located.absolute() | named))
     return Result(
-        table=_exported(export, report.rows_out),
+        table=exported_rows(export, mapped=False),
         decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
         report=report,
     )
-
-
-def _exported(path: Path, rows: int) -> pa.Table:
-    if path.suffix == ".arrow":
-        return read_arrow(path, mapped=False)  # The file may be removed.
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return pq.read_table(path)
-    return Dataset(path).table() if rows else pa.table({})
 
 
 def _about_the_table(error: RejuiceError, path: Path | None) -> RejuiceError:

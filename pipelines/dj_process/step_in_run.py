@@ -12,8 +12,8 @@ from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
 from ..apply.audit_log import StepLog
+from ..apply.decision_files import write_decisions
 from ..apply.report import Report, StepReport
-from ..dataset.arrow_files import write_arrow
 from ..dataset.write import run_folder
 from ..recipe.head import position
 from ..recipe.steps import Step, step_names
@@ -90,7 +90,7 @@ class StepInRun:
             # The old files are about rows that are about to be replaced.
             shutil.rmtree(folder, ignore_errors=True)
         done = self._done(export_path)
-        write_arrow(folder / self.step.label / "decisions.arrow", log.take_decisions())
+        write_decisions(folder / self.step.label, log.take_decisions())
         line = log.report()
         Report.of(
             [*done, *_between(done, line), line], key="dj-process", chunk_rows=0, **self.head

@@ -1,9 +1,10 @@
 """The end of a run: its export, and beside it the audit log: every decision, and the funnel.
 
-curated.parquet                                the rows that are left
+curated.parquet                                the rows that are left; or, of a folder,
+curated/part-00000.parquet                     files of whole groups, written side by side
 curated.run/report.json                        the funnel, figures of each column, timing
 curated.run/recipe.yaml                        the recipe with every default and absolute paths
-curated.run/03_pass_rate_filter/decisions.arrow    row_id, step, reason of each dropped row
+curated.run/03_pass_rate_filter/decisions.parquet  row_id, step, reason of each dropped row
 curated.run/manifest.json                      written last: the run is finished, see `finished`
 """
 
@@ -11,30 +12,32 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ...operators import OperatorError, RecipeError
-from ..apply.audit_log import DECISIONS, AuditLog
+from ...operators import Groups, OperatorError, RecipeError
+from ..apply.audit_log import AuditLog
+from ..apply.frame import Frame
 from ..apply.report import Report
-from ..apply.steps import apply_steps
-from ..data_juicer.running.helper_columns import filled
-from ..dataset.read import conform
-from ..dataset.write import run_folder, unfinished_run_folder, writer
+from ..dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import YAMLError, dump, parse
 from .finished import manifest_of, read_manifest, recipe_mark, states, write_manifest
+from .parts import Part, cut_parts, one_part
 from .plan import Plan
 from .progress import Progress
+from .workers import Workers
+from .write_part import EXPORT, WrittenPart, write_part
+
+_OLD = "old"
 
 
 def write_export(
@@ -42,6 +45,7 @@ def write_export(
     cached: Mapping[str, bool],
     retried: Mapping[str, int],
     chunk_rows: int,
+    workers: Workers,
     progress: Progress,
 ) -> Report:
     """Apply the commits of every chunk, and write the export, the decisions and the report.
@@ -51,6 +55,7 @@ def write_export(
         cached: by step, whether all of it was found.
         retried: by step, how many rows that had failed were computed again.
         chunk_rows: rows per chunk.
+        workers: of the run: they write the parts of an export that is a folder.
         progress: where progress is shown.
     """
     recipe = plan.recipe
@@ -58,8 +63,7 @@ def write_export(
     folder = unfinished_run_folder(recipe.head.export_path)
     shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.
     try:
-        export = folder / f"export{recipe.head.export_path.suffix}"
-        log = _write_rows(plan, folder, export, progress)
+        log = _write_parts(plan, folder, workers, progress)
         report = Report.of(
             [
                 log.step(step.name).report(
@@ -73,7 +77,7 @@ def write_export(
         report.write(folder)
         shutil.rmtree(final, ignore_errors=True)
         folder.replace(final)
-        (final / export.name).replace(recipe.head.export_path)
+        _put_in_place(final, recipe.head.export_path)
         _sign(plan)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -94,12 +98,24 @@ def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
     }
 
 
+def _put_in_place(folder: Path, export: Path) -> None:
+    """Move the export out of the run folder; a folder of parts replaces the one before it."""
+    if is_folder(export) and export.exists():
+        old = folder / _OLD
+        export.replace(old)  # A folder cannot be replaced by another in one step.
+        (folder / EXPORT).replace(export)
+        shutil.rmtree(old)
+    else:
+        (folder / f"{EXPORT}{export.suffix}").replace(export)
+
+
 def _sign(plan: Plan) -> None:
     """Write the manifest: all other files are in place."""
     export = plan.recipe.head.export_path
     folder = run_folder(export)
-    files = [export, *sorted(path for path in folder.rglob("*") if path.is_file())]
-    write_manifest(folder, manifest_of(plan, states(export.parent, files)))
+    written = [path for top in (export, folder) for path in (top, *top.rglob("*"))]
+    files = states(export.parent, sorted(path for path in written if path.is_file()))
+    write_manifest(folder, manifest_of(plan, files))
 
 
 def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
@@ -140,38 +156,62 @@ def _made_by(recipe: Recipe, folder: Path) -> bool:
         ) from None
 
 
-class _Finished(NamedTuple):
-    """A chunk after the last step, and the log of all steps on it."""
+def _write_parts(plan: Plan, folder: Path, workers: Workers, progress: Progress) -> AuditLog:
+    """Write the export and the decisions to a folder, side by side where it is in parts."""
+    export = plan.recipe.head.export_path
+    parts, schema = _outline(plan)
+    rows = [0] * len(parts)
+    logs = dict[int, AuditLog]()
+    with progress.task("export", sum(plan.source.rows)) as advance:
 
-    table: pa.Table
-    log: AuditLog
+        def count(chunk: int) -> None:
+            advance(plan.source.rows[chunk])
 
-
-def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> AuditLog:
+        if not is_folder(export):
+            (part,) = parts
+            logs = write_part(plan, folder, schema, part, count).logs
+        else:
+            work = partial(_write_numbered, plan, folder, schema, parts)
+            for number, written in workers.map((), work, len(parts)):
+                rows[number] = written.rows
+                logs |= written.logs
+                for chunk in written.logs:
+                    count(chunk)
+            write_parts_list(folder / EXPORT, rows)
     totals = AuditLog()
+    for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
+        totals.merge(logs[chunk])
+    return totals
+
+
+def _write_numbered(
+    plan: Plan, folder: Path, schema: pa.Schema, parts: Sequence[Part], number: int
+) -> WrittenPart:
+    return write_part(plan, folder, schema, parts[number])
+
+
+def _outline(plan: Plan) -> tuple[list[Part], pa.Schema]:
+    """The parts of the export, and its schema, from the commits; of the rows, only ids are read."""
+    head = plan.recipe.head
+    in_parts = is_folder(head.export_path)
     chunks = range(len(plan.source.rows))
-    written, schemas = set(written_columns(plan.recipe.head.dataset_path)), list[pa.Schema]()
+    written, schemas = set(written_columns(head.dataset_path)), list[pa.Schema]()
+    sizes = []
     for chunk in chunks:
         frame = plan.frame_before(chunk, None)
         written.update(frame.written_columns)
         schemas.append(frame.schema)
-    schema = mark_written(_schema(plan.recipe.head, schemas), written)
-    with ExitStack() as stack:
-        write = stack.enter_context(writer(export, schema))
-        write_decisions = {
-            step.name: stack.enter_context(
-                writer(folder / step.label / "decisions.arrow", DECISIONS)
-            )
-            for step in plan.steps
-        }
-        advance = stack.enter_context(progress.task("export", sum(plan.source.rows)))
-        for chunk, finished in enumerate(_prefetched(plan)):
-            write(filled(conform(finished.table, schema)))
-            for name, write_step in write_decisions.items():
-                write_step(finished.log.step(name).take_decisions())
-            totals.merge(finished.log)
-            advance(plan.source.rows[chunk])
-    return totals
+        if in_parts:
+            sizes.append(_group_sizes(frame))
+    parts = cut_parts(sizes, head.max_rows_per_file) if in_parts else [one_part(len(chunks))]
+    return parts, mark_written(_schema(head, schemas), written)
+
+
+def _group_sizes(frame: Frame) -> NDArray[np.int64]:
+    """Rows of each group; where there are no groups, each row is one."""
+    if "prompt_id" not in frame.column_names:
+        return np.ones(frame.num_rows, np.int64)
+    return Groups.of(frame.select(["prompt_id"])).sizes_G
 
 
 def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
@@ -184,27 +224,3 @@ def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
         found = f"a step wrote a column in two types: {error}"
         raise OperatorError(found, "let it write one type always") from None
     return pa.schema([schema.field(name) for name in head.exported(schema.names)])
-
-
-def _prefetched(plan: Plan) -> Iterator[_Finished]:
-    """Finished chunks in order; the next one is gathered while this one is written."""
-    first_rows = np.cumsum([0, *plan.source.rows[:-1]])
-    with ThreadPoolExecutor(1) as pool:
-        waiting: deque[Future[_Finished]] = deque()
-        for chunk, first_row in enumerate(first_rows):
-            waiting.append(pool.submit(_finish, plan, chunk, int(first_row)))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        yield waiting.popleft().result()
-
-
-def _finish(plan: Plan, chunk: int, first_row: int) -> _Finished:
-    log = AuditLog()
-    frame = apply_steps(
-        plan.steps,
-        plan.source_frame(chunk),
-        run=plan.committed(chunk),
-        log=log,
-        first_row=first_row,
-    )
-    return _Finished(frame.select(plan.recipe.head.exported(frame.column_names)), log)

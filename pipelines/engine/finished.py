@@ -19,7 +19,7 @@ import xxhash
 
 from ...operators import ResumableOperator
 from ..apply.report import Report
-from ..dataset.write import run_folder
+from ..dataset.write import is_folder, run_folder
 from ..dataset.written import written_columns
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import dump
@@ -69,6 +69,7 @@ def run_key(plan: Plan) -> str:
         head.keep_stats_in_res_ds,
         head.keep_hashes_in_res_ds,
         sorted(written_columns(head.dataset_path)),
+        head.max_rows_per_file if is_folder(head.export_path) else None,
     ]
     return _hash(json.dumps(made_of))
 

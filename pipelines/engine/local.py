@@ -102,7 +102,7 @@ def run(
                     progress.tell(f"nothing to do: {head.export_path} is up to date")
                     return finished
                 cached = _run_stages(plan, again, failed, retried, workers, progress)
-                return write_export(plan, cached, retried, chunk_rows, progress)
+                return write_export(plan, cached, retried, chunk_rows, workers, progress)
     except OSError as error:
         raise _disk_error(error, cache) from error
 

@@ -29,7 +29,11 @@ class Head(Config):
     dataset_path: Path
     """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
     export_path: Path
-    """The file to write: .parquet (exact), .arrow or .jsonl."""
+    """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
+    Parquet files."""
+    max_rows_per_file: int = Field(1_000_000, ge=1)
+    """The most rows of each file of an export that is a folder. No group is split over two files;
+    only a larger group makes a larger file."""
     np: int = Field(1, ge=1)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)

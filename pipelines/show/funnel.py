@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..apply.audit_log import NEW_ROW
+from ..apply.decision_files import decided_rows
 from ..apply.report import Report, StepReport
 from ..apply.retryable import MISSING
-from ..dataset.arrow_files import read_arrow
 from ..dataset.write import run_folder
 
 LOG_WIDTH = 140
@@ -99,9 +99,7 @@ def _logged(step: StepReport) -> Iterator[str]:
 
 def _traceable(folder: Path) -> Iterator[str]:
     """The ids of dropped rows; a row that an operator made without one cannot be named."""
-    for path in sorted(folder.glob("*/decisions.arrow")):
-        ids = read_arrow(path)["row_id"]
-        yield from (row for row in ids.to_pylist() if row and row != NEW_ROW)
+    return (row for row in decided_rows(folder) if row and row != NEW_ROW)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators import DataError, RejuiceError
-from ..apply.audit_log import DECISIONS
+from ..apply.decision_files import read_decisions
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import RunStep
-from ..dataset.arrow_files import read_arrow
-from ..dataset.read import Dataset
+from ..dataset.exported import exported_rows
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..recipe.read import load
@@ -83,7 +82,7 @@ def _set(
     recipe: Recipe, report: Report, export: Path, plan: Plan | None, incomplete: str
 ) -> StoredSet:
     steps = steps_after_sampling(recipe.steps)
-    final = cache(partial(_final, export))
+    final = cache(partial(exported_rows, export))
     shared: dict[str, Any] = {
         "name": "",
         "training_step": None,
@@ -92,7 +91,7 @@ def _set(
         "steps": steps,
         "incomplete": incomplete,
         "final": final,
-        "decisions": partial(_decisions, run_folder(export)),
+        "decisions": partial(read_decisions, run_folder(export)),
         "fit": lambda other: steps_after_sampling(other.steps),
     }
     if plan is None:
@@ -123,25 +122,3 @@ def _ids(frame: Frame) -> pa.Table:
 
 def _committed(plan: Plan, part: int) -> RunStep:
     return plan.committed(part)
-
-
-def _final(export: Path) -> pa.Table:
-    """The rows that are left; a run may have left none.
-
-    Raises:
-        DataError: the export is gone or damaged.
-    """
-    if export.suffix == ".parquet" and export.is_file():
-        import pyarrow.parquet as pq  # It loads clients of object stores.
-
-        return pq.read_table(export, memory_map=True)
-    if export.suffix == ".arrow" and export.is_file():
-        return read_arrow(export)
-    if export.is_file() and not export.stat().st_size:
-        return pa.table({})
-    return Dataset(export).table()
-
-
-def _decisions(folder: Path) -> pa.Table:
-    tables = [read_arrow(path) for path in sorted(folder.glob("*/decisions.arrow"))]
-    return pa.concat_tables([DECISIONS.empty_table(), *tables])

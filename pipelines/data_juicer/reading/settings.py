@@ -166,7 +166,10 @@ def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
                 yield Refusal(key, found, f"{right}, or {_ELSEWHERE}")
         elif key == EXPORT_TYPE and value is not None:
             suffix = PurePath(str(document.get("export_path", ""))).suffix
-            if f".{value}" != suffix:
+            if not suffix and value != "parquet":
+                found = f"'{key}' is {value!r}, and a folder is written as parquet"
+                yield Refusal(key, found, f"leave it out, or end export_path in .{value}")
+            elif suffix and f".{value}" != suffix:
                 found = f"'{key}' is {value!r}, and export_path ends in '{suffix}'"
                 yield Refusal(key, found, f"end export_path in .{value}")
 

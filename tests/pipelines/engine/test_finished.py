@@ -23,7 +23,7 @@ FILES = (
     "curated.run/manifest.json",
     "curated.run/report.json",
     "curated.run/recipe.yaml",
-    "curated.run/01_pass_rate_filter/decisions.arrow",
+    "curated.run/01_pass_rate_filter/decisions.parquet",
 )
 
 

@@ -1,0 +1,37 @@
+"""Read the rows of an export: a file, or a folder of parts. It may have no row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from ...operators import DataError
+from .arrow_files import read_arrow
+from .read import Dataset
+from .write import is_folder, parts_of
+
+
+def exported_rows(export: Path, *, mapped: bool = True) -> pa.Table:
+    """The rows of an export.
+
+    Args:
+        export: a file, or a folder of parts.
+        mapped: whether they may stay on disk until they are used; then it must not be removed.
+
+    Raises:
+        DataError: it is gone or damaged.
+    """
+    parts = parts_of(export) if is_folder(export) else [export]
+    if export.suffix == ".arrow" and export.is_file():
+        return read_arrow(export, mapped=mapped)
+    if all(part.suffix == ".parquet" and part.is_file() for part in parts):
+        import pyarrow.parquet as pq  # It loads clients of object stores.
+
+        try:
+            return pa.concat_tables([pq.read_table(part, memory_map=mapped) for part in parts])
+        except pa.ArrowInvalid:
+            raise DataError(f"{export} is damaged", "run it again") from None
+    if export.is_file() and not export.stat().st_size:
+        return pa.table({})
+    return Dataset(export).table()
