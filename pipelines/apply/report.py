@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
+from ..dataset.files import write_file
 from ..dataset.write import run_folder
 
 
@@ -84,7 +85,7 @@ class Report(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `report.json`."""
-        (folder / "report.json").write_text(f"{self.model_dump_json(indent=2)}\n", "utf-8")
+        write_file(folder / "report.json", f"{self.model_dump_json(indent=2)}\n")
 
     @classmethod
     def read(cls, export_path: Path) -> Report:

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError, RecipeError
-from .arrow_files import temporary_path
+from .files import write_file, written
 
 Write = Callable[[pa.Table], None]
 PART, PART_SUFFIX = "part", ".parquet"
@@ -65,7 +65,7 @@ def write_parts_list(folder: Path, rows: Sequence[int]) -> None:
     names = [path.name for path in parts_of(folder)]
     parts = [{"file": name, "rows": n} for name, n in zip(names, rows, strict=True)]
     content = json.dumps({"rows": sum(rows), "parts": parts}, indent=1)
-    (folder / PARTS_LIST).write_text(f"{content}\n", "utf-8")
+    write_file(folder / PARTS_LIST, f"{content}\n")
 
 
 def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
@@ -113,14 +113,8 @@ def _check_folder(export_path: Path) -> None:
 @contextmanager
 def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends tables to `path`; the file appears when all are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
-    try:
-        with _WRITERS[path.suffix](temporary, schema) as write:
-            yield write
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written(path) as temporary, _WRITERS[path.suffix](temporary, schema) as write:
+        yield write
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from ...operators import Groups, OperatorError, RecipeError
 from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.report import Report
+from ..dataset.files import write_file
 from ..dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
@@ -73,7 +74,7 @@ def write_export(
             ],
             **report_head(plan, chunk_rows),
         )
-        (folder / "recipe.yaml").write_text(dump(recipe.absolute()), "utf-8")
+        write_file(folder / "recipe.yaml", dump(recipe.absolute()))
         report.write(folder)
         shutil.rmtree(final, ignore_errors=True)
         folder.replace(final)

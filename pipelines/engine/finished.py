@@ -19,6 +19,7 @@ import xxhash
 
 from ...operators import ResumableOperator
 from ..apply.report import Report
+from ..dataset.files import write_file
 from ..dataset.write import is_folder, run_folder
 from ..dataset.written import written_columns
 from ..recipe.recipe import Recipe
@@ -126,7 +127,7 @@ def describe(export: Path, report: Report, recipe: str, manifest: Manifest | Non
     folder = run_folder(export)
     manifest = manifest or read_manifest(folder)
     (folder / NAME).unlink(missing_ok=True)  # First: until all is written, nothing is finished.
-    (folder / "recipe.yaml").write_text(recipe, "utf-8")
+    write_file(folder / "recipe.yaml", recipe)
     report.write(folder)
     if manifest is not None:
         changed = states(export.parent, (folder / "recipe.yaml", folder / "report.json"))
@@ -142,10 +143,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a run, whose other files are in place."""
     content = {**manifest._asdict(), "format": _FORMAT}
     signed = {**content, "checksum": _checksum(content)}
-    path = folder / NAME
-    temporary = path.with_name(f".{NAME}")
-    temporary.write_text(f"{json.dumps(signed, indent=1)}\n", "utf-8")
-    temporary.replace(path)
+    write_file(folder / NAME, f"{json.dumps(signed, indent=1)}\n")
 
 
 def read_manifest(folder: Path) -> Manifest | None:
