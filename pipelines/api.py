@@ -99,7 +99,7 @@ def run(
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else Path(cache),
                 progress=Progress(quiet=not progress),
-                warn=lambda line: warnings.warn(line, stacklevel=4),
+                warn=lambda line: warnings.warn(line, stacklevel=5),
             )
         except RejuiceError as error:
             table = None if recipe.table is None else located.head.dataset_path

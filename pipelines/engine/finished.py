@@ -66,6 +66,7 @@ def run_key(plan: Plan) -> str:
     head = plan.recipe.head
     made_of = [
         _FORMAT,
+        head.export_path.name,
         plan.result_key,
         head.keep_stats_in_res_ds,
         head.keep_hashes_in_res_ds,

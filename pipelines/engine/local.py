@@ -31,6 +31,7 @@ from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_
 from ..data_juicer.reading.settings import setting_warnings
 from ..dataset.checked import read_checked, write_checked
 from ..dataset.write import check_export_path
+from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
@@ -86,6 +87,8 @@ def run(
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
+        if not cache.exists():
+            checked_schema(recipe)  # A recipe that cannot run leaves no folder.
         with use_cache(cache, head.export_path):
             return _run(recipe, cache, chunk_rows, retry_dropped, again, progress, warn)
     except OSError as error:
