@@ -1,6 +1,6 @@
 """Run a recipe over chunks: stage by stage, each step of each chunk committed once.
 
-    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, one decision
+    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
                   ──> [row and group steps, in workers] ──> ... ──> export, audit log
 
 A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
@@ -10,7 +10,6 @@ counts as missing.
 from __future__ import annotations
 
 import errno
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,11 +24,9 @@ from ...operators.sampling.token_count import listening
 from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
-from ..apply.operator_call import apply_to_digests, digest
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
-from ..dataset.checked import read_checked, write_checked
 from ..dataset.write import check_export_path
 from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
@@ -38,16 +35,16 @@ from ..recipe.steps import Step
 from .cache_lock import use_cache
 from .commit import load, save
 from .damage import undamaged
+from .dataset_step import run_dataset_step, write_digest
 from .finish import check_may_replace_export, report_head, write_export
 from .finished import finished_report
+from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress
 from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
 from .workers import Workers
-
-_SECONDS = b"seconds"
 
 
 def run(
@@ -180,7 +177,7 @@ def _retry(
     if missing is None and not dropped:
         return plan, failed, retried
     if missing is not None:
-        with _prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
+        with prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
             if isinstance(missing.operator, ResumableOperator):
                 failed = reopen_failed(plan, missing, missing.operator.preflight)
             else:
@@ -211,7 +208,7 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
             (task.find if chunk in kept else task)(plan.source.rows[chunk])
     _check_contiguous(plan, [found[chunk] for chunk in sorted(found)])
     if stage.barrier and needs_digest:
-        _run_dataset_step(plan, stage.barrier)
+        run_dataset_step(plan, stage.barrier, workers, progress)
 
 
 def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
@@ -244,7 +241,7 @@ def _run_resumable(
             if path.exists():
                 task.find(frame.num_rows)
                 continue
-            with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
+            with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
                 done = run_resumable(
                     operator, frame, kept, path, task, failed=failed, before=before
                 )
@@ -272,7 +269,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
         groups = GroupStarts.of(frame, offset)
     frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and needs_digest:
-        _write_digest(plan, stage.barrier, frame, chunk)
+        write_digest(plan, stage.barrier, frame, chunk)
     return groups
 
 
@@ -281,42 +278,10 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     path = plan.path(step, chunk)
     if path.exists():
         return load(path)
-    with _prefix_errors_with_file(plan.recipe, step):
+    with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
-
-
-def _write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
-    path = plan.digest_path(step, chunk)
-    if path.exists():
-        return
-    start = time.perf_counter()
-    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-        table = digest(step.operator, frame)
-    seconds = f"{time.perf_counter() - start}".encode()
-    write_checked(path, table.replace_schema_metadata({_SECONDS: seconds}))
-
-
-def _run_dataset_step(plan: Plan, step: Step) -> None:
-    """Decide a step of dataset scope from all digests, and commit each chunk's part."""
-    chunks = range(len(plan.source.rows))
-    start = time.perf_counter()
-    try:
-        digests = [read_checked(plan.digest_path(step, chunk)) for chunk in chunks]
-    except FileNotFoundError:
-        if plan.is_done(step):
-            return  # Another run on this cache was faster, and has cleared its digests away.
-        raise
-    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-        changes = apply_to_digests(step.operator, digests)
-    seconds = time.perf_counter() - start
-    seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    for chunk, table, change in zip(chunks, digests, changes, strict=True):
-        result = StepResult.of(change, table.num_rows, seconds if chunk == 0 else 0.0)
-        save(plan.path(step, chunk), result)
-    for chunk in chunks:
-        plan.digest_path(step, chunk).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -330,17 +295,6 @@ def sole_writer(export_path: Path) -> Iterator[None]:
         raise RejuiceError(
             f"another run is writing {export_path}", "wait for it, or give another --export_path"
         ) from None
-
-
-@contextmanager
-def _prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
-    try:
-        yield
-    except RejuiceError as error:
-        in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_path) if in_data else recipe.line_of(step)
-        raise error.at(file) from error.__cause__
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:
