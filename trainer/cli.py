@@ -232,7 +232,7 @@ def _show_metrics(stored: Stored, console: Console) -> None:
     if stored.kind == "training run":
         from .launch.outcome import show
 
-        show(stored.path, stored.title, console)
+        show(Path(str(stored.path)), stored.title, console)
 
 
 cli.more_checks.append(_check_training)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
 from ..dataset.files import write_file
+from ..dataset.remote import AnyPath
 from ..dataset.write import run_folder
 
 
@@ -83,12 +83,12 @@ class Report(BaseModel):
             }
         )
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: AnyPath) -> None:
         """Write `report.json`."""
         write_file(folder / "report.json", f"{self.model_dump_json(indent=2)}\n")
 
     @classmethod
-    def read(cls, export_path: Path) -> Report:
+    def read(cls, export_path: AnyPath) -> Report:
         """The report of a finished run.
 
         Raises:

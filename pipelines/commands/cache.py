@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..dataset.remote import to_path
 from ..options import CacheDir, Debug
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..dataset.remote import AnyPath
     from ..engine.cache import CacheEntry
 
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
@@ -21,6 +23,7 @@ Place = Annotated[
     Path | None,
     typer.Argument(
         metavar="PATH",
+        parser=to_path,
         help="A recipe, an export, its run folder, or a cache folder.",
     ),
 ]
@@ -112,11 +115,11 @@ def _remove(cache: Path, entries: Sequence[CacheEntry], *, dry_run: bool, again:
     typer.echo(f"{cache}: removed {total_line(entries)}")
 
 
-def _cache(path: Path | None, cache_dir: Path | None) -> Path:
+def _cache(path: AnyPath | None, cache_dir: Path | None) -> Path:
     """The cache folder that is meant."""
     from ...operators import RecipeError
     from ..apply.report import Report
-    from ..dataset.write import run_folder
+    from ..dataset.write import default_cache, run_folder
     from ..recipe.read import load
     from ..stored.open import RECIPES
 
@@ -124,8 +127,8 @@ def _cache(path: Path | None, cache_dir: Path | None) -> Path:
         return cache_dir
     if path is None:
         raise RecipeError("no cache is given", "give a recipe, an export or a cache folder")
-    if path.suffix in RECIPES:
+    if isinstance(path, Path) and path.suffix in RECIPES:
         path = load(path).head.export_path
     if (run_folder(path) / "report.json").is_file():
         return Path(Report.read(path).cache)
-    return path if path.is_dir() else path.parent / ".rejuice"
+    return path if isinstance(path, Path) and path.is_dir() else default_cache(path)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
 from ...operators import DataError
 from .arrow_files import read_arrow
+from .files import open_input
 from .read import Dataset
+from .remote import AnyPath, RemotePath
 from .write import is_folder, parts_of
 
 
-def exported_rows(export: Path, *, mapped: bool = True) -> pa.Table:
+def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
     """The rows of an export.
 
     Args:
@@ -29,9 +32,18 @@ def exported_rows(export: Path, *, mapped: bool = True) -> pa.Table:
         import pyarrow.parquet as pq  # It loads clients of object stores.
 
         try:
-            return pa.concat_tables([pq.read_table(part, memory_map=mapped) for part in parts])
+            tables = []
+            for part in parts:
+                with open_input(part, mapped=mapped) as source:
+                    tables.append(pq.read_table(source))
+            return pa.concat_tables(tables)
         except pa.ArrowInvalid:
             raise DataError(f"{export} is damaged", "run it again") from None
     if export.is_file() and not export.stat().st_size:
         return pa.table({})
+    if isinstance(export, RemotePath):
+        with TemporaryDirectory(prefix="rejuice-") as folder:
+            copy = Path(folder) / export.name
+            copy.write_bytes(export.read_bytes())
+            return Dataset(copy).table()
     return Dataset(export).table()

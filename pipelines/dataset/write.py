@@ -10,7 +10,7 @@ A path without a suffix is a folder of Parquet files, with a list of them that i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,43 +19,54 @@ import pyarrow as pa
 
 from ...operators import DataError, RecipeError
 from .files import write_file, written
+from .remote import AnyPath, RemotePath
 
 Write = Callable[[pa.Table], None]
 PART, PART_SUFFIX = "part", ".parquet"
 """How the names of the files of a folder begin and end."""
+_CACHE = ".rejuice"
 PARTS_LIST = "_manifest.json"
 """Readers of datasets skip files whose names begin with `_`."""
 
 
-def run_folder(export_path: Path) -> Path:
+def run_folder(export_path: AnyPath) -> AnyPath:
     """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
     return export_path.with_suffix(".run")
 
 
-def unfinished_run_folder(export_path: Path) -> Path:
+def default_cache(export_path: AnyPath) -> Path:
+    """Where the results of a run are kept unless another place is given: `.rejuice`.
+
+    It is beside the export or, where that is in an object store, in the working directory.
+    """
+    return Path() / _CACHE if isinstance(export_path, RemotePath) else export_path.parent / _CACHE
+
+
+def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
     """The run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
 
 
-def is_folder(export_path: Path) -> bool:
+def is_folder(export_path: AnyPath) -> bool:
     """Whether an export is a folder of parts: its path has no suffix."""
     return not export_path.suffix
 
 
-def parts_of(export_path: Path) -> list[Path]:
+def parts_of(export_path: AnyPath) -> list[AnyPath]:
     """The files of an export that is a folder, in the order of their rows.
 
     Raises:
         DataError: there are none.
     """
-    found = sorted(export_path.glob(f"{PART}-*{PART_SUFFIX}"))
+    every: Iterable[AnyPath] = export_path.glob(f"{PART}-*{PART_SUFFIX}")
+    found = sorted(every, key=str)
     if not found:
         raise DataError(f"{export_path} holds no part of an export", "run it again")
     return found
 
 
-def write_parts_list(folder: Path, rows: Sequence[int]) -> None:
+def write_parts_list(folder: AnyPath, rows: Sequence[int]) -> None:
     """Write the list of the parts of an export, the last of its files.
 
     Args:
@@ -68,7 +79,7 @@ def write_parts_list(folder: Path, rows: Sequence[int]) -> None:
     write_file(folder / PARTS_LIST, f"{content}\n")
 
 
-def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
+def check_export_path(recipe: Path, export_path: AnyPath, dataset_path: AnyPath) -> None:
     """Refuse an unknown format, and an export that would overwrite the dataset or other files.
 
     Raises:
@@ -83,7 +94,7 @@ def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> No
     if is_folder(export_path):
         _check_folder(export_path)
     export, dataset = export_path.resolve(), dataset_path.resolve()
-    if export == dataset or dataset in export.parents or export in dataset.parents:
+    if export == dataset or _is_in(export, dataset) or _is_in(dataset, export):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",
             "give another export_path",
@@ -91,7 +102,11 @@ def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> No
         )
 
 
-def _check_folder(export_path: Path) -> None:
+def _is_in(path: AnyPath, folder: AnyPath) -> bool:
+    return any(each == folder for each in path.parents)
+
+
+def _check_folder(export_path: AnyPath) -> None:
     """Refuse a folder with anything that is no part of an export: it is going to be replaced."""
     if not export_path.exists():
         return
@@ -101,7 +116,8 @@ def _check_folder(export_path: Path) -> None:
             f"export_path {export_path} is a file without a suffix",
             f"name a folder, or a file that ends in {known}",
         )
-    for path in sorted(export_path.iterdir()):
+    every: Iterable[AnyPath] = export_path.iterdir()
+    for path in sorted(every, key=str):
         is_part = path.name.startswith(f"{PART}-") and path.suffix == PART_SUFFIX
         if not is_part and path.name != PARTS_LIST:
             raise RecipeError(
@@ -111,7 +127,7 @@ def _check_folder(export_path: Path) -> None:
 
 
 @contextmanager
-def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
+def writer(path: AnyPath, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends tables to `path`; the file appears when all are written."""
     with written(path) as temporary, _WRITERS[path.suffix](temporary, schema) as write:
         yield write

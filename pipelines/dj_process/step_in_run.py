@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from ...operators import Operator, RejuiceError, Scope
 from ..apply.audit_log import StepLog
 from ..apply.decision_files import write_decisions
 from ..apply.report import Report, StepReport
+from ..dataset.files import remove_folder
 from ..dataset.write import run_folder
 from ..recipe.head import position
 from ..recipe.steps import Step, step_names
@@ -88,7 +88,7 @@ class StepInRun:
         folder = run_folder(export_path)
         if self.is_first:
             # The old files are about rows that are about to be replaced.
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         done = self._done(export_path)
         write_decisions(folder / self.step.label, log.take_decisions())
         line = log.report()

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from ...operators import DataError
 from ..apply.report import Report
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.write import run_folder
 from .cache_lock import RUNS, sole_user
 from .finished import read_manifest
@@ -50,7 +51,7 @@ class CacheEntry(NamedTuple):
     chunks: int
     rows: int | None
     used: float
-    exports: tuple[Path, ...]
+    exports: tuple[AnyPath, ...]
 
 
 class Run(NamedTuple):
@@ -62,7 +63,7 @@ class Run(NamedTuple):
         used: when it last ran, in seconds since the epoch.
     """
 
-    export: Path
+    export: AnyPath
     folders: frozenset[str] | None
     used: float
 
@@ -86,13 +87,13 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
 
 def runs_of(cache: Path) -> list[Run]:
     """The runs that use a cache and whose run folders exist."""
-    exports = dict[Path, float]()
+    exports = dict[AnyPath, float]()
     for named in (cache / RUNS).glob("*.export"):
-        exports[Path(named.read_text("utf-8"))] = named.stat().st_mtime
+        exports[to_path(named.read_text("utf-8"))] = named.stat().st_mtime
     for folder in cache.resolve().parent.glob("*.run"):  # Earlier versions name none in the cache.
         if (report := _report(folder)) is not None and _is(report.cache, cache):
-            export = folder.with_suffix(Path(report.export_path).suffix)
-            exports.setdefault(export, folder.stat().st_mtime)
+            beside = folder.with_suffix(Path(report.export_path).suffix)
+            exports.setdefault(beside, folder.stat().st_mtime)
     runs = list[Run]()
     for export, used in exports.items():
         if not run_folder(export).is_dir():
@@ -171,7 +172,7 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
         for folder in cache.glob(f"{_REMOVED}*"):  # Those of a process that was killed, too.
             shutil.rmtree(folder)
         for named in (cache / RUNS).glob("*.export"):
-            if not run_folder(Path(named.read_text("utf-8"))).is_dir():
+            if not run_folder(to_path(named.read_text("utf-8"))).is_dir():
                 named.unlink()
 
 
@@ -196,7 +197,7 @@ def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
         chunks=sum(_is_chunk(file) for file in files),
         rows=_rows(kind, files),
         used=used,
-        exports=tuple(sorted(run.export for run in users)),
+        exports=tuple(sorted((run.export for run in users), key=str)),
     )
 
 

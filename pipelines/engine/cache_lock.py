@@ -15,13 +15,14 @@ from pathlib import Path
 import xxhash
 
 from ...operators import RejuiceError
+from ..dataset.remote import AnyPath
 
 RUNS = "runs"
 _LOCK = "lock"
 
 
 @contextmanager
-def use_cache(cache: Path, export: Path) -> Iterator[None]:
+def use_cache(cache: Path, export: AnyPath) -> Iterator[None]:
     """Keep the results of a cache for as long as a run uses it, and name the run's export in it."""
     runs = cache / RUNS
     runs.mkdir(parents=True, exist_ok=True)

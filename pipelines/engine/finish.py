@@ -11,7 +11,6 @@ curated.run/manifest.json                      written last: the run is finished
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,19 +25,19 @@ from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..dataset.files import write_file
+from ..dataset.remote import AnyPath
 from ..dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import YAMLError, dump, parse
-from .finished import manifest_of, read_manifest, recipe_mark, states, write_manifest
+from .finished import read_manifest, recipe_mark, sign
 from .parts import Part, cut_parts, one_part
+from .place import Place, placed
 from .plan import Plan
 from .progress import Progress
 from .workers import Workers
-from .write_part import EXPORT, WrittenPart, write_part
-
-_OLD = "old"
+from .write_part import WrittenPart, write_part
 
 
 def write_export(
@@ -60,11 +59,8 @@ def write_export(
         progress: where progress is shown.
     """
     recipe = plan.recipe
-    final = run_folder(recipe.head.export_path)
-    folder = unfinished_run_folder(recipe.head.export_path)
-    shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.
-    try:
-        log = _write_parts(plan, folder, workers, progress)
+    with placed(recipe.head.export_path) as place:
+        log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
                 log.step(step.name).report(
@@ -74,14 +70,9 @@ def write_export(
             ],
             **report_head(plan, chunk_rows),
         )
-        write_file(folder / "recipe.yaml", dump(recipe.absolute()))
-        report.write(folder)
-        shutil.rmtree(final, ignore_errors=True)
-        folder.replace(final)
-        _put_in_place(final, recipe.head.export_path)
-        _sign(plan)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
+        report.write(place.folder)
+    sign(plan)
     return report
 
 
@@ -99,27 +90,7 @@ def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
     }
 
 
-def _put_in_place(folder: Path, export: Path) -> None:
-    """Move the export out of the run folder; a folder of parts replaces the one before it."""
-    if is_folder(export) and export.exists():
-        old = folder / _OLD
-        export.replace(old)  # A folder cannot be replaced by another in one step.
-        (folder / EXPORT).replace(export)
-        shutil.rmtree(old)
-    else:
-        (folder / f"{EXPORT}{export.suffix}").replace(export)
-
-
-def _sign(plan: Plan) -> None:
-    """Write the manifest: all other files are in place."""
-    export = plan.recipe.head.export_path
-    folder = run_folder(export)
-    written = [path for top in (export, folder) for path in (top, *top.rglob("*"))]
-    files = states(export.parent, sorted(path for path in written if path.is_file()))
-    write_manifest(folder, manifest_of(plan, files))
-
-
-def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
+def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
     """Refuse to replace a file that this recipe did not make.
 
     Raises:
@@ -133,7 +104,7 @@ def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
         )
 
 
-def _made_by(recipe: Recipe, folder: Path) -> bool:
+def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest.made_by == recipe_mark(recipe)
@@ -157,8 +128,8 @@ def _made_by(recipe: Recipe, folder: Path) -> bool:
         ) from None
 
 
-def _write_parts(plan: Plan, folder: Path, workers: Workers, progress: Progress) -> AuditLog:
-    """Write the export and the decisions to a folder, side by side where it is in parts."""
+def _write_parts(plan: Plan, place: Place, workers: Workers, progress: Progress) -> AuditLog:
+    """Write the export and the decisions, side by side where it is in parts."""
     export = plan.recipe.head.export_path
     parts, schema = _outline(plan)
     rows = [0] * len(parts)
@@ -170,15 +141,15 @@ def _write_parts(plan: Plan, folder: Path, workers: Workers, progress: Progress)
 
         if not is_folder(export):
             (part,) = parts
-            logs = write_part(plan, folder, schema, part, count).logs
+            logs = write_part(plan, place, schema, part, count).logs
         else:
-            work = partial(_write_numbered, plan, folder, schema, parts)
+            work = partial(_write_numbered, plan, place, schema, parts)
             for number, written in workers.map((), work, len(parts)):
                 rows[number] = written.rows
                 logs |= written.logs
                 for chunk in written.logs:
                     count(chunk)
-            write_parts_list(folder / EXPORT, rows)
+            write_parts_list(place.export, rows)
     totals = AuditLog()
     for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
         totals.merge(logs[chunk])
@@ -186,9 +157,9 @@ def _write_parts(plan: Plan, folder: Path, workers: Workers, progress: Progress)
 
 
 def _write_numbered(
-    plan: Plan, folder: Path, schema: pa.Schema, parts: Sequence[Part], number: int
+    plan: Plan, place: Place, schema: pa.Schema, parts: Sequence[Part], number: int
 ) -> WrittenPart:
-    return write_part(plan, folder, schema, parts[number])
+    return write_part(plan, place, schema, parts[number])
 
 
 def _outline(plan: Plan) -> tuple[list[Part], pa.Schema]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import mmap
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import xxhash
@@ -20,10 +20,12 @@ import xxhash
 from ...operators import ResumableOperator
 from ..apply.report import Report
 from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.write import is_folder, run_folder
 from ..dataset.written import written_columns
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import dump
+from .place import written_files
 from .plan import Plan, kept_folder
 
 NAME = "manifest.json"
@@ -34,7 +36,10 @@ _NOT_COMPARED = ("dataset_path",)
 
 
 class FileState(NamedTuple):
-    """What a file holds: its size in bytes, and the xxh3_128 of its content."""
+    """What a file holds: its size in bytes, and the xxh3_128 of its content.
+
+    In an object store, it is when the file was written instead of what it holds.
+    """
 
     size: int
     xxh3: str
@@ -116,7 +121,9 @@ def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
     return described.model_copy(update={"steps": steps})
 
 
-def describe(export: Path, report: Report, recipe: str, manifest: Manifest | None = None) -> None:
+def describe(
+    export: AnyPath, report: Report, recipe: str, manifest: Manifest | None = None
+) -> None:
     """Replace the report and the recipe of a finished run, whose rows stay as they are.
 
     Args:
@@ -131,23 +138,25 @@ def describe(export: Path, report: Report, recipe: str, manifest: Manifest | Non
     write_file(folder / "recipe.yaml", recipe)
     report.write(folder)
     if manifest is not None:
-        changed = states(export.parent, (folder / "recipe.yaml", folder / "report.json"))
+        changed = _states(export.parent, (folder / "recipe.yaml", folder / "report.json"))
         write_manifest(folder, manifest._replace(files={**manifest.files, **changed}))
 
 
-def states(root: Path, files: Iterable[Path]) -> dict[str, FileState]:
-    """What files hold, by their path in the folder `root`."""
-    return {file.relative_to(root).as_posix(): _state(file) for file in files}
+def sign(plan: Plan) -> None:
+    """Write the manifest of a run all of whose other files are in place."""
+    export = plan.recipe.head.export_path
+    files = _states(export.parent, written_files(export))
+    write_manifest(run_folder(export), manifest_of(plan, files))
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
     """Write the manifest of a run, whose other files are in place."""
     content = {**manifest._asdict(), "format": _FORMAT}
     signed = {**content, "checksum": _checksum(content)}
     write_file(folder / NAME, f"{json.dumps(signed, indent=1)}\n")
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: AnyPath) -> Manifest | None:
     """The manifest in a run folder; None where there is none, or where it is damaged."""
     try:
         content = json.loads((folder / NAME).read_text("utf-8"))
@@ -160,15 +169,31 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
 
 
-def _are_whole(root: Path, files: Mapping[str, FileState]) -> bool:
+def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
+    """What files hold, by their path in the folder `root`."""
+    return {_name_in(root, file): _state(file) for file in files}
+
+
+def _name_in(root: AnyPath, file: AnyPath) -> str:
+    parents: Iterable[AnyPath] = file.parents
+    between = [path.name for path in takewhile(lambda path: path != root, parents)]
+    return "/".join([*reversed(between), file.name])
+
+
+def _are_whole(root: AnyPath, files: Mapping[str, FileState]) -> bool:
     paths = {root / name: state for name, state in files.items()}
-    # Sizes first: they cost nothing, and most of what is wrong shows in them.
-    if any(not path.is_file() or path.stat().st_size != s.size for path, s in paths.items()):
+    try:  # Sizes first: they cost nothing, and most of what is wrong shows in them.
+        if any(path.stat().st_size != state.size for path, state in paths.items()):
+            return False
+        return all(_state(path) == state for path, state in paths.items())
+    except FileNotFoundError:
         return False
-    return all(_state(path) == state for path, state in paths.items())
 
 
-def _state(file: Path) -> FileState:
+def _state(file: AnyPath) -> FileState:
+    if isinstance(file, RemotePath):  # It is not fetched: a store does not change what it holds.
+        found = file.stat()
+        return FileState(found.st_size, f"written at {found.st_mtime_ns}")
     with file.open("rb") as stream:
         size = file.stat().st_size
         if not size:  # Nothing can be mapped.

@@ -17,17 +17,20 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
+import xxhash
 from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
+from ...operators.user_cache import in_user_cache
 from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
-from ..dataset.write import check_export_path
+from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.write import check_export_path, default_cache
 from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
@@ -68,7 +71,7 @@ def run(
             have passed, such as a timeout, it is computed again.
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
             `default_chunk_rows`.
-        cache: where commits are kept; `.rejuice` beside the export by default.
+        cache: where commits are kept; None: see `default_cache`.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
 
@@ -77,7 +80,7 @@ def run(
     """
     head = recipe.head
     progress = progress or Progress(quiet=True)
-    cache = cache or head.export_path.parent / ".rejuice"
+    cache = cache or default_cache(head.export_path)
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_path)
@@ -285,11 +288,18 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
 
 
 @contextmanager
-def sole_writer(export_path: Path) -> Iterator[None]:
-    """Hold the export for this run alone; the system lets go of it when the process ends."""
-    export_path.parent.mkdir(parents=True, exist_ok=True)
+def sole_writer(export_path: AnyPath) -> Iterator[None]:
+    """Hold the export for this run alone; the system lets go of it when the process ends.
+
+    An object store knows no locks: there, only runs of one user on one machine are kept apart.
+    """
+    if isinstance(export_path, RemotePath):
+        lock = in_user_cache(f"{xxhash.xxh3_64_hexdigest(str(export_path).encode())}.lock")
+    else:
+        lock = export_path.with_name(f".{export_path.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(export_path.with_name(f".{export_path.name}.lock"), timeout=0):
+        with FileLock(lock, timeout=0):
             yield
     except Timeout:
         raise RejuiceError(

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,12 +19,10 @@ from ..apply.audit_log import DECISIONS, AuditLog
 from ..apply.steps import apply_steps
 from ..data_juicer.running.helper_columns import filled
 from ..dataset.read import conform
-from ..dataset.write import PART, is_folder, writer
+from ..dataset.write import PART, PART_SUFFIX, writer
 from .parts import Part, Slice
+from .place import Place
 from .plan import Plan
-
-EXPORT = "export"
-"""What the export is called in the run folder, until that is complete."""
 
 
 class WrittenPart(NamedTuple):
@@ -49,7 +46,7 @@ class _Finished(NamedTuple):
 
 def write_part(
     plan: Plan,
-    folder: Path,
+    place: Place,
     schema: pa.Schema,
     part: Part,
     count: Callable[[int], object] = lambda _: None,
@@ -58,21 +55,20 @@ def write_part(
 
     Args:
         plan: of the run.
-        folder: the unfinished run folder.
+        place: where to write.
         schema: of the export.
         part: the part.
         count: called with the number of each chunk whose decisions are written.
     """
-    export, rows, logs = plan.recipe.head.export_path, 0, dict[int, AuditLog]()
-    if is_folder(export):
-        path = folder / EXPORT / part.name_of(PART, ".parquet")
-    else:
-        path = folder / part.name_of(EXPORT, export.suffix)
+    rows, logs = 0, dict[int, AuditLog]()
+    path = place.export
+    if part.number is not None:
+        path = path / part.name_of(PART, PART_SUFFIX)
     decisions = part.name_of(decision_files.STEM, decision_files.SUFFIX)
     with ExitStack() as stack:
         write = stack.enter_context(writer(path, schema))
         write_decisions = {
-            step.name: stack.enter_context(writer(folder / step.label / decisions, DECISIONS))
+            step.name: stack.enter_context(writer(place.folder / step.label / decisions, DECISIONS))
             for step in plan.steps
         }
         for piece, finished in _prefetched(plan, part):

@@ -15,6 +15,7 @@ from ...operators.errors import suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
 from ..dataset.read import SUFFIXES
+from ..dataset.remote import PathField
 from .generated import GeneratedDataset
 from .train import Train
 
@@ -28,7 +29,7 @@ class Head(Config):
     """Name of the project, for reports."""
     dataset_path: Path
     """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
-    export_path: Path
+    export_path: PathField
     """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
     Parquet files."""
     max_rows_per_file: int = Field(1_000_000, ge=1)

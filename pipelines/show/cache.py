@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..dataset.remote import AnyPath, RemotePath
 from ..engine.cache import CacheEntry
 
 _WIDTH = 140
@@ -87,6 +88,8 @@ def _ago(seconds: float) -> str:
     return f"{max(seconds, 0) / 60:.0f} min ago"
 
 
-def _short(path: Path) -> str:
+def _short(path: AnyPath) -> str:
+    if isinstance(path, RemotePath):
+        return str(path)
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

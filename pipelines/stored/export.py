@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import xxhash
 
 from ...operators import DataError, RejuiceError
+from ...operators.user_cache import in_user_cache
 from ..apply.decision_files import read_decisions
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import RunStep
 from ..dataset.exported import exported_rows
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..recipe.read import load
@@ -24,7 +28,7 @@ from .stored import IDS, Stored, StoredSet, not_on_file, steps_after_sampling
 _NO_COMMITS = "dj-process saves no commits"
 
 
-def open_export(path: Path, export: Path) -> Stored:
+def open_export(path: AnyPath, export: AnyPath) -> Stored:
     """The stored run of an export.
 
     Args:
@@ -72,14 +76,20 @@ class ChangedSinceError(DataError):
     """The recipe, its data or its operators are not those of the run."""
 
 
-def _recipe(report: Report, folder: Path) -> Recipe:
+def _recipe(report: Report, folder: AnyPath) -> Recipe:
     # A recipe of dj-process is nowhere but where the user has it; `rejuice run` keeps a copy.
     kept = folder / "recipe.yaml"
-    return load(kept if kept.exists() else Path(report.recipe))
+    if not kept.exists():
+        return load(Path(report.recipe))
+    if isinstance(kept, RemotePath):
+        text = kept.read_text()
+        kept = in_user_cache(f"recipes/{xxhash.xxh3_64_hexdigest(text.encode())}.yaml")
+        write_file(kept, text)
+    return load(kept)
 
 
 def _set(
-    recipe: Recipe, report: Report, export: Path, plan: Plan | None, incomplete: str
+    recipe: Recipe, report: Report, export: AnyPath, plan: Plan | None, incomplete: str
 ) -> StoredSet:
     steps = steps_after_sampling(recipe.steps)
     final = cache(partial(exported_rows, export))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from ...operators.errors import RejuiceError
+from ...pipelines.dataset.remote import to_path
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
@@ -46,7 +47,10 @@ MatchLength = Annotated[
 
 def push(
     export: Annotated[
-        Path, typer.Argument(metavar="EXPORT", help="A run's export_path: a file or a folder.")
+        Path,
+        typer.Argument(
+            metavar="EXPORT", parser=to_path, help="A run's export_path: a file or a folder."
+        ),
     ],
     repo: Annotated[
         str, typer.Argument(metavar="REPO", help="A dataset of the hub, such as user/curated.")

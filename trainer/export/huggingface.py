@@ -19,6 +19,7 @@ from ...operators.columns import MESSAGES, flat
 from ...pipelines.apply.report import Report
 from ...pipelines.apply.summary import merge, summarise
 from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.write import run_folder
 from .trl_formats import Converted, Format
 
@@ -62,7 +63,7 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
 
 
 def dataset_card(
-    dataset: Path, form: Format | None, rows: pa.Table, made: Converted, data_files: str
+    dataset: AnyPath, form: Format | None, rows: pa.Table, made: Converted, data_files: str
 ) -> str:
     """The card of a dataset: its columns, figures, funnel and recipe, as Markdown.
 
@@ -77,7 +78,7 @@ def dataset_card(
 
 
 def _card(
-    dataset: Path, form: Format | None, rows: pa.Table, made: Converted, data_files: str
+    dataset: AnyPath, form: Format | None, rows: pa.Table, made: Converted, data_files: str
 ) -> Iterator[str]:
     report = Report.read(dataset) if (run_folder(dataset) / "report.json").exists() else None
     yield from ("---", "configs:", "- config_name: default", f"  data_files: {data_files}")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...operators import DataError, RejuiceError
 from ...pipelines.dataset.exported import exported_rows
+from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.write import is_folder, parts_of
 from .huggingface import dataset_card
 from .trl_formats import Converted
@@ -27,7 +28,7 @@ class Pushed(NamedTuple):
     files: int
 
 
-def push(export: Path, repo: str, *, private: bool | None = None) -> Pushed:
+def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
     """Push an export to a dataset of the hub, which is made if there is none.
 
     Files of rows that an earlier push has left there are replaced in the same commit.
@@ -55,9 +56,16 @@ def push(export: Path, repo: str, *, private: bool | None = None) -> Pushed:
         (folder / "README.md").write_text(card, "utf-8")
         (folder / "data").mkdir()
         for file in files:
-            (folder / "data" / file.name).symlink_to(file.resolve())
+            _put(file, folder / "data" / file.name)
         url = _upload(folder, repo, private)
     return Pushed(url, rows.num_rows, len(files))
+
+
+def _put(file: AnyPath, path: Path) -> None:
+    if isinstance(file, RemotePath):
+        path.write_bytes(file.read_bytes())
+    else:
+        path.symlink_to(file.resolve())
 
 
 def _upload(folder: Path, repo: str, private: bool | None) -> str:
