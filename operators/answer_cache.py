@@ -5,7 +5,6 @@ It is one SQLite file, which several processes and threads may use at a time.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -19,12 +18,6 @@ from .errors import EngineError
 _FORMAT = 1  # of the file
 _LOCK_TIMEOUT_S = 60  # for another process that writes
 _MAKE = "CREATE TABLE answers (key BLOB PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
-
-
-def in_user_cache(name: str) -> Path:
-    """A file in rejuice's folder in the user's cache folder."""
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "rejuice" / name
 
 
 class AnswerCache:
