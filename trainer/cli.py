@@ -18,6 +18,7 @@ from ..pipelines.commands.report import show_more
 from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
 from ..pipelines.stored.openers import RUNS, openers
 from .export.cli import app as export
+from .export.cli import push
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -210,6 +211,7 @@ def build_policy(
 
 
 app.add_typer(export, name="export", no_args_is_help=True)
+app.command()(push)
 
 
 def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
@@ -234,7 +236,7 @@ def _show_metrics(stored: Stored, console: Console) -> None:
     if stored.kind == "training run":
         from .launch.outcome import show
 
-        show(stored.path, stored.title, console)
+        show(Path(str(stored.path)), stored.title, console)
 
 
 cli.more_checks.append(_check_training)

@@ -19,10 +19,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PrivateAttr
 
-from ..answer_cache.cache import AnswerCache, has_answers, in_user_cache
+from ..answer_cache.cache import AnswerCache, has_answers
 from ..change import Columns
 from ..errors import RecipeError
 from ..openai.in_flight import InFlight
+from ..user_cache import in_user_cache
 from .tool import Observation, Tool, ToolError, ToolFunction, close_all
 
 CODE = 1

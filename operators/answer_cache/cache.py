@@ -37,12 +37,6 @@ _LOOK_SHARE = 20
 _GONE = (errno.ENOENT, errno.ESTALE)
 
 
-def in_user_cache(name: str) -> Path:
-    """A path in rejuice's folder in the user's cache folder."""
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "rejuice" / name
-
-
 def folder_of(path: Path) -> Path:
     """The folder of a cache: its name ends in `.answers`, in place of `.sqlite`."""
     return path.with_name(path.name.removesuffix(_FOLDER).removesuffix(_SQLITE) + _FOLDER)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..answer_cache.cache import AnswerCache, in_user_cache
+from ..answer_cache.cache import AnswerCache
+from ..user_cache import in_user_cache
 
 CODE = 1
 """Version of what the fields of a request do not show, and of the stored answers: part of keys."""
