@@ -1,24 +1,42 @@
-"""A journal of changes to single rows: each is on disk as soon as it is added.
+"""A journal of changes to single rows: each is in the file as soon as it is added.
 
-A journal is an Arrow stream, one record batch for each row: its columns are what was written, its
-metadata the rest of the change. A batch takes one write of 0.05 ms, where a file of its own would
-take 1 ms. A process that is killed may leave half a batch at the end, which is no row.
+A journal is a sequence of frames, one for each row:
+
+    mark | lengths | xxh3 | the change without its columns, JSON | its columns, Arrow
+
+An entry takes one write. What the system has not yet put on the disk is synced once a second, in
+case the power fails. A process that is killed may leave half a frame at the end, and a disk may
+damage one: that one counts as not written, and the others are found by their marks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from struct import Struct
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
+import xxhash
 
 from ...operators import Change
 from .commit import pack, unpack
+from .syncer import Syncer
 
+_log = logging.getLogger(__name__)
 _META = b"rejuice"
-_BUFFER = 1 << 16
+_MARK = b"\xa7\xff row\x00\n"
+"""No text contains it: it is not UTF-8."""
+_HEADER = Struct("<8sIQQ")
+"""The mark, the bytes of the JSON and of the columns, and the checksum of both."""
+_BLOCK = 1 << 20
+_STREAM = b"\xff\xff\xff\xff"
+"""How a journal of version 0.8 and before begins: one Arrow stream of all entries."""
+_DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
+"""What reading a damaged Arrow stream raises, which has no checksums."""
 
 
 class Entry(NamedTuple):
@@ -34,51 +52,75 @@ class Journal:
 
     Args:
         path: journals are called after it: `<stem>-0.journal`, `<stem>-1.journal`.
+        syncer: what puts on the disk what was added. None: only `close` does.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, syncer: Syncer | None = None) -> None:
+        self._path, self._syncer = path, syncer
+        self._file: Any = None
         self._schema: pa.Schema | None = None
-        self._sink: Any = None
-        self._writer: Any = None
+        self._schema_bytes: Any = b""
 
     def add(self, entry: Entry) -> None:
-        """Append an entry; it is there when this returns.
+        """Append an entry; it is in the file when this returns, and on the disk a second later.
 
         Raises:
-            OSError: it could not be written.
+            OSError: it could not be written, or what was added before it could not be synced.
         """
-        batch = pa.record_batch(pack(entry.change))
-        if batch.schema != self._schema:
-            self.close()
+        if self._file is None:
             number = max(map(_number, journals(self._path)), default=-1) + 1
             name = f"{self._path.stem}-{number}.journal"
-            # A buffer, or each of a batch's many small parts would be a write of its own.
-            self._sink = pa.output_stream(str(self._path.with_name(name)), buffer_size=_BUFFER)
-            self._writer = pa.ipc.new_stream(self._sink, batch.schema)
-            self._schema = batch.schema
-        reasons, without = entry.change.reasons, entry.change.without
+            self._file = open(self._path.with_name(name), "xb", buffering=0)  # noqa: SIM115
+        _write(self._file.fileno(), self._frame(entry))
+        if self._syncer is not None:
+            self._syncer.written(self._file)
+
+    def _frame(self, entry: Entry) -> list[Any]:
+        """The parts of an entry's frame, as buffers."""
+        change = entry.change
         meta = {
             "row": entry.row,
             "seconds": entry.seconds,
-            "reason": None if reasons is None else reasons[0].as_py(),
-            "without": without,
-            "notes": dict(entry.change.notes),
+            "reason": None if change.reasons is None else change.reasons[0].as_py(),
+            "without": change.without,
+            "notes": dict(change.notes),
         }
-        self._writer.write_batch(batch, custom_metadata={_META: json.dumps(meta)})
-        self._sink.flush()
+        batch = pa.record_batch(pack(change))
+        if batch.schema != self._schema:
+            self._schema, self._schema_bytes = batch.schema, batch.schema.serialize()
+        parts = [json.dumps(meta).encode(), self._schema_bytes, batch.serialize()]
+        sizes = len(parts[0]), len(parts[1]) + len(parts[2])
+        return [_HEADER.pack(_MARK, *sizes, _checksum(*parts)), *parts]
 
     def close(self) -> None:
-        """Close the file."""
-        if self._sink is not None:
-            self._sink.close()  # Not the writer, which would write once more, to a full disk too.
-            self._sink = self._schema = None
+        """Put the file on the disk and close it.
+
+        Raises:
+            OSError: the disk refused some of it.
+        """
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        try:
+            if self._syncer is not None:
+                self._syncer.forget(file)
+            os.fsync(file.fileno())
+        finally:
+            file.close()
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _write(file: int, parts: Sequence[Any]) -> None:
+    """Append some buffers to a file, in one write unless the disk takes less."""
+    written = os.writev(file, parts)
+    left = memoryview(b"".join(parts))[written:] if written < sum(map(len, parts)) else b""
+    while left:
+        left = left[os.write(file, left) :]
 
 
 def journals(path: Path) -> list[Path]:
@@ -91,19 +133,75 @@ def _number(journal: Path) -> int:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """What was added to the journals that are called after `path`."""
+    """What was added to the journals that are called after `path`, and is not damaged."""
     for journal in journals(path):
-        with pa.OSFile(str(journal)) as source:
-            try:
-                reader = pa.ipc.open_stream(source)
-                while True:
-                    yield _entry(*reader.read_next_batch_with_custom_metadata())
-            except (StopIteration, pa.ArrowInvalid, OSError):
-                continue  # The end, or half a batch.
+        with open(journal, "rb") as file:
+            old = file.read(len(_STREAM)) == _STREAM
+            yield from _entries_of_stream(journal) if old else _entries_of_frames(file)
 
 
-def _entry(batch: pa.RecordBatch, metadata: Any) -> Entry:
-    meta = json.loads(metadata[_META])
+def _entries_of_frames(file: BinaryIO) -> Iterator[Entry]:
+    """The entries of a journal, as far as their checksums hold."""
+    end, at, torn = file.seek(0, os.SEEK_END), 0, False
+    while at + _HEADER.size < end:
+        found = _frame(file, at, end)
+        if found is None:
+            torn, at = True, _next_mark(file, at + 1, end)
+            continue
+        if torn:  # Not at the end, where a process that was killed leaves half a frame.
+            _log.warning("%s is damaged: what is lost of it is computed again", file.name)
+            torn = False
+        meta, columns = found
+        at += _HEADER.size + len(meta) + len(columns)
+        yield _entry(pa.ipc.open_stream(columns).read_next_batch(), meta)
+
+
+def _frame(file: BinaryIO, at: int, end: int) -> tuple[bytes, bytes] | None:
+    """Metadata and columns of the frame that begins here; None: none does, or it is damaged."""
+    file.seek(at)
+    mark, meta_bytes, columns_bytes, checksum = _HEADER.unpack(file.read(_HEADER.size))
+    if mark != _MARK or meta_bytes + columns_bytes > end - at - _HEADER.size:
+        return None
+    found = file.read(meta_bytes), file.read(columns_bytes)
+    return found if _checksum(*found) == checksum else None
+
+
+def _checksum(*parts: Any) -> int:
+    state = xxhash.xxh3_64(seed=len(parts[0]))  # Else it would not tell where they meet.
+    for part in parts:
+        state.update(part)
+    return state.intdigest()
+
+
+def _next_mark(file: BinaryIO, at: int, end: int) -> int:
+    """Where the next mark is, from here on; `end` if there is none."""
+    while at < end:
+        file.seek(at)
+        block = file.read(_BLOCK)
+        found = block.find(_MARK)
+        if found >= 0:
+            return at + found
+        at += max(1, len(block) - len(_MARK) + 1)
+    return end
+
+
+def _entries_of_stream(journal: Path) -> Iterator[Entry]:
+    """The entries of a journal of an earlier version, up to the first that cannot be read."""
+    with pa.OSFile(str(journal)) as source:
+        try:
+            reader = pa.ipc.open_stream(source)
+            while True:
+                batch, metadata = reader.read_next_batch_with_custom_metadata()
+                batch.validate(full=True)
+                yield _entry(batch, metadata[_META])
+        except StopIteration:
+            return
+        except _DAMAGES as error:
+            _log.debug("%s ends with %s", journal, error)  # As a rule half a batch.
+
+
+def _entry(batch: pa.RecordBatch, metadata: bytes) -> Entry:
+    meta = json.loads(metadata)
     columns, parents = unpack(batch)
     change = Change(
         columns,
