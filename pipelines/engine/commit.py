@@ -27,6 +27,16 @@ _FAILED = b"failed_rows"
 
 def save(path: Path, commit: StepResult) -> None:
     """Write a commit; it is there whole or not at all."""
+    write_arrow(path, as_table(commit))
+
+
+def load(path: Path, *, mapped: bool = True) -> StepResult:
+    """Read a commit; mapped, its columns stay on disk until they are used."""
+    return of_table(read_arrow(path, mapped=mapped))
+
+
+def as_table(commit: StepResult) -> pa.Table:
+    """A commit as it is in its file: columns and metadata."""
     change = commit.change
     rows, slugs, codes = _dropped(change)
     meta = {
@@ -45,13 +55,11 @@ def save(path: Path, commit: StepResult) -> None:
     }
     if change.failed is not None:
         schema_meta[_FAILED] = change.failed.astype("<i4").tobytes()
-    table = pa.table(pack(change)).replace_schema_metadata(schema_meta)
-    write_arrow(path, table)
+    return pa.table(pack(change)).replace_schema_metadata(schema_meta)
 
 
-def load(path: Path, *, mapped: bool = True) -> StepResult:
-    """Read a commit; mapped, its columns stay on disk until they are used."""
-    table = read_arrow(path, mapped=mapped)
+def of_table(table: pa.Table) -> StepResult:
+    """The commit of which `as_table` made a table."""
     meta = json.loads(table.schema.metadata[_META])
     rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
     codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
