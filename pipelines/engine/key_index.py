@@ -65,14 +65,16 @@ class KeyIndex:
         """
         self._merge()
         high_N, low_N = _halves(keys)
-        found = []
+        found = list[tuple[int, int]]()
         for part in self._parts:
             start_N = np.searchsorted(part.high_N, high_N, "left")
-            stop_N = np.searchsorted(part.high_N, high_N, "right")
-            for index in np.flatnonzero(stop_N > start_N):
-                these = slice(start_N[index], stop_N[index])
-                same = part.low_N[these] == low_N[index]
-                found += [(int(at), int(index)) for at in part.at_N[these][same]]
+            size_N = np.searchsorted(part.high_N, high_N, "right") - start_N
+            # Each pair of a key that is looked for and one that begins like it.
+            index_M = np.repeat(np.arange(len(keys)), size_N)
+            first_M = np.repeat(np.cumsum(size_N) - size_N, size_N)
+            place_M = np.repeat(start_N, size_N) + np.arange(len(index_M)) - first_M
+            same = part.low_N[place_M] == low_N[index_M]
+            found += zip(part.at_N[place_M[same]].tolist(), index_M[same].tolist(), strict=True)
         places = defaultdict[str, list[tuple[int, int]]](list)
         for at, index in sorted(found):
             place = at & ((1 << _PLACE_BITS) - 1)

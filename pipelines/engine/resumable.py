@@ -129,12 +129,13 @@ class _OpenChunk:
 
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
-        self._kept.add(self.whole, self.keys)
         if is_finished(self.whole):
+            self._kept.add(self.whole, self.keys)
             return True
         finished = journalled(self.whole).keys()
         rows = [row for row in range(self.rows) if row not in finished]
         self.held = self._kept.find(self.whole, self.keys, rows)
+        self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
         self.left = set(rows) - self.held.keys()
         self.bytes += sum(map(_size, self.held.values()))
         return False
