@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...operators import DataError
-from .arrow_files import temporary_path
+from .files import temporary_path
 
 
 def download(name: str, path: Path, *, config: str | None, split: str) -> int:

@@ -19,7 +19,8 @@ import xxhash
 
 from ...operators import DataError, Groups
 from . import json_lines
-from .arrow_files import FORMAT, read_arrow, write_arrow
+from .arrow_files import FORMAT
+from .checked import read_checked, write_checked
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 SUFFIX = "__dj__suffix__"
@@ -48,7 +49,7 @@ class Source(NamedTuple):
 
     def chunk(self, index: int) -> pa.Table:
         """One chunk, its columns mapped from disk and brought to the common schema."""
-        return conform(read_arrow(self.folder / chunk_name(index)), self.schema)
+        return conform(read_checked(self.folder / chunk_name(index)), self.schema)
 
 
 class Dataset:
@@ -115,12 +116,12 @@ class Dataset:
         made_of += [SUFFIX] if self.with_suffix else []
         key = xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())
         folder = cache / f"source-{key}"
-        manifest = folder / _MANIFEST
-        if not manifest.exists():
+        source = _cut_before(folder)
+        if source is None:
             _read_into(folder, self.files, self._all_batches(), chunk_rows, group_by)
-        schema = read_arrow(manifest).schema
-        rows = json.loads(schema.metadata[_ROWS])
-        return Source(folder, tuple(rows), schema.remove_metadata())
+            source = _cut_before(folder)
+            assert source is not None
+        return source
 
     def table(self) -> pa.Table:
         """All its rows, in memory."""
@@ -216,6 +217,18 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def _cut_before(folder: Path) -> Source | None:
+    """The chunks in a folder; None where some are missing: the manifest is the last to be written,
+    and a chunk that was damaged is removed."""
+    if not (folder / _MANIFEST).exists():
+        return None
+    schema = read_checked(folder / _MANIFEST).schema
+    rows = json.loads(schema.metadata[_ROWS])
+    if not all((folder / chunk_name(chunk)).exists() for chunk in range(len(rows))):
+        return None
+    return Source(folder, tuple(rows), schema.remove_metadata())
+
+
 def _read_into(
     folder: Path,
     files: Sequence[Path],
@@ -227,14 +240,13 @@ def _read_into(
     schema = pa.schema([])
     for chunk in _chunked(batches, chunk_rows, group_by):
         schema = _unify([schema, chunk.schema])
-        write_arrow(folder / chunk_name(len(rows)), chunk)
+        write_checked(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
     if not rows:
         raise _empty(files)
-    # The manifest is written last: a folder without one is incomplete. Only an Arrow file keeps a
-    # schema exactly, so the manifest is one.
+    # Only an Arrow file keeps a schema exactly, so the manifest is one.
     manifest = schema.with_metadata({_ROWS: json.dumps(rows)})
-    write_arrow(folder / _MANIFEST, manifest.empty_table())
+    write_checked(folder / _MANIFEST, manifest.empty_table())
 
 
 def _empty(files: Sequence[Path]) -> DataError:

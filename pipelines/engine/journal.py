@@ -14,15 +14,20 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from struct import Struct
+from threading import Lock
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import xxhash
 
 from ...operators import Change
+from ..dataset.files import sync
+from ..dataset.remote import AnyPath, RemotePath
 from .commit import pack, unpack
 from .syncer import Syncer
 
@@ -34,9 +39,10 @@ _HEADER = Struct("<8sIQQ")
 """The mark, the bytes of the JSON and of the columns, and the checksum of both."""
 _BLOCK = 1 << 20
 _STREAM = b"\xff\xff\xff\xff"
-"""How a journal of version 0.8 and before begins: one Arrow stream of all entries."""
-_DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
-"""What reading a damaged Arrow stream raises, which has no checksums."""
+"""How a journal of version 0.4 begins: one Arrow stream of all entries."""
+DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
+"""What reading damaged Arrow raises."""
+_OBJECT_BYTES = 8 << 20
 
 
 class Entry(NamedTuple):
@@ -48,32 +54,47 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """Appends entries to a new file of a folder.
+    """Appends entries to a new file of a folder or, in an object store, writes them as files.
 
     Args:
         path: journals are called after it: `<stem>-0.journal`, `<stem>-1.journal`.
-        syncer: what puts on the disk what was added. None: only `close` does.
+        syncer: what puts on the disk, or sends, what was added. None: only `close` does.
     """
 
-    def __init__(self, path: Path, syncer: Syncer | None = None) -> None:
-        self._path, self._syncer = path, syncer
-        self._file: Any = None
+    def __init__(self, path: AnyPath, syncer: Syncer | None = None) -> None:
+        self._syncer = syncer
+        self._sink = _Objects(path) if isinstance(path, RemotePath) else _File(path)
         self._schema: pa.Schema | None = None
         self._schema_bytes: Any = b""
 
     def add(self, entry: Entry) -> None:
-        """Append an entry; it is in the file when this returns, and on the disk a second later.
+        """Append an entry. It outlives the process when this returns, and a loss of power a second
+        later; in an object store, it outlives both a second later.
 
         Raises:
             OSError: it could not be written, or what was added before it could not be synced.
+            DataError: a store refused it.
         """
-        if self._file is None:
-            number = max(map(_number, journals(self._path)), default=-1) + 1
-            name = f"{self._path.stem}-{number}.journal"
-            self._file = open(self._path.with_name(name), "xb", buffering=0)  # noqa: SIM115
-        _write(self._file.fileno(), self._frame(entry))
+        self._sink.write(self._frame(entry))
         if self._syncer is not None:
-            self._syncer.written(self._file)
+            self._syncer.written(self._sink)
+
+    def close(self) -> None:
+        """Sync what was added, and close the file.
+
+        Raises:
+            OSError: the disk refused some of it.
+            DataError: a store did.
+        """
+        if self._syncer is not None:
+            self._syncer.forget(self._sink)
+        self._sink.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _frame(self, entry: Entry) -> list[Any]:
         """The parts of an entry's frame, as buffers."""
@@ -92,55 +113,86 @@ class Journal:
         sizes = len(parts[0]), len(parts[1]) + len(parts[2])
         return [_HEADER.pack(_MARK, *sizes, _checksum(*parts)), *parts]
 
-    def close(self) -> None:
-        """Put the file on the disk and close it.
 
-        Raises:
-            OSError: the disk refused some of it.
-        """
+class _File:
+    """A journal on disk, which is there from the first entry on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Any = None
+
+    def write(self, parts: Sequence[Any]) -> None:
+        """Append some buffers, in one write unless the disk takes less."""
         if self._file is None:
-            return
-        file, self._file = self._file, None
-        try:
-            if self._syncer is not None:
-                self._syncer.forget(file)
-            os.fsync(file.fileno())
-        finally:
-            file.close()
+            number = max(map(_number, journals(self._path)), default=-1) + 1
+            name = f"{self._path.stem}-{number}.journal"
+            self._file = open(self._path.with_name(name), "xb", buffering=0)  # noqa: SIM115
+            sync(self._path.parent)
+        written = os.writev(self._file.fileno(), parts)
+        left = memoryview(b"".join(parts))[written:] if written < sum(map(len, parts)) else b""
+        while left:
+            left = left[self._file.write(left) :]
 
-    def __enter__(self) -> Journal:
-        return self
+    def sync(self) -> None:
+        os.fsync(self._file.fileno())
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _write(file: int, parts: Sequence[Any]) -> None:
-    """Append some buffers to a file, in one write unless the disk takes less."""
-    written = os.writev(file, parts)
-    left = memoryview(b"".join(parts))[written:] if written < sum(map(len, parts)) else b""
-    while left:
-        left = left[os.write(file, left) :]
+    def close(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            with file:
+                os.fsync(file.fileno())
 
 
-def journals(path: Path) -> list[Path]:
+class _Objects:
+    """A journal in a store, where nothing can be appended to: a file for what came in a second."""
+
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        self._waiting: list[Any] = []
+        self._lock = Lock()  # It is synced in another thread.
+
+    def write(self, parts: Sequence[Any]) -> None:
+        """Keep some buffers until they are sent; many bytes are sent at once."""
+        with self._lock:
+            self._waiting += parts
+            size = sum(map(len, self._waiting))
+        if size >= _OBJECT_BYTES:
+            self.sync()
+
+    def sync(self) -> None:
+        with self._lock:
+            if self._waiting:
+                # Another driver may write journals of the same chunk: there is no lock.
+                name = f"{self._path.stem}-{time.time_ns()}.journal"
+                self._path.with_name(name).write_bytes(b"".join(self._waiting))
+                self._waiting = []
+
+    def close(self) -> None:
+        self.sync()
+
+
+def journals(path: AnyPath) -> list[Any]:
     """The journals that are called after `path`, the oldest first."""
     return sorted(path.parent.glob(f"{path.stem}-*.journal"), key=_number)
 
 
-def _number(journal: Path) -> int:
+def _number(journal: AnyPath) -> int:
     return int(journal.stem.rpartition("-")[2])
 
 
-def entries(path: Path) -> Iterator[Entry]:
+def entries(path: AnyPath) -> Iterator[Entry]:
     """What was added to the journals that are called after `path`, and is not damaged."""
     for journal in journals(path):
-        with open(journal, "rb") as file:
+        with _opened(journal) as file:
             old = file.read(len(_STREAM)) == _STREAM
-            yield from _entries_of_stream(journal) if old else _entries_of_frames(file)
+            yield from _entries_of_stream(file) if old else _entries_of_frames(file, journal)
 
 
-def _entries_of_frames(file: BinaryIO) -> Iterator[Entry]:
+def _opened(journal: AnyPath) -> BinaryIO:
+    return BytesIO(journal.read_bytes()) if isinstance(journal, RemotePath) else journal.open("rb")
+
+
+def _entries_of_frames(file: BinaryIO, journal: AnyPath) -> Iterator[Entry]:
     """The entries of a journal, as far as their checksums hold."""
     end, at, torn = file.seek(0, os.SEEK_END), 0, False
     while at + _HEADER.size < end:
@@ -149,7 +201,7 @@ def _entries_of_frames(file: BinaryIO) -> Iterator[Entry]:
             torn, at = True, _next_mark(file, at + 1, end)
             continue
         if torn:  # Not at the end, where a process that was killed leaves half a frame.
-            _log.warning("%s is damaged: what is lost of it is computed again", file.name)
+            _log.warning("%s is damaged: what is lost of it is computed again", journal)
             torn = False
         meta, columns = found
         at += _HEADER.size + len(meta) + len(columns)
@@ -185,19 +237,19 @@ def _next_mark(file: BinaryIO, at: int, end: int) -> int:
     return end
 
 
-def _entries_of_stream(journal: Path) -> Iterator[Entry]:
-    """The entries of a journal of an earlier version, up to the first that cannot be read."""
-    with pa.OSFile(str(journal)) as source:
-        try:
-            reader = pa.ipc.open_stream(source)
-            while True:
-                batch, metadata = reader.read_next_batch_with_custom_metadata()
-                batch.validate(full=True)
-                yield _entry(batch, metadata[_META])
-        except StopIteration:
-            return
-        except _DAMAGES as error:
-            _log.debug("%s ends with %s", journal, error)  # As a rule half a batch.
+def _entries_of_stream(file: BinaryIO) -> Iterator[Entry]:
+    """The entries of a journal of version 0.4, up to the first that cannot be read."""
+    file.seek(0)
+    try:
+        reader = pa.ipc.open_stream(file)
+        while True:
+            batch, metadata = reader.read_next_batch_with_custom_metadata()
+            batch.validate(full=True)
+            yield _entry(batch, metadata[_META])
+    except StopIteration:
+        return
+    except DAMAGES as error:
+        _log.debug("a journal ends with %s", error)  # As a rule half a batch.
 
 
 def _entry(batch: pa.RecordBatch, metadata: bytes) -> Entry:

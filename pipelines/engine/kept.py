@@ -12,24 +12,24 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import xxhash
 from filelock import FileLock, Timeout
 
-from ...operators import Change, DataError
+from ...operators import Change
 from ...operators.change import split
-from ..dataset.arrow_files import temporary_path
+from ..dataset.checked import DamagedError
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath
 from . import kept_chunk
 from .commit import load
 from .journal import Entry, Journal, entries, journals
 from .key_index import KeyIndex
 
 _log = logging.getLogger(__name__)
+_PREFIX = "kept-"
 _COUNTER = "generation"
 _AFTER_DAMAGE = 1_000_000
 """A number of retries that no earlier run has counted to."""
@@ -41,7 +41,7 @@ def row_keys(table: pa.Table) -> list[str]:
     return [xxhash.xxh3_128_hexdigest(text.encode()) for text in texts]
 
 
-def chunk_path(folder: Path, keys: Sequence[str]) -> Path:
+def chunk_path(folder: AnyPath, keys: Sequence[str]) -> AnyPath:
     """Where the chunk of these rows is, or will be."""
     return folder / f"{_hash_of(keys)}.arrow"
 
@@ -57,20 +57,20 @@ class KeptRows:
         folder: of an operator.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         self.folder = folder
         self._index: KeyIndex | None = None
 
-    def add(self, whole: Path, keys: Sequence[str]) -> None:
+    def add(self, whole: AnyPath, keys: Sequence[str]) -> None:
         """Have the rows of a chunk found from now on."""
         index = self._read()
         file = whole.with_suffix(".keys")
         if not file.exists():
             index.add(whole.name, keys)
         if not file.exists() or _read_keys(file) is None:
-            _write(file, "\n".join(keys))
+            write_file(file, "\n".join(keys))
 
-    def find(self, whole: Path, keys: Sequence[str], rows: Sequence[int]) -> dict[int, Entry]:
+    def find(self, whole: AnyPath, keys: Sequence[str], rows: Sequence[int]) -> dict[int, Entry]:
         """Rows of a chunk that are finished as part of other chunks.
 
         Args:
@@ -99,7 +99,7 @@ class KeptRows:
         return self._index
 
 
-def chunks(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
     """The chunks of a folder, finished or not, with the keys of their rows."""
     for file in sorted(folder.glob("*.keys")):
         keys = _read_keys(file)
@@ -109,24 +109,27 @@ def chunks(folder: Path) -> Iterator[tuple[Path, list[str]]]:
                 lost = "its rows are found again only where the same rows are a chunk"
                 _log.warning("%s is damaged: %s", file, lost)
                 continue
-            _write(file, "\n".join(keys))
+            write_file(file, "\n".join(keys))
         yield file.with_suffix(".arrow"), keys
 
 
-def _read_keys(file: Path) -> list[str] | None:
+def _read_keys(file: AnyPath) -> list[str] | None:
     """The keys in a file, whose name is their hash; None: it is damaged."""
     keys = file.read_bytes().decode("ascii", "replace").split()
     return keys if _hash_of(keys) == file.stem else None
 
 
-def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
+def _rows_of_chunk(whole: AnyPath, places: Container[int]) -> Iterator[tuple[int, Change]]:
     """The changes to these rows of a chunk; dropped rows are left out."""
     try:
         commit = load(whole, mapped=False) if whole.exists() else None
-    except DataError:
-        with try_lock(whole) as is_ours:
-            if is_ours:
+    except DamagedError:
+        lock = ChunkLock(whole)
+        if lock.try_acquire():
+            try:
                 take_apart(whole)
+            finally:
+                lock.release()
         commit = None
     if commit is not None:
         each = enumerate(split(commit.change, range(commit.rows_in + 1)))
@@ -135,7 +138,17 @@ def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, C
         yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
 
 
-def is_finished(whole: Path) -> bool:
+def kept_name(operator_name: str, key: str) -> str:
+    """The name of a folder of kept rows."""
+    return f"{_PREFIX}{operator_name}-{key}"
+
+
+def is_kept(path: AnyPath) -> bool:
+    """Whether a file is a chunk in a folder of kept rows."""
+    return path.suffix == ".arrow" and path.parent.name.startswith(_PREFIX)
+
+
+def is_finished(whole: AnyPath) -> bool:
     """Whether a chunk is there; a damaged one becomes a journal of the rows that are still good.
 
     The caller holds its lock.
@@ -144,13 +157,13 @@ def is_finished(whole: Path) -> bool:
         return False
     try:
         load(whole)
-    except DataError:
+    except DamagedError:
         take_apart(whole)
         return False
     return True
 
 
-def take_apart(whole: Path) -> None:
+def take_apart(whole: AnyPath) -> None:
     """Replace a damaged chunk by a journal of what is still good of it."""
     found = [(row, c) for row, c in kept_chunk.undamaged_rows(whole) if not c.drops_all()]
     _log.warning(
@@ -163,7 +176,7 @@ def take_apart(whole: Path) -> None:
     whole.unlink()
 
 
-def rewrite_without(whole: Path, failed: Container[int]) -> None:
+def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
     """Replace a chunk by journals of its rows, without the failed and the dropped ones."""
     old = journals(whole)
     if whole.exists():
@@ -186,21 +199,12 @@ def rewrite_without(whole: Path, failed: Container[int]) -> None:
         path.unlink(missing_ok=True)
 
 
-def journalled(whole: Path) -> dict[int, Entry]:
+def journalled(whole: AnyPath) -> dict[int, Entry]:
     """The rows of an unfinished chunk that are finished."""
     return {entry.row: entry for entry in entries(whole)}
 
 
-def link(path: Path, whole: Path) -> None:
-    """Put a link to a chunk in place by one rename, as commits are."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.relpath(whole, path.parent))
-    temporary.replace(path)
-
-
-def retry_count(folder: Path) -> int:
+def retry_count(folder: AnyPath) -> int:
     """How often results of a step were retried; the keys of later steps depend on it.
 
     It is in the name of a file, where no damage to its content can change it. Versions before 0.5
@@ -214,53 +218,46 @@ def retry_count(folder: Path) -> int:
     return max(counts, default=0)
 
 
-def count_retry(folder: Path) -> None:
+def count_retry(folder: AnyPath) -> None:
     """Count one more retry of a step, so that later steps get other keys."""
     number = retry_count(folder) + 1
-    _write(folder / f"{_COUNTER}-{number}", f"{number}\n")
+    write_file(folder / f"{_COUNTER}-{number}", f"{number}\n")
 
 
-def _write(path: Path, text: str) -> None:
-    temporary = temporary_path(path)
-    temporary.write_text(text)
-    temporary.replace(path)
+class ChunkLock:
+    """The lock of a chunk: another recipe with the same first steps may be computing it.
 
+    In an object store there is none. Two runs that compute the same rows at the same time pay for
+    them twice there; what they write has the same name, and either is right.
+    """
 
-@contextmanager
-def locked(whole: Path) -> Iterator[None]:
-    """Hold the lock of a chunk: another recipe with the same first steps may be computing it."""
-    lock = lock_of(whole)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log_wait()
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    def __init__(self, whole: AnyPath) -> None:
+        is_local = not isinstance(whole, RemotePath)
+        self._lock = FileLock(whole.with_suffix(".lock")) if is_local else None
 
+    def acquire(self) -> None:
+        """Get it, however long another run has it."""
+        if self._lock is not None and not self.try_acquire():
+            _log.warning("another run computes the same rows: waiting for it")
+            self._lock.acquire()
 
-def lock_of(whole: Path) -> FileLock:
-    """The lock of a chunk."""
-    return FileLock(whole.with_suffix(".lock"))
+    def try_acquire(self) -> bool:
+        """Get it unless another run has it; gives whether it is held now."""
+        try:
+            if self._lock is not None:
+                self._lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        return True
 
+    def release(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            self._lock.release()
 
-def log_wait() -> None:
-    """Tell that a lock is not free."""
-    _log.warning("another run computes the same rows: waiting for it")
+    def __enter__(self) -> ChunkLock:
+        self.acquire()
+        return self
 
-
-@contextmanager
-def try_lock(whole: Path) -> Iterator[bool]:
-    """Hold the lock of a chunk if nobody else does; gives whether this is so."""
-    lock = lock_of(whole)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
+    def __exit__(self, *_: object) -> None:
+        self.release()

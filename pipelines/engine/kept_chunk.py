@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +18,13 @@ import xxhash
 from ...operators import Change
 from ...operators.change import split
 from ..apply.steps import StepResult
-from ..dataset.arrow_files import write_arrow
+from ..dataset.checked import unchecked_content, write_checked
+from ..dataset.remote import AnyPath
 from .commit import as_table, of_table
+from .journal import DAMAGES
 
 _BATCH_BYTES = 16 << 20
 _BATCHES, _CHECKSUM, _KEYS = b"batches", b"metadata_xxh3", b"row_keys"
-_DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
-"""What reading a damaged Arrow file raises."""
 
 
 class _Batch(NamedTuple):
@@ -36,7 +35,7 @@ class _Batch(NamedTuple):
     xxh3: str
 
 
-def save(path: Path, result: StepResult, keys: Sequence[str]) -> None:
+def save(path: AnyPath, result: StepResult, keys: Sequence[str]) -> None:
     """Write a finished chunk; it is there whole or not at all.
 
     Args:
@@ -58,42 +57,40 @@ def save(path: Path, result: StepResult, keys: Sequence[str]) -> None:
     }
     metadata[_CHECKSUM] = _metadata_checksum(metadata)
     schema = table.schema.with_metadata(metadata)
-    write_arrow(path, pa.Table.from_batches(batches, schema))
+    write_checked(path, pa.Table.from_batches(batches, schema))
 
 
-def keys_of(path: Path) -> list[str] | None:
+def keys_of(path: AnyPath) -> list[str] | None:
     """The keys of the rows of a finished chunk; None: the file does not have them."""
     try:
-        with pa.OSFile(str(path)) as source:
-            metadata = pa.ipc.open_file(source).schema.metadata
-            packed = metadata[_KEYS].hex()
-            if metadata[_CHECKSUM] != _metadata_checksum(metadata):
-                return None
-    except _DAMAGES:
+        metadata = pa.ipc.open_file(unchecked_content(path)).schema.metadata
+        packed = metadata[_KEYS].hex()
+        if metadata[_CHECKSUM] != _metadata_checksum(metadata):
+            return None
+    except DAMAGES:
         return None  # Versions before 0.5 did not write them.
     return [packed[at : at + 32] for at in range(0, len(packed), 32)]
 
 
-def undamaged_rows(path: Path) -> Iterator[tuple[int, Change]]:
+def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
     """What is still good of a damaged file: rows of the input, and the changes to them."""
-    with pa.OSFile(str(path)) as source:
-        try:
-            reader = pa.ipc.open_file(source)
-            metadata = reader.schema.metadata
-            if metadata[_CHECKSUM] != _metadata_checksum(metadata):
-                return
-            parts = [_Batch(*part) for part in json.loads(metadata[_BATCHES])]
-        except _DAMAGES:
+    try:
+        reader = pa.ipc.open_file(unchecked_content(path))
+        metadata = reader.schema.metadata
+        if metadata[_CHECKSUM] != _metadata_checksum(metadata):
             return
-        for number, part in enumerate(parts):
-            try:
-                batch = reader.get_batch(number)
-                if _xxh3(batch.serialize()) != part.xxh3:
-                    continue
-            except _DAMAGES:
+        parts = [_Batch(*part) for part in json.loads(metadata[_BATCHES])]
+    except DAMAGES:
+        return
+    for number, part in enumerate(parts):
+        try:
+            batch = reader.get_batch(number)
+            if _xxh3(batch.serialize()) != part.xxh3:
                 continue
-            table = pa.Table.from_batches([batch], reader.schema)
-            yield from _rows(of_table(table), part)
+        except DAMAGES:
+            continue
+        table = pa.Table.from_batches([batch], reader.schema)
+        yield from _rows(of_table(table), part)
 
 
 def _rows(result: StepResult, part: _Batch) -> Iterator[tuple[int, Change]]:

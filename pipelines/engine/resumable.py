@@ -18,11 +18,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-from filelock import Timeout
 
 from ...operators import Change, OperatorError, ResumableOperator
 from ...operators.change import concatenate
@@ -37,9 +35,11 @@ from ..apply.operator_call import (
     without_dictionaries,
 )
 from ..apply.steps import StepResult
+from ..dataset.remote import AnyPath
 from . import kept_chunk
+from .commit import link
 from .journal import Entry, Journal, journals
-from .kept import KeptRows, chunk_path, is_finished, journalled, link, lock_of, log_wait, row_keys
+from .kept import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
 from .progress import StepProgress
 from .syncer import Syncer
 
@@ -53,7 +53,7 @@ class ChunkToRun(NamedTuple):
     """A chunk that a step has no commit of: its rows before the step, and the commit's place."""
 
     frame: Callable[[], Frame]
-    path: Path
+    path: AnyPath
 
 
 class Computed(NamedTuple):
@@ -66,7 +66,7 @@ class Computed(NamedTuple):
 def run_resumable(
     operator: ResumableOperator,
     chunks: Iterable[ChunkToRun],
-    kept: Path,
+    kept: AnyPath,
     task: StepProgress,
     *,
     failed: Container[str] = frozenset[str](),
@@ -112,20 +112,12 @@ class _OpenChunk:
     def __init__(self, todo: ChunkToRun, table: pa.Table, rows: int, kept: KeptRows) -> None:
         self.table, self.keys, self.rows = table, row_keys(table), rows
         self.path, self.whole = todo.path, chunk_path(kept.folder, self.keys)
-        self.lock = lock_of(self.whole)
+        self.lock = ChunkLock(self.whole)
         self.held: dict[int, Entry] = {}
         self.left: set[int] = set()
         self.bytes = table.nbytes
         self._kept = kept
         self._journal: Journal | None = None
-
-    def try_lock(self) -> bool:
-        """Get the lock, unless another run has it; gives whether it is held now."""
-        try:
-            self.lock.acquire(timeout=0)
-        except Timeout:
-            return False
-        return True
 
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
@@ -292,13 +284,10 @@ class _Window:
 
         It never waits while it has locks that the other run may wait for.
         """
-        if chunk.try_lock():
-            return
-        log_wait()
         while self._open:
-            yield None
-            if chunk.try_lock():
+            if chunk.lock.try_acquire():
                 return
+            yield None
         chunk.lock.acquire()
 
     def _take_damaged(self) -> Iterator[RowsOfChunk]:

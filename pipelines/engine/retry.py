@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,11 @@ from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns
 from ..apply.retryable import MISSING, may_fail
 from ..apply.steps import StepResult
+from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .kept import chunks, count_retry, is_finished, journalled, locked, rewrite_without
+from .kept import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
 
 _OPTION = "--retry_missing"
@@ -59,7 +59,7 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
 
 
 def reopen(
-    kept: Path, find_failed: FindFailed, before: Callable[[], None] = lambda: None
+    kept: AnyPath, find_failed: FindFailed, before: Callable[[], None] = lambda: None
 ) -> frozenset[str]:
     """Turn results with failed rows back into journals without them: these rows are retried.
 
@@ -73,7 +73,7 @@ def reopen(
     """
     found = set[str]()
     for whole, keys in chunks(kept):
-        with locked(whole):
+        with ChunkLock(whole):
             failed = _failed_places(whole, find_failed)
             if not failed:
                 continue
@@ -86,7 +86,7 @@ def reopen(
     return frozenset(found)
 
 
-def _failed_places(whole: Path, find_failed: FindFailed) -> set[int]:
+def _failed_places(whole: AnyPath, find_failed: FindFailed) -> set[int]:
     """The failed rows of a chunk, whether all of it is finished or not."""
     if not is_finished(whole):
         found = journalled(whole).items()

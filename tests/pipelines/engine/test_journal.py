@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.pipelines.engine import syncer
+from rejuice.pipelines.engine import journal as journal_module
 from rejuice.pipelines.engine.journal import Entry, Journal, entries, journals
 from rejuice.pipelines.engine.syncer import Syncer
 
@@ -189,28 +189,25 @@ def test_damage_to_an_old_journal_is_no_error(tmp_path_factory, old, at, bit, ze
     assert len(found) <= len(reread(old, tmp_path_factory.mktemp("old")))
 
 
-class _File:
-    """A file whose disk may refuse what was written to it."""
+class _Refused:
+    """A journal whose disk takes nothing more."""
 
-    def fileno(self):
-        return -1
+    def __init__(self):
+        self.tried = threading.Event()
 
-
-def test_what_the_disk_refuses_later_is_raised_at_the_next_entry(monkeypatch):
-    refused = threading.Event()
-
-    def refuse(_):
-        refused.set()
+    def sync(self):
+        self.tried.set()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(syncer.os, "fsync", refuse)
+
+def test_what_the_disk_refuses_later_is_raised_at_the_next_entry():
+    refused = _Refused()
     with Syncer(every_s=0.001) as opened:
-        opened.written(_File())
-        assert refused.wait(60)
-        with opened._syncing:  # The round is over.
-            pass
+        opened.written(refused)
+        assert refused.tried.wait(60)
+        opened.forget(refused)  # Waits for the round to end.
         with pytest.raises(OSError, match="No space left"):
-            opened.written(_File())
+            opened.written(refused)
 
 
 def test_what_was_written_is_synced_once_a_round(path, monkeypatch):
@@ -221,7 +218,7 @@ def test_what_was_written_is_synced_once_a_round(path, monkeypatch):
         calls.append(number)
         synced.release()
 
-    monkeypatch.setattr(syncer.os, "fsync", sync)
+    monkeypatch.setattr(journal_module.os, "fsync", sync)
     with Syncer(every_s=0.001) as opened, Journal(path, opened) as journal:
         for row in range(3):
             journal.add(Entry(row, NOTED, 0.0))
