@@ -101,7 +101,8 @@ class KeptRows:
 
 def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
     """The chunks of a folder, finished or not, with the keys of their rows."""
-    for file in sorted(folder.glob("*.keys")):
+    files: list[AnyPath] = sorted(folder.glob("*.keys"), key=str)
+    for file in files:
         keys = _read_keys(file)
         if keys is None:
             keys = kept_chunk.keys_of(file.with_suffix(".arrow"))
@@ -232,8 +233,9 @@ class ChunkLock:
     """
 
     def __init__(self, whole: AnyPath) -> None:
-        is_local = not isinstance(whole, RemotePath)
-        self._lock = FileLock(whole.with_suffix(".lock")) if is_local else None
+        self._lock: FileLock | None = None
+        if not isinstance(whole, RemotePath):
+            self._lock = FileLock(whole.with_suffix(".lock"))
 
     def acquire(self) -> None:
         """Get it, however long another run has it."""
