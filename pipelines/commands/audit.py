@@ -22,8 +22,7 @@ def audit(
         typer.Argument(
             metavar="PATH",
             parser=to_path,
-            help="An export, its run folder or recipe, the folder of a training run, or one of "
-            "its steps.",
+            help="An export, its run folder or recipe, a training run, or one of its steps.",
         ),
     ],
     sample: Annotated[
