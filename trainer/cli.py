@@ -113,6 +113,7 @@ def _prepare(
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
     from .cpu.fork_server import PreloadServer, is_supported
     from .launch.checkpoints import last
+    from .launch.nodes import check_nodes
     from .launch.preflight import check_servers
     from .launch.training import prepare, process_environment
 
@@ -128,6 +129,9 @@ def _prepare(
             status.update("making the prompts")
 
         run = prepare(recipe, folder, resume=resume, preflight=preflight)
+        if run.config.gpu.nodes > 1:
+            status.update("checking what the nodes see")
+        check_nodes(run)
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
     return run, server

@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-import xxhash
-from filelock import FileLock, Timeout
-
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
-from ...operators.user_cache import in_user_cache
 from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
-from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.write import check_export_path, default_cache
 from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
@@ -47,7 +42,8 @@ from .preflight import Preflight
 from .progress import Progress
 from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
-from .workers import Workers
+from .sole_writer import sole_writer
+from .workers import LocalWorkers, OpenWorkers, Workers
 
 
 def run(
@@ -60,6 +56,7 @@ def run(
     cache: Path | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    open_workers: OpenWorkers = LocalWorkers,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
 
@@ -67,13 +64,12 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
-        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
-            `default_chunk_rows`.
+        retry_missing: name or number of a step of which failures that may pass are computed again.
+        chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
         cache: where commits are kept; None: see `default_cache`.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
+        open_workers: where chunks are run; memory is bounded by `np` chunks.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -90,7 +86,9 @@ def run(
         if not cache.exists():
             checked_schema(recipe)  # A recipe that cannot run leaves no folder.
         with use_cache(cache, head.export_path):
-            return _run(recipe, cache, chunk_rows, retry_dropped, again, progress, warn)
+            return _run(
+                recipe, cache, chunk_rows, retry_dropped, again, progress, warn, open_workers
+            )
     except OSError as error:
         raise _disk_error(error, cache) from error
 
@@ -103,6 +101,7 @@ def _run(
     again: Step | None,
     progress: Progress,
     warn: Callable[[str], object],
+    open_workers: OpenWorkers,
 ) -> Report:
     """Run a recipe whose export may be written; see `run`."""
     head = recipe.head
@@ -114,7 +113,7 @@ def _run(
     of_groups = group_warnings(recipe, plan.source.schema.names)
     for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
         warn(line)
-    with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
+    with sole_writer(head.export_path):
         retry = partial(_retry, retry_dropped, again)
         plan, failed, retried = undamaged(lambda: retry(plan), lambda: retry(reopen_plan()), warn)
         if again and not failed and not retried[again.name]:
@@ -123,12 +122,13 @@ def _run(
         if finished is not None:
             progress.tell(f"nothing to do: {head.export_path} is up to date")
             return finished
+        with open_workers(plan) as workers:
 
-        def finish(plan: Plan) -> Report:
-            cached = _run_stages(plan, again, failed, retried, workers, progress)
-            return write_export(plan, cached, retried, chunk_rows, workers, progress)
+            def finish(plan: Plan) -> Report:
+                cached = _run_stages(plan, again, failed, retried, workers, progress)
+                return write_export(plan, cached, retried, chunk_rows, workers, progress)
 
-        return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
+            return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
 
 
 def _run_stages(
@@ -285,26 +285,6 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
         result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
-
-
-@contextmanager
-def sole_writer(export_path: AnyPath) -> Iterator[None]:
-    """Hold the export for this run alone; the system lets go of it when the process ends.
-
-    An object store knows no locks: there, only runs of one user on one machine are kept apart.
-    """
-    if isinstance(export_path, RemotePath):
-        lock = in_user_cache(f"{xxhash.xxh3_64_hexdigest(str(export_path).encode())}.lock")
-    else:
-        lock = export_path.with_name(f".{export_path.name}.lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(lock, timeout=0):
-            yield
-    except Timeout:
-        raise RejuiceError(
-            f"another run is writing {export_path}", "wait for it, or give another --export_path"
-        ) from None
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:
