@@ -26,7 +26,8 @@ class MinhashDeduplicator(Filter):
     `threshold`, as estimated from 128 MinHashes (standard error at most 0.044). Candidates come
     from locality-sensitive hashing; every candidate is checked. Of a set of near duplicates the
     first stays; a row is dropped only for an earlier row that stays, never through a chain of
-    rows that each differ a little. 136 bytes are kept per row. Nulls are not compared and stay.
+    rows that each differ a little. Nulls are not compared and stay. Until all rows are decided,
+    140 bytes of each are kept on disk; only texts with the same numbers are decided together.
 
     Source: Broder, On the resemblance and containment of documents, 1997,
     https://doi.org/10.1109/SEQUEN.1997.666900.

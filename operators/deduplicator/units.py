@@ -62,4 +62,5 @@ def shard(digest: pa.Table, unit: ComparedUnit) -> Array:
 def _as_first(values_N: Array, digest: pa.Table) -> Array:
     """For each row the value of the first row of its group."""
     starts_N = np.asarray(digest["starts"])
-    return values_N[starts_N][np.cumsum(starts_N) - 1]
+    first_N: Array = values_N[starts_N][np.cumsum(starts_N) - 1]
+    return first_N

@@ -41,8 +41,8 @@ from .workers import Workers
 
 BUCKETS = 1024
 SHARD_BYTES = 128 << 20
-"""Of a shard: its digests, and what is computed of them. Only where one bucket has more than that
-is a shard larger."""
+"""A shard has at most so much in digests and what is computed of them, unless one bucket of it has
+more."""
 _WORKING_BYTES = 64
 """Per row, beside its digest: row numbers, hashes, an order of them, reasons."""
 _MUCH_BYTES = 1 << 30
@@ -80,6 +80,10 @@ class _Digest(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> _Digest:
+        if isinstance(path, Path):
+            # The checksum reads all of a mapped file, and what was read counts as memory of this
+            # process until it is unmapped. Checked once, the file is not read again.
+            read_checked(path)
         table = read_checked(path)
         seconds = float(table.schema.metadata[_SECONDS])
         ends = table.schema.metadata.get(_ENDS)
@@ -104,7 +108,8 @@ class _Digest(NamedTuple):
     def bytes_B(self) -> Array:
         """Memory for the rows of each bucket, float64[BUCKETS]."""
         per_row = self.table.nbytes / max(1, self.table.num_rows) + _WORKING_BYTES
-        return np.diff(self.ends_B) * per_row
+        bytes_B: Array = np.diff(self.ends_B) * per_row
+        return bytes_B
 
 
 def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
@@ -156,15 +161,16 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
         RejuiceError: what the operator raised.
     """
     try:
-        shards = shards_of(plan, step)
-        _tell_memory(plan, step, progress)
+        digests = list(_digests(plan, step))
+        shards = _cut(digests, SHARD_BYTES)
+        _tell_memory(step, digests, progress)
         if len(shards) == 1:
             decisions = [_decide(plan, step, shards[0])]
         else:
-            with progress.task(step.name, len(shards)) as task:
+            with progress.task(step.name, sum(each.table.num_rows for each in digests)) as task:
                 work = partial(_decide_nth, plan, step, shards)
-                for _ in workers.map([step], work, len(shards)):
-                    task(1)
+                for at, _ in workers.map([step], work, len(shards)):
+                    task(_starts(digests, shards[at])[-1])
             decisions = [load(decision_path(plan, step, shard)) for shard in shards]
         commit_decisions(plan, step, shards, decisions)
     except FileNotFoundError:
@@ -180,19 +186,11 @@ def shards_of(plan: Plan, step: Step, most_bytes: int | None = None) -> list[Sha
         plan: of the run.
         step: of dataset scope.
         most_bytes: for a shard, as far as its buckets allow. None: `SHARD_BYTES`.
+
+    Raises:
+        FileNotFoundError: a digest is missing.
     """
-    most_bytes = most_bytes or SHARD_BYTES
-    digests = list(_digests(plan, step))
-    if any(each.rows_N is None for each in digests):
-        return [ALL_ROWS]
-    bytes_B = sum(each.bytes_B for each in digests)
-    first, size, shards = 0, 0.0, []
-    for bucket, more in enumerate(bytes_B.tolist()):
-        if size and size + more > most_bytes:
-            shards.append(Shard(first, bucket))
-            first, size = bucket, 0.0
-        size += more
-    return [*shards, Shard(first, BUCKETS)]
+    return _cut(list(_digests(plan, step)), most_bytes or SHARD_BYTES)
 
 
 def decision_path(plan: Plan, step: Step, shard: Shard) -> Path:
@@ -229,7 +227,7 @@ def commit_decisions(
         split(decision.change, _starts(digests, shard))
         for shard, decision in zip(shards, decisions, strict=True)
     ]
-    seconds = sum(each.seconds for each in (*digests, *decisions))
+    seconds = sum(each.seconds for each in digests) + sum(each.seconds for each in decisions)
     for chunk, (kept, changes) in enumerate(zip(digests, zip(*parts, strict=True), strict=True)):
         change = changes[0]
         if kept.rows_N is not None:
@@ -242,6 +240,19 @@ def commit_decisions(
     # Of all shards, those of an earlier run that was killed included.
     for path in plan.digest_path(step, 0).parent.glob("decided-*"):
         path.unlink(missing_ok=True)
+
+
+def _cut(digests: Sequence[_Digest], most_bytes: int) -> list[Shard]:
+    if any(each.rows_N is None for each in digests):
+        return [ALL_ROWS]
+    bytes_B = np.sum([each.bytes_B for each in digests], axis=0)
+    first, size, shards = 0, 0.0, []
+    for bucket, more in enumerate(bytes_B.tolist()):
+        if size and size + more > most_bytes:
+            shards.append(Shard(first, bucket))
+            first, size = bucket, 0.0
+        size += more
+    return [*shards, Shard(first, BUCKETS)]
 
 
 def _decide_nth(plan: Plan, step: Step, shards: Sequence[Shard], at: int) -> None:
@@ -271,9 +282,8 @@ def _starts(digests: Sequence[_Digest], shard: Shard) -> list[int]:
     return list(accumulate((each.stop - each.start for each in rows), initial=0))
 
 
-def _tell_memory(plan: Plan, step: Step, progress: Progress) -> None:
+def _tell_memory(step: Step, digests: Sequence[_Digest], progress: Progress) -> None:
     """Report how much memory a step needs that decides about all rows together, if it is much."""
-    digests = list(_digests(plan, step))
     size = sum(float(each.bytes_B.sum()) for each in digests if each.rows_N is None)
     if size > _MUCH_BYTES:
         rows = sum(each.table.num_rows for each in digests)

@@ -104,7 +104,7 @@ def recipe(folder: Path, workers: int, *, one_key: bool) -> Path:
 
 
 def exponent(points: list[Point]) -> float:
-    """Of CPU time against rows, by least squares on the logarithms."""
+    """The power of rows with which CPU time grows, by least squares on the logarithms."""
     rows, seconds = (np.log([float(each) for each in axis]) for axis in _axes(points))
     return float(np.polyfit(rows, seconds, 1)[0])
 
