@@ -100,7 +100,7 @@ def run(
                 warn=lambda line: warnings.warn(line, stacklevel=4),
             )
         except RejuiceError as error:
-            table = None if recipe.table is None else located.head.dataset_path
+            table = None if recipe.table is None else str(located.head.dataset_spec)
             raise _about_the_table(error, table) from error.__cause__
         result = _result(recipe, located, report)
     if not allow_empty:
@@ -117,7 +117,7 @@ def _on_disk(recipe: Recipe) -> Iterator[Recipe]:
     with TemporaryDirectory(prefix="rejuice-") as folder:
         head: dict[str, Any] = {}
         if recipe.table is not None:
-            head |= {"dataset_path": Path(folder) / "table.arrow", "suffixes": ()}
+            head |= {"dataset_path": Path(folder) / "table.arrow", "dataset": None, "suffixes": ()}
             # One dictionary for all chunks, as an Arrow file needs it.
             write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
         if not recipe.has_export:
@@ -168,9 +168,9 @@ def _exported(path: Path, rows: int) -> pa.Table:
     return Dataset(path).table() if rows else pa.table({})
 
 
-def _about_the_table(error: RejuiceError, path: Path | None) -> RejuiceError:
+def _about_the_table(error: RejuiceError, path: str | None) -> RejuiceError:
     """The error, without the name of a temporary file."""
     if path is None:
         return error
-    found, where = (text.replace(str(path), _TABLE) for text in (error.found, error.where))
+    found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))
     return type(error)(found, error.right, where=where)

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from ...operators import RecipeError
 from .arrow_files import temporary_path
+from .remote import AnyPath
+from .spec import DatasetSpec
 
 Write = Callable[[pa.Table], None]
 
@@ -26,7 +28,7 @@ def unfinished_run_folder(export_path: Path) -> Path:
     return final.with_name(f".{final.name}")
 
 
-def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
+def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | DatasetSpec) -> None:
     """Refuse an unknown format, and an export that would overwrite the dataset.
 
     Raises:
@@ -35,8 +37,7 @@ def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> No
     if export_path.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise RecipeError(f"export_path {export_path} has no known format", f"end it in {known}")
-    export, dataset = export_path.resolve(), dataset_path.resolve()
-    if export == dataset or dataset in export.parents:
+    if DatasetSpec.of(dataset).would_read(export_path):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",
             "give another export_path",

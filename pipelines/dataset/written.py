@@ -14,7 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...operators import DataError
-from .read import dataset_files
+from .remote import AnyPath
+from .spec import DatasetSpec, files_of
 from .write import run_folder
 
 _KEY = b"rejuice.written"
@@ -26,15 +27,23 @@ def mark_written(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), _KEY: json.dumps(marked)})
 
 
-def written_columns(path: Path) -> frozenset[str]:
+def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
     """The columns of a dataset that steps have written, as far as is known.
 
     Args:
-        path: a file or a folder of files: the export of a run under Ray, or several exports, of
-            which all have to say it.
+        dataset: the export of a run under Ray, or several exports, of which all have to say it.
     """
+    spec = DatasetSpec.of(dataset)
+    if len(spec.paths) < len(spec.parts):
+        return frozenset()  # A dataset of the hub is no export.
+    of_paths = [_written(path) for path in spec.paths]
+    return frozenset(spec.selection.renamed(frozenset.intersection(*of_paths)))
+
+
+def _written(path: AnyPath) -> frozenset[str]:
+    """The columns that steps have written of a file, a folder or the files of a pattern."""
     try:
-        files = dataset_files(path)
+        files = files_of(path)
     except DataError:
         return _reported(path)  # `dj-process` reads formats that we do not, such as CSV.
     of_files = [_marked(file) or _reported(file) for file in files]

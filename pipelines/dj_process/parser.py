@@ -39,9 +39,9 @@ def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwarg
         )
     generated = getattr(settings, "generated_datasets", None)
     if generated:
-        dataset = settings.dataset_path
         head = {
-            "dataset_path": dataset,
+            "dataset_path": settings.dataset_path,
+            "dataset": settings.dataset,
             "export_path": settings.export_path,
             "generated_datasets": generated,
         }
@@ -50,7 +50,8 @@ def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwarg
         recordings = [path for path in found if path]
         recipe = Path(", ".join(map(str, settings.config or [])))
         try:
-            checked_head(recipe, head, {}, ()).write_missing(*map(Path, [dataset, *recordings]))
+            checked = checked_head(recipe, head, {}, ())
+            checked.write_missing(*checked.dataset_spec.paths, *map(Path, recordings))
         except RejuiceError as error:
             stop(error)
     return set_up(settings, *args, **kwargs)

@@ -25,7 +25,7 @@ from ..apply.audit_log import DECISIONS, AuditLog
 from ..apply.report import Report
 from ..apply.steps import apply_steps
 from ..data_juicer.running.helper_columns import filled
-from ..dataset.read import conform
+from ..dataset.schemas import conform
 from ..dataset.write import run_folder, unfinished_run_folder, writer
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
@@ -67,7 +67,7 @@ def write_export(
             ],
             project_name=recipe.head.project_name,
             recipe=str(recipe.path.resolve() if recipe.from_file else recipe.path),
-            dataset_path=str(recipe.head.dataset_path),
+            dataset_path=str(recipe.head.dataset_spec),
             export_path=str(recipe.head.export_path),
             key=plan.keys[-1],
             cache=str(plan.cache.resolve()),
@@ -119,7 +119,7 @@ class _Finished(NamedTuple):
 def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> AuditLog:
     totals = AuditLog()
     chunks = range(len(plan.source.rows))
-    written, schemas = set(written_columns(plan.recipe.head.dataset_path)), list[pa.Schema]()
+    written, schemas = set(written_columns(plan.recipe.head.dataset_spec)), list[pa.Schema]()
     for chunk in chunks:
         frame = plan.frame_before(chunk, None)
         written.update(frame.written_columns)

@@ -53,6 +53,7 @@ def run(
     retry_missing: str | int | None = None,
     chunk_rows: int | None = None,
     cache: Path | None = None,
+    verify: bool = False,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
 ) -> Report:
@@ -67,6 +68,7 @@ def run(
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
             `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
+        verify: hash the dataset again, even if it has not changed as far as is known.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
 
@@ -78,14 +80,14 @@ def run(
     cache = cache or head.export_path.parent / ".rejuice"
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
-    check_export_path(recipe.path, head.export_path, head.dataset_path)
+    check_export_path(recipe.path, head.export_path, head.dataset_spec)
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
-        for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+        for path in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
             progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
         with progress.task("read", None):
-            plan = Plan.open(recipe, cache, chunk_rows)
+            plan = Plan.open(recipe, cache, chunk_rows, verify=verify)
         of_groups = group_warnings(recipe, plan.source.schema.names)
         for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
@@ -184,7 +186,7 @@ def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
     try:
         check_contiguous(parts)
     except DataError as error:
-        raise error.at(str(plan.recipe.head.dataset_path)) from None
+        raise error.at(str(plan.recipe.head.dataset_spec)) from None
 
 
 def _run_resumable(
@@ -305,7 +307,7 @@ def _prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
         yield
     except RejuiceError as error:
         in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_path) if in_data else recipe.line_of(step)
+        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
         raise error.at(file) from error.__cause__
 
 

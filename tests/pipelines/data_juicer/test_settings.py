@@ -80,7 +80,7 @@ DJ_PROCESS = "or run this recipe with dj-process"
         ("validators", [{"type": "required_fields"}], f"'validators' are not supported yet by rejuice; leave them out, {DJ_PROCESS}"),
         ("generated_dataset_config", {"type": "EmptyFormatter"}, f"'generated_dataset_config' is not supported yet by rejuice; give dataset_path, {DJ_PROCESS}"),
         ("export_type", "jsonl", "'export_type' is 'jsonl', and export_path ends in '.parquet'; end export_path in .jsonl"),
-        ("suffixes", [".jsonl", "TXT"], "suffixes: '.txt' is not one of .jsonl, .json, .parquet, .arrow"),
+        ("suffixes", [".jsonl", "TXT"], "suffixes: '.txt' is not one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst"),
     ],
 )  # fmt: skip
 def test_a_key_that_would_change_rows_is_refused_where_it_is_set(recipe_file, key, value, expected):
