@@ -107,3 +107,14 @@ def recipe_file(tmp_path):
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """The address of an S3 server with the bucket `rollouts`; the environment names it."""
+    from object_store import ENVIRONMENT, object_store
+
+    with object_store("rollouts") as address, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
+            patch.setenv(name, value)
+        yield address

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import xxhash
@@ -16,7 +17,8 @@ from .remote import AnyPath
 SCHEME = "hf://datasets/"
 
 
-class HubDataset(NamedTuple):
+@dataclass(frozen=True)
+class HubDataset:
     """A split of a dataset on the hub; a recipe may write it `hf://datasets/NAME?split=test`.
 
     Attributes:
@@ -36,7 +38,7 @@ class HubDataset(NamedTuple):
     data_dir: str | None = None
 
     def __str__(self) -> str:
-        options = {key: value for key, value in self._asdict().items() if value is not None}
+        options = {key: value for key, value in asdict(self).items() if value is not None}
         name = options.pop("name")
         return f"{SCHEME}{name}?{urlencode(options, safe='/*')}" if options else f"{SCHEME}{name}"
 
@@ -51,7 +53,7 @@ class HubDataset(NamedTuple):
         if not text.startswith(SCHEME) or not name.strip("/") or name.count("/") > 1:
             raise ValueError(f"write it as {SCHEME}OWNER/NAME?split=train")
         options: dict[str, Any] = dict(parse_qsl(query))
-        known = [field for field in cls._fields if field != "name"]
+        known = [field.name for field in fields(cls) if field.name != "name"]
         for key in options:
             if key not in known:
                 near = suggest(key, known) or f"there are: {', '.join(known)}"
@@ -69,7 +71,7 @@ class HubDataset(NamedTuple):
         Raises:
             DataError: it cannot be downloaded.
         """
-        key = xxhash.xxh3_64_hexdigest(json.dumps(self).encode())
+        key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
         path = cache / f"hub-{key}.parquet"
         if not path.exists():
             download(self, path)

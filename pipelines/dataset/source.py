@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from .checked import DamagedError, read_checked, write_checked
+from .checked import read_checked, write_checked
 from .datafile import DataFile
 from .parquet import RowRange, read_range
 from .remote import AnyPath
@@ -140,14 +140,15 @@ def write_ranges(folder: AnyPath, schema: pa.Schema, ranges: Sequence[Sequence[R
 
 
 def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
-    """The source of a folder; None where it is not complete: never written, or damaged since."""
+    """The source of a folder; None where a file of it is missing.
+
+    Raises:
+        DamagedError: the manifest is damaged.
+    """
     manifest = folder / _MANIFEST
     if not manifest.exists():
         return None
-    try:
-        schema = read_checked(manifest).schema
-    except DamagedError:
-        return None
+    schema = read_checked(manifest).schema
     rows = tuple(json.loads(schema.metadata[_ROWS]))
     ranges = json.loads(schema.metadata.get(_RANGES, b"null"))
     schema = schema.remove_metadata()

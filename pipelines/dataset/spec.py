@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import DataError
@@ -175,6 +176,7 @@ def _glob(path: AnyPath) -> list[AnyPath]:
         assert isinstance(above, RemotePath)
         names = path.key.removeprefix(above.key).strip("/").split("/")
         return list(dict.fromkeys(_remote_glob(above, names)))
+    assert isinstance(above, Path)
     return list(above.glob(str(path.relative_to(above))))
 
 

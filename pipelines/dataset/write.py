@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators import RecipeError
-from .arrow_files import temporary_path
+from .files import written
 from .remote import AnyPath
 from .spec import DatasetSpec
 
@@ -48,14 +48,8 @@ def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | Dat
 @contextmanager
 def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends tables to `path`; the file appears when all are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
-    try:
-        with _WRITERS[path.suffix](temporary, schema) as write:
-            yield write
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written(path) as temporary, _WRITERS[path.suffix](temporary, schema) as write:
+        yield write
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...operators import DataError
+from .files import open_input
 from .remote import AnyPath
 from .spec import DatasetSpec, files_of
-from .write import run_folder
 
 _KEY = b"rejuice.written"
 
@@ -50,23 +50,24 @@ def _written(path: AnyPath) -> frozenset[str]:
     return _reported(path) | frozenset.intersection(*of_files)
 
 
-def _marked(file: Path) -> frozenset[str]:
+def _marked(file: AnyPath) -> frozenset[str]:
     """The columns that the metadata of a file names."""
     metadata = None
     if file.suffix == ".parquet":
         import pyarrow.parquet as pq  # It loads clients of object stores.
 
-        metadata = pq.read_schema(file).metadata
+        with open_input(file, mapped=False) as source:
+            metadata = pq.read_schema(source).metadata
     elif file.suffix == ".arrow":
-        with suppress(pa.ArrowInvalid), pa.memory_map(str(file)) as source:
+        with suppress(pa.ArrowInvalid), open_input(file) as source:
             # An export is no stream.
             metadata = pa.ipc.open_file(source).schema.metadata
     return frozenset(json.loads((metadata or {}).get(_KEY, b"[]")))
 
 
-def _reported(export_path: Path) -> frozenset[str]:
+def _reported(export_path: AnyPath) -> frozenset[str]:
     """The columns that the run to a path has written."""
-    path = run_folder(export_path) / "report.json"
+    path = export_path.with_suffix(".run") / "report.json"
     if not path.exists():
         return frozenset()
     report = json.loads(path.read_text("utf-8"))

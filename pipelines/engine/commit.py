@@ -18,7 +18,7 @@ from ...operators import Change
 from ...operators.columns import flat
 from ...operators.groups import Array
 from ..apply.steps import StepResult
-from ..dataset.arrow_files import read_arrow, write_arrow
+from ..dataset.checked import read_checked, write_checked
 
 _PARENT = "__parent__"
 _META = b"rejuice"
@@ -46,12 +46,16 @@ def save(path: Path, commit: StepResult) -> None:
     if change.failed is not None:
         schema_meta[_FAILED] = change.failed.astype("<i4").tobytes()
     table = pa.table(pack(change)).replace_schema_metadata(schema_meta)
-    write_arrow(path, table)
+    write_checked(path, table)
 
 
 def load(path: Path, *, mapped: bool = True) -> StepResult:
-    """Read a commit; mapped, its columns stay on disk until they are used."""
-    table = read_arrow(path, mapped=mapped)
+    """Read a commit; mapped, its columns stay on disk until they are used.
+
+    Raises:
+        DamagedError: it is not as it was saved.
+    """
+    table = read_checked(path, mapped=mapped)
     meta = json.loads(table.schema.metadata[_META])
     rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
     codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")

@@ -42,7 +42,7 @@ from ..apply.operator_call import (
     without_dictionaries,
 )
 from ..apply.steps import StepResult
-from ..dataset.arrow_files import temporary_path
+from ..dataset.files import temporary_path
 from .commit import load, save
 from .journal import Entry, Journal, entries, journals
 from .progress import StepProgress

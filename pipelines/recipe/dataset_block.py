@@ -28,7 +28,7 @@ def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
     Raises:
         ValueError: it names none.
     """
-    if isinstance(value, (list, tuple)) and not isinstance(value, HubDataset):
+    if isinstance(value, list | tuple):
         if not value:
             raise ValueError("it is an empty list; give a path")
         return tuple(_path(each) for each in value)
@@ -44,7 +44,7 @@ def _path(value: Any) -> DatasetPath:
         if not value.strip():
             raise ValueError("a path is empty; give a path")
         return HubDataset.parse(value) if value.startswith("hf://") else to_path(value)
-    if isinstance(value, (HubDataset, AnyPath)):
+    if isinstance(value, HubDataset | AnyPath):
         return value
     raise ValueError(f"{value!r} is no path; give one, or a list of them")
 
@@ -86,7 +86,8 @@ def _checked_config(value: Any, number: int) -> dict[str, Any]:
         raise ValueError(f"the weight of {where} is {weight!r}; give a number that is not negative")
     if kind == "local":
         _check_keys(value, _LOCAL, where)
-        return {**value, "path": to_path(str(path))}
+        on_disk = to_path(str(path))  # The path of a store is text, as it is in YAML.
+        return {**value, "path": on_disk if isinstance(on_disk, Path) else str(path)}
     if kind != "remote":
         raise ValueError(f"the type of {where} is {kind!r}; give local or remote")
     if source != "huggingface":
@@ -108,16 +109,17 @@ def parts(
 ) -> tuple[Part, ...]:
     """The parts of the dataset that `dataset_path`, or else the block, describes."""
     if paths is not None:
-        several = paths if type(paths) is tuple else (paths,)
+        several = paths if isinstance(paths, tuple) else (paths,)
         return tuple(Part(path) for path in several)
     return tuple(_part(each) for each in (block or {}).get("configs", ()))
 
 
 def _part(config: Mapping[str, Any]) -> Part:
     if config["type"] == "local":
-        return Part(to_path(str(config["path"])), _weight(config))
+        return Part(to_path(config["path"]), _weight(config))
     options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
-    return Part(HubDataset(str(config["path"]), config.get("name"), **options), _weight(config))
+    of_hub = HubDataset(str(config["path"]), config.get("name"), **options)
+    return Part(of_hub, _weight(config))
 
 
 def _weight(config: Mapping[str, Any]) -> float:

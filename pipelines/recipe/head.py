@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     ValidationError,
     WithJsonSchema,
@@ -41,8 +42,12 @@ _PATHS_SCHEMA = {
 }
 
 
-def _path_texts(value: Any) -> Any:
-    return list(map(str, value)) if type(value) is tuple else None if value is None else str(value)
+def _dumped_paths(value: Any, info: SerializationInfo) -> Any:
+    """Texts, but for paths on disk where the dump is not for YAML: they are made absolute."""
+    if isinstance(value, tuple):
+        return [_dumped_paths(each, info) for each in value]
+    keeps = value is None or (isinstance(value, Path) and info.mode == "python")
+    return value if keeps else str(value)
 
 
 def _checked_block(value: Any) -> Any:
@@ -57,7 +62,7 @@ class Head(Config):
     dataset_path: Annotated[
         DatasetPath | tuple[DatasetPath, ...] | None,
         PlainValidator(dataset_paths),
-        PlainSerializer(_path_texts, when_used="json"),
+        PlainSerializer(_dumped_paths),
         WithJsonSchema(_PATHS_SCHEMA),
     ] = None
     """A .jsonl, .json, .parquet or .arrow file, .jsonl.gz or .jsonl.zst, a folder of such files, a

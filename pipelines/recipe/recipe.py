@@ -17,9 +17,8 @@ from ...operators import Operator, RecipeError
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
-from ..dataset.hub import HubDataset
 from ..dataset.read import Dataset
-from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath
 from ..dataset.selection import SUFFIX
 from ..dataset.spec import DatasetSpec
 from .head import Head, checked_head, data_juicer_only, position
@@ -231,8 +230,6 @@ def _absolute(value: Any) -> Any:
     """A value of a recipe's head, with absolute paths."""
     if isinstance(value, Path):
         return value.resolve()
-    if isinstance(value, HubDataset | RemotePath):
-        return str(value)
     if isinstance(value, Mapping):
         return {_absolute(key): _absolute(each) for key, each in value.items()}
     return [_absolute(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -108,6 +108,8 @@ EXPORT_TYPE = "export_type"
 
 _PATHS = ("dataset_path", "export_path")
 _REMOTE = re.compile(r"(s3|hdfs|oss|gs|https?):/", re.IGNORECASE)
+_NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
+"""Places that Arrow, which reads our datasets, does not open."""
 _TOKENS = re.compile(r"\bSpecialTokens\b|\bremove_(?:non_)?special_tokens\b")
 _ELSEWHERE = "run this recipe with dj-process"
 
@@ -223,9 +225,11 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
     text = str(value)
     if value in ("", None):
         yield Refusal(key, f"'{key}' is empty", "give a path")
-    elif _REMOTE.match(text):
-        verb = "read" if key == "dataset_path" else "write"
-        found = f"'{key}' is {text!r}, and rejuice does not {verb} remote files yet"
+    elif key == "dataset_path" and _NO_STORE.match(text):
+        found = f"'{key}' is {text!r}, which rejuice does not read"
+        yield Refusal(key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}")
+    elif key == "export_path" and _REMOTE.match(text):
+        found = f"'{key}' is {text!r}, and rejuice does not write remote files yet"
         yield Refusal(key, found, f"give a local path, or {_ELSEWHERE}")
 
 

@@ -397,6 +397,7 @@ def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, 
 def test_suffixes_say_which_files_of_a_folder_are_read(tmp_path):
     for name in ("a.jsonl", "b.json", "c.jsonl"):
         (tmp_path / name).write_text(json.dumps({"n": name}) + "\n")
+
     def of(path, suffix):
         return DatasetSpec((Part(path),), suffixes=(suffix,))
 

@@ -1,0 +1,84 @@
+"""Files that appear complete, on disk or in an object store, and stay when the power fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from .remote import AnyPath, RemotePath
+
+
+@contextmanager
+def written(path: AnyPath) -> Iterator[Path]:
+    """A temporary file to write, which becomes `path` when the block ends without an error.
+
+    On disk it is renamed into place after its bytes have reached the disk; for a store it is
+    written to a local folder, and sent whole.
+    """
+    if isinstance(path, RemotePath):
+        with TemporaryDirectory(prefix="rejuice-") as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            with pa.memory_map(str(temporary)) as file:
+                path.write_bytes(file.read_buffer())
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(path)
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_file(path: AnyPath, data: bytes | str) -> None:
+    """Write a small file, which appears complete."""
+    content = data.encode() if isinstance(data, str) else data
+    if isinstance(path, RemotePath):
+        path.write_bytes(content)
+        return
+    with written(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def open_input(path: AnyPath, *, mapped: bool = True) -> Any:
+    """A file, to be read from any place: a pyarrow file, of mapped memory if it is on disk.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if isinstance(path, RemotePath):
+        return path.open_input()
+    return pa.memory_map(str(path)) if mapped else pa.OSFile(str(path))
+
+
+def remove_folder(path: AnyPath) -> None:
+    """Remove a folder with all that is in it; nothing where there is none."""
+    if isinstance(path, RemotePath):
+        path.remove_folder()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, to the disk now."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def temporary_path(path: Path) -> Path:
+    """A name beside `path` that no other process and no other thread uses."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")

@@ -1,0 +1,294 @@
+"""Paths in object stores, with the part of pathlib's interface that datasets and runs need.
+
+`s3://bucket/folder/file.parquet` and whatever else `pyarrow.fs` opens. A query says how, as it does
+in Arrow: `s3://bucket/run?endpoint_override=localhost:9000&scheme=http`. Keys and regions come from
+where the client of the store looks for them, such as `AWS_ACCESS_KEY_ID` and `AWS_ENDPOINT_URL`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qs
+
+import pyarrow as pa
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from ...operators import DataError
+
+_URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
+_AWS = re.compile(r"AWS Error (?P<code>\w+) during \w+ operation: (?P<text>.*?)(?: \(Request.*)?$")
+_ATTEMPTS = 5
+"""Most attempts for one request to S3; the client waits longer between them each time."""
+
+
+class Stat(NamedTuple):
+    """What a store knows of a file.
+
+    Attributes:
+        st_size: in bytes.
+        st_mtime_ns: when it was last written, in nanoseconds since 1970; 0: unknown.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+
+
+@dataclass(frozen=True, order=True)
+class RemotePath:
+    """A file or a folder in an object store.
+
+    A folder is the beginning of its files' keys: it exists while there is a file in it. A file
+    appears whole, when all of it is written. There is no renaming, no link and no lock.
+
+    Every method that asks the store raises a DataError of one line where the store cannot be
+    reached, has no such bucket, or refuses.
+
+    Args:
+        scheme: such as `s3`.
+        key: the bucket and what is in it, without a slash at its end.
+        query: options of the client.
+    """
+
+    scheme: str
+    key: str
+    query: str = ""
+
+    def __str__(self) -> str:
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.key}{query}"
+
+    def __truediv__(self, name: str | PurePosixPath) -> RemotePath:
+        return replace(self, key=f"{self.key}/{name}")
+
+    @property
+    def _pure(self) -> PurePosixPath:
+        return PurePosixPath(self.key)
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self._pure.name
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffix."""
+        return self._pure.stem
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name from its last dot on."""
+        return self._pure.suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All ends of the name that begin with a dot."""
+        return self._pure.suffixes
+
+    @property
+    def parent(self) -> RemotePath:
+        """The folder that it is in; of a bucket, itself."""
+        return replace(self, key=str(self._pure.parent)) if "/" in self.key else self
+
+    @property
+    def parents(self) -> tuple[RemotePath, ...]:
+        """The folders that it is in, the nearest first, up to the bucket."""
+        return tuple(replace(self, key=str(each)) for each in self._pure.parents[:-1])
+
+    def with_name(self, name: str) -> RemotePath:
+        """Another file of the same folder."""
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> RemotePath:
+        """The file with another suffix."""
+        return replace(self, key=str(self._pure.with_suffix(suffix)))
+
+    def resolve(self) -> RemotePath:
+        """Itself: there are no links."""
+        return self
+
+    absolute = resolve
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Nothing: a folder is there as soon as a file is in it."""
+
+    def exists(self) -> bool:
+        """Whether there is a file or a folder."""
+        return self._kind() != "NotFound"
+
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+        return self._kind() == "File"
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        return self._kind() == "Directory"
+
+    def stat(self) -> Stat:
+        """Size and time of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        info = self._info()
+        if info.type.name != "File":
+            raise FileNotFoundError(f"{self} does not exist")
+        return Stat(info.size, info.mtime_ns or 0)
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """What is in the folder; nothing where there is none."""
+        from pyarrow.fs import FileSelector
+
+        with _store_errors(self, "listed"):
+            selector = FileSelector(self.key, allow_not_found=True)
+            found = self.filesystem.get_file_info(selector)
+        return (replace(self, key=each.path.rstrip("/")) for each in found)
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """What in the folder has a name that fits the pattern, see `fnmatch`."""
+        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
+
+    def open_input(self) -> Any:
+        """The file, to be read from any place: a pyarrow file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with _store_errors(self, "read"):
+            return self.filesystem.open_input_file(self.key)
+
+    def read_bytes(self) -> bytes:
+        """All of a file; raises FileNotFoundError."""
+        with _store_errors(self, "read"), self.filesystem.open_input_file(self.key) as file:
+            return bytes(file.readall())
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """All of a file; raises FileNotFoundError."""
+        return self.read_bytes().decode(encoding)
+
+    def write_bytes(self, data: bytes | pa.Buffer) -> None:
+        """Write a file, which appears when all of it is there."""
+        with _store_errors(self, "written"), self.filesystem.open_output_stream(self.key) as file:
+            file.write(data)
+
+    def write_text(self, text: str, encoding: str = "utf-8") -> None:
+        """Write a file, which appears when all of it is there."""
+        self.write_bytes(text.encode(encoding))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove a file; raises FileNotFoundError unless `missing_ok`."""
+        try:
+            with _store_errors(self, "removed"):
+                self.filesystem.delete_file(self.key)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def remove_folder(self) -> None:
+        """Remove all that is in a folder; nothing where there is none."""
+        with _store_errors(self, "removed"), suppress(FileNotFoundError):
+            self.filesystem.delete_dir(self.key)
+
+    @property
+    def filesystem(self) -> Any:
+        """The `pyarrow.fs` file system in which `key` is."""
+        return _filesystem(self.scheme, self.key.partition("/")[0], self.query)
+
+    def _kind(self) -> str:
+        return str(self._info().type.name)
+
+    def _info(self) -> Any:
+        with _store_errors(self, "read"):
+            return self.filesystem.get_file_info(self.key)
+
+
+AnyPath: TypeAlias = Path | RemotePath
+
+
+def to_path(text: str | AnyPath) -> AnyPath:
+    """A path on disk, or in an object store where it begins with `SCHEME://`.
+
+    Example:
+        >>> to_path("s3://rollouts/run/curated.parquet").parent / "curated.run"
+        RemotePath(scheme='s3', key='rollouts/run/curated.run', query='')
+    """
+    if isinstance(text, RemotePath):
+        return text
+    found = _URI.fullmatch(str(text))
+    if found is None:
+        return Path(text)
+    if found["scheme"] == "file":
+        return Path(found["key"])
+    return RemotePath(found["scheme"], found["key"].rstrip("/"), found["query"] or "")
+
+
+def _checked_path(value: Any) -> Any:
+    return to_path(value) if isinstance(value, str | Path) else value
+
+
+PathField = Annotated[
+    Path | RemotePath,
+    BeforeValidator(_checked_path),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "format": "path"}),
+]
+"""A field of a model that holds a path on disk or in an object store."""
+
+
+@cache
+def _filesystem(scheme: str, bucket: str, query: str) -> Any:
+    from pyarrow import fs  # It loads the clients of all stores, which `check` does not need.
+
+    if scheme != "s3":
+        uri = f"{scheme}://{bucket}/{'?' + query if query else ''}"
+        try:
+            return fs.FileSystem.from_uri(uri)[0]
+        except (ValueError, ImportError, OSError) as error:
+            found = f"{scheme}://{bucket} cannot be opened: {_one_line(str(error))}"
+            raise DataError(found, "give a path on disk, or s3://BUCKET/...") from None
+    options = {name: values[-1] for name, values in parse_qs(query).items()}
+    environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    endpoint = options.pop("endpoint_override", environment)
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+    # A small file is one request with delayed opening, and three without.
+    return fs.S3FileSystem(
+        endpoint_override=endpoint, retry_strategy=retries, allow_delayed_open=True, **options
+    )
+
+
+@contextmanager
+def _store_errors(path: RemotePath, done: str) -> Iterator[None]:
+    """Report what a store answers in one line; a file that is not there stays an OSError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        found, right = _explained(path, _one_line(str(error)))
+        raise DataError(f"{path} cannot be {done}: {found}", right) from None
+
+
+def _explained(path: RemotePath, message: str) -> tuple[str, str]:
+    """What a message of a store says, and what would be right."""
+    aws = _AWS.search(message)
+    code = aws["code"] if aws else ""
+    if code == "NO_SUCH_BUCKET":
+        bucket = path.key.partition("/")[0]
+        return f"there is no bucket '{bucket}'", "create it, or give another path"
+    if code in ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH"):
+        found = "the store refuses access" if code == "ACCESS_DENIED" else "the keys are not valid"
+        return found, "check the keys, such as AWS_ACCESS_KEY_ID, and what they may do"
+    if code == "NETWORK_CONNECTION":
+        return "the store cannot be reached", "check the network and the endpoint"
+    return (aws["text"] or code if aws else message), ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,37 @@
+"""What is damaged in the cache counts as missing: it is removed, and computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..dataset.checked import DamagedError
+from ..dataset.remote import AnyPath
+
+T = TypeVar("T")
+
+
+def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[str], object]) -> T:
+    """What `first` returns or, each time that it finds a damaged file, what `again` returns.
+
+    Args:
+        first: some work on the cache, which goes on where it was when it is done once more.
+        again: the same work, as it begins after a file was removed.
+        warn: called with a line for each file.
+
+    Raises:
+        DamagedError: a file is damaged once more, after it was written again.
+    """
+    removed, work = set[AnyPath](), first
+    while True:
+        try:
+            return work()
+        except DamagedError as error:
+            # A step's commit may be a link to what it shares with other recipes.
+            path = error.path if error.path is None else error.path.resolve()
+            if path is None or path in removed:
+                raise
+            removed.add(path)
+            path.unlink(missing_ok=True)
+            warn(f"{path} is damaged: it was removed, and what was in it is computed again")
+            work = again

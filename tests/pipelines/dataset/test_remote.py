@@ -1,0 +1,101 @@
+"""Paths in an object store, against a real server on this machine."""
+
+import pickle
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rejuice.operators import DataError
+from rejuice.pipelines.dataset.checked import DamagedError, read_checked, write_checked
+from rejuice.pipelines.dataset.files import remove_folder, write_file, written
+from rejuice.pipelines.dataset.remote import RemotePath, to_path
+
+
+@pytest.fixture
+def folder(s3):
+    return to_path(f"s3://rollouts/{uuid.uuid4().hex}")
+
+
+def test_a_text_is_a_path_on_disk_or_in_a_store():
+    assert to_path("data/rows.jsonl") == Path("data/rows.jsonl")
+    assert to_path("file:///data/rows.jsonl") == Path("/data/rows.jsonl")
+    assert to_path("s3://b/rows.jsonl/") == RemotePath("s3", "b/rows.jsonl")
+    path = to_path("s3://b/run/rows.parquet?endpoint_override=localhost:9000&scheme=http")
+    assert str(path.with_suffix(".run") / "report.json") == (
+        "s3://b/run/rows.run/report.json?endpoint_override=localhost:9000&scheme=http"
+    )
+    assert (path.name, path.stem, path.suffix) == ("rows.parquet", "rows", ".parquet")
+    assert to_path("s3://b").parent == to_path("s3://b")
+    assert [str(each) for each in to_path("s3://b/x/y").parents] == ["s3://b/x", "s3://b"]
+    assert to_path(path) is path
+
+
+def test_a_file_is_written_listed_read_and_removed(folder):
+    assert not folder.exists()
+    assert list(folder.iterdir()) == []
+    write_file(folder / "a.txt", "one")
+    write_file(folder / "deep" / "b.txt", b"two")
+    assert folder.is_dir()
+    assert (folder / "a.txt").is_file()
+    assert (folder / "a.txt").stat().st_size == 3
+    assert (folder / "a.txt").stat().st_mtime_ns > 1_700_000_000 * 10**9
+    assert {path.name for path in folder.iterdir()} == {"a.txt", "deep"}
+    assert [str(path) for path in folder.glob("*.txt")] == [str(folder / "a.txt")]
+    assert (folder / "deep" / "b.txt").read_text() == "two"
+    (folder / "a.txt").unlink()
+    (folder / "a.txt").unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        (folder / "a.txt").unlink()
+    with pytest.raises(FileNotFoundError):
+        (folder / "a.txt").read_bytes()
+    remove_folder(folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_whose_writer_fails_does_not_appear(folder):
+    with pytest.raises(ZeroDivisionError), written(folder / "a.txt") as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert not (folder / "a.txt").exists()
+
+
+def test_a_path_works_in_another_process(folder):
+    write_file(folder / "a.txt", "one")
+    assert pickle.loads(pickle.dumps(folder / "a.txt")).read_text() == "one"
+
+
+def test_a_checked_file_in_a_store(folder):
+    path, table = folder / "000000.arrow", pa.table({"x": ["a", "b"]})
+    write_checked(path, table)
+    assert read_checked(path).equals(table)
+    path.write_bytes(path.read_bytes().replace(b"b", b"c"))
+    with pytest.raises(DamagedError, match=r"000000\.arrow is damaged"):
+        read_checked(path)
+
+
+@pytest.mark.parametrize(
+    ("uri", "right"),
+    [
+        (
+            "s3://no-such-bucket/a.txt",
+            "cannot be written: there is no bucket 'no-such-bucket'; create it, or give another path",
+        ),
+        (
+            "s3://rollouts/a.txt?endpoint_override=127.0.0.1:9&scheme=http",
+            "cannot be written: the store cannot be reached; check the network and the endpoint",
+        ),
+    ],
+)
+def test_errors_are_one_line(s3, uri, right):
+    with pytest.raises(DataError) as found:
+        to_path(uri).write_text("x")
+    assert str(found.value) == f"{uri} {right}"
+
+
+def test_a_scheme_that_nobody_knows():
+    with pytest.raises(
+        DataError, match=r"^nope://bucket cannot be opened: .*; give a path on disk"
+    ):
+        to_path("nope://bucket/x").exists()
