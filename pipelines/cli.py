@@ -29,6 +29,8 @@ from .options import (
     ExportPath,
     OverridableCommand,
     RecipePath,
+    RetryMissing,
+    Verify,
     overrides_of,
 )
 
@@ -74,21 +76,10 @@ def run(
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
     allow_empty: AllowEmpty = False,
-    retry_missing: Annotated[
-        str | None,
-        typer.Option(
-            "--retry_missing",
-            metavar="STEP",
-            help="Compute again what failed in this step, given by name or number: rewards that "
-            "are missing because of a timeout, a malformed verdict and the like.",
-        ),
-    ] = None,
+    retry_missing: RetryMissing = None,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged."),
-    ] = False,
+    verify: Verify = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:

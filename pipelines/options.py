@@ -33,6 +33,18 @@ ChunkRows = Annotated[
         "of Data-Juicer's asks a server.",
     ),
 ]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged.")
+]
+RetryMissing = Annotated[
+    str | None,
+    typer.Option(
+        "--retry_missing",
+        metavar="STEP",
+        help="Compute again what failed in this step, given by name or number: rewards that are "
+        "missing because of a timeout, a malformed verdict and the like.",
+    ),
+]
 AllowEmpty = Annotated[
     bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
 ]

@@ -93,8 +93,8 @@ def _torn(file: DataFile, error: OSError) -> DataError:
                 done += len(piece)
                 lines += piece.count(b"\n")
     found = "is cut off" if "Truncated" in str(error) else "is damaged"
-    many = f"only its first {lines:,} lines can" if lines > 1 else "hardly a line of it can"
-    return DataError(f"{file} {found}: {many} be read", "copy it again, or compress it again")
+    many = f"only {lines:,} line{'s' * (lines > 1)} of it" if lines else "no line of it"
+    return DataError(f"{file} {found}: {many} can be read", "copy it again, or compress it again")
 
 
 def _skip(stream: Any, size: int) -> None:

@@ -65,8 +65,7 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
+        retry_missing: name or number of a step whose failures, such as timeouts, are retried.
         chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
             `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
@@ -91,8 +90,7 @@ def run(
         with progress.task("read", None):
             reopen_plan = partial(Plan.open, recipe, cache, chunk_rows, verify=verify)
             plan = undamaged(reopen_plan, reopen_plan, warn)
-        of_groups = group_warnings(recipe, plan.source.schema.names)
-        for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
+        for line in _warnings(plan):
             warn(line)
         with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
             retry = partial(_retry, retry_dropped, again)
@@ -109,6 +107,12 @@ def run(
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
     except OSError as error:
         raise _disk_error(error, cache) from error
+
+
+def _warnings(plan: Plan) -> list[str]:
+    """A line about each thing in a recipe that may not be what its author meant."""
+    of_groups = group_warnings(plan.recipe, plan.source.schema.names)
+    return [*setting_warnings(plan.recipe.for_data_juicer), *of_groups]
 
 
 def _run_stages(
