@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -35,6 +35,22 @@ ChunkRows = Annotated[
 ]
 Verify = Annotated[
     bool, typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged.")
+]
+EngineOption = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Where chunks are run: on this machine, or on Ray; by default as executor_type says.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="The Ray cluster, HOST:PORT, or local, to start Ray on this machine for the run; by "
+        "default ray_address.",
+    ),
 ]
 RetryMissing = Annotated[
     str | None,

@@ -73,9 +73,9 @@ class DatasetSpec:
         """The same, where each row says from what kind of file it is."""
         return replace(self, selection=self.selection._replace(with_suffix=True))
 
-    def would_read(self, file: AnyPath) -> bool:
-        """Whether a file is one of the dataset, or would be if it were written."""
-        return any(_would_read(path, file.resolve()) for path in self.paths)
+    def clashes(self, export: AnyPath) -> bool:
+        """Whether an export would be read with the dataset, or would replace a part of it."""
+        return any(_clash(path, export.resolve()) for path in self.paths)
 
 
 def dataset_files(dataset: AnyPath | DatasetSpec) -> list[AnyPath]:
@@ -112,7 +112,9 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     if not path.exists():
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if suffix_of(file) in known)
+        # The list of the parts of an export begins with `_`, as those of others do.
+        inside = (file for file in path.iterdir() if not file.name.startswith(("_", ".")))
+        files = sorted(file for file in inside if suffix_of(file) in known)
         if not files:
             raise DataError(f"{path} holds no dataset file", needed)
         return files
@@ -162,11 +164,13 @@ def _fixed(path: AnyPath) -> AnyPath:
     return above
 
 
-def _would_read(path: AnyPath, file: AnyPath) -> bool:
+def _clash(path: AnyPath, export: AnyPath) -> bool:
     above = _fixed(path).resolve()
     if not _is_pattern(path):
-        return file == above or above in file.parents
-    return above in file.parents and fnmatch(file.name, path.name)
+        return export == above or above in export.parents or export in above.parents
+    # Files may be looked for in a folder of other things, such as the working directory.
+    inside = above in export.parents and fnmatch(export.name, path.name)
+    return inside or export == above or export in above.parents
 
 
 def _glob(path: AnyPath) -> list[AnyPath]:

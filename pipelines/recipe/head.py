@@ -27,8 +27,9 @@ from ...operators.errors import suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
 from ..dataset.datafile import SUFFIXES
-from ..dataset.remote import AnyPath
+from ..dataset.remote import AnyPath, PathField, dumped_path
 from ..dataset.spec import DatasetSpec
+from ..dataset.write import default_cache
 from .dataset_block import DatasetPath, checked_block, dataset_paths, parts, selection
 from .generated import GeneratedDataset
 from .train import Train
@@ -46,8 +47,7 @@ def _dumped_paths(value: Any, info: SerializationInfo) -> Any:
     """Texts, but for paths on disk where the dump is not for YAML: they are made absolute."""
     if isinstance(value, tuple):
         return [_dumped_paths(each, info) for each in value]
-    keeps = value is None or (isinstance(value, Path) and info.mode == "python")
-    return value if keeps else str(value)
+    return None if value is None else dumped_path(value, info)
 
 
 def _checked_block(value: Any) -> Any:
@@ -74,8 +74,12 @@ class Head(Config):
     columns: dict[str, str] | tuple[str, ...] | None = None
     """The columns of the dataset that are read: a list, or a mapping of each to its new name.
     Null: all."""
-    export_path: Path
-    """The file to write: .parquet (exact), .arrow or .jsonl."""
+    export_path: PathField
+    """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
+    Parquet files."""
+    max_rows_per_file: int = Field(1_000_000, ge=1)
+    """The most rows of each file of an export that is a folder. No group is split over two files;
+    only a larger group makes a larger file."""
     np: int = Field(1, ge=1)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
@@ -84,7 +88,11 @@ class Head(Config):
     suffixes: str | tuple[str, ...] = ()
     """Which files of `dataset_path` are read, such as `jsonl`; by default all that can be."""
     executor_type: Literal["default", "ray", "ray_partitioned"] = "default"
-    """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
+    """Where it runs: on this machine, or on Ray. For `rejuice run`, `ray_partitioned` is `ray`."""
+    ray_address: str = "auto"
+    """The Ray cluster, as HOST:PORT. `local`: Ray is started on this machine, and stopped at the
+    end. `auto`: the cluster of the environment variable RAY_ADDRESS, else one that runs on this
+    machine, else, in `rejuice run`, as `local`."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators, tools or flows; relative to the
     recipe's folder or, where it has none of that name, to the working directory, which is where
@@ -109,7 +117,7 @@ class Head(Config):
             selection=selection(self.columns),
             max_rows=(block or {}).get("max_sample_num"),
             repeats=block is not None,
-            cache=self.export_path.parent / ".rejuice",
+            cache=default_cache(self.export_path),
         )
 
     @property
