@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
@@ -154,14 +155,22 @@ class Dataset:
                 group_by=self.spec.selection.in_files(group_by),
             )
             if layout.is_read_in_place(bounds):
-                write_ranges(folder, self.schema, layout.ranges(bounds))
+                rows_of_files = np.diff(layout.first_rows).tolist()
+                write_ranges(folder, self.schema, layout.ranges(bounds), rows_of_files)
                 return
-        if not write_chunks(folder, chunked(self._all_batches(), chunk_rows, group_by)):
+        rows_of_files = []
+        chunks = chunked(self._all_batches(rows_of_files), chunk_rows, group_by)
+        if not write_chunks(folder, chunks, rows_of_files):
             raise _empty(self.files)
 
-    def _all_batches(self) -> Iterator[pa.Table]:
-        """All rows, or those that are drawn; checks that the types of columns go together."""
+    def _all_batches(self, rows_of_files: list[int] | None = None) -> Iterator[pa.Table]:
+        """All rows, or those that are drawn; checks that the types of columns go together.
+
+        Args:
+            rows_of_files: filled with the rows of each file, if all are read.
+        """
         schema = pa.schema([])
+        counts = dict.fromkeys(self.files, 0)
         rows: Sequence[int | None] = self._rows_of_parts or [None] * len(self._parts)
         for files, most in zip(self._parts, rows, strict=True):
             if most is not None:
@@ -171,7 +180,10 @@ class Dataset:
                 of_part = self._named_batches(files)
             for file, table in of_part:
                 schema = added(schema, table.schema, file)
+                counts[file] += table.num_rows
                 yield table
+        if rows_of_files is not None and self._rows_of_parts is None and not self.spec.repeats:
+            rows_of_files += counts.values()
 
     def _batches(self, files: Sequence[DataFile]) -> Iterator[pa.Table]:
         return (table for _, table in self._named_batches(files))

@@ -20,7 +20,7 @@ from .schemas import conform, unify
 from .selection import Selection
 
 _MANIFEST = "schema.arrow"
-_ROWS, _RANGES = b"rows", b"ranges"
+_ROWS, _RANGES, _FILES = b"rows", b"ranges", b"files"
 
 
 class InFiles(NamedTuple):
@@ -62,12 +62,23 @@ class Source(NamedTuple):
         rows: rows of each chunk.
         schema: one schema for all of them.
         in_files: where the chunks are rows of Parquet files.
+        files: the names and rows of the files, where all rows of all files are read.
     """
 
     folder: AnyPath
     rows: tuple[int, ...]
     schema: pa.Schema
     in_files: InFiles | None = None
+    files: tuple[tuple[str, int], ...] = ()
+
+    def place(self, row: int) -> str:
+        """What to call a row, given its number from 0: with several files, `row 3 of b.jsonl`."""
+        if len(self.files) > 1:
+            for name, rows in self.files:
+                if row < rows:
+                    return f"row {row + 1} of {name}"
+                row -= rows
+        return f"row {row + 1}"
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
         """One chunk, its columns brought to the common schema.
@@ -121,22 +132,35 @@ def chunk_name(index: int) -> str:
     return f"{index:06d}.arrow"
 
 
-def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table]) -> bool:
-    """Write a file per chunk, and then the manifest; False if there is none."""
+def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Sequence[int]) -> bool:
+    """Write a file per chunk, and then the manifest; False if there is none.
+
+    Args:
+        folder: of the source.
+        chunks: which are read as they are written.
+        rows_of_files: rows of each file, known once all chunks are read; empty: some are left out.
+    """
     rows, schema = list[int](), pa.schema([])
     for chunk in chunks:
         schema = unify([schema, chunk.schema])
         write_checked(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
     if rows:
-        _write_manifest(folder, schema, {_ROWS: json.dumps(rows)})
+        files = json.dumps(rows_of_files)
+        _write_manifest(folder, schema, {_ROWS: json.dumps(rows), _FILES: files})
     return bool(rows)
 
 
-def write_ranges(folder: AnyPath, schema: pa.Schema, ranges: Sequence[Sequence[RowRange]]) -> None:
+def write_ranges(
+    folder: AnyPath,
+    schema: pa.Schema,
+    ranges: Sequence[Sequence[RowRange]],
+    rows_of_files: Sequence[int],
+) -> None:
     """Write the manifest of chunks that are rows of Parquet files."""
     rows = [sum(part.rows for part in chunk) for chunk in ranges]
-    _write_manifest(folder, schema, {_ROWS: json.dumps(rows), _RANGES: json.dumps(ranges)})
+    values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
+    _write_manifest(folder, schema, {key: json.dumps(value) for key, value in values.items()})
 
 
 def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
@@ -151,14 +175,16 @@ def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection
     schema = read_checked(manifest).schema
     rows = tuple(json.loads(schema.metadata[_ROWS]))
     ranges = json.loads(schema.metadata.get(_RANGES, b"null"))
+    counts = json.loads(schema.metadata.get(_FILES, b"[]"))
+    names = tuple(zip(map(str, files), counts, strict=True)) if counts else ()
     schema = schema.remove_metadata()
     if ranges is not None:
         of_chunks = tuple(tuple(RowRange(*part) for part in chunk) for chunk in ranges)
-        return Source(folder, rows, schema, InFiles(tuple(files), of_chunks, selection))
+        return Source(folder, rows, schema, InFiles(tuple(files), of_chunks, selection), names)
     there = {path.name for path in folder.iterdir()}
     # A chunk that was damaged is removed, wherever that is found: it is read again.
     complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
-    return Source(folder, rows, schema) if complete else None
+    return Source(folder, rows, schema, files=names) if complete else None
 
 
 def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, str]) -> None:

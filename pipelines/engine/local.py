@@ -229,7 +229,7 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
 
 def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
     try:
-        check_contiguous(parts)
+        check_contiguous(parts, plan.source.place)
     except DataError as error:
         raise error.at(str(plan.recipe.head.dataset_spec)) from None
 

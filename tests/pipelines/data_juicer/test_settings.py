@@ -53,7 +53,7 @@ def test_defaults_are_those_of_data_juicers_parser():
         key, _, inner = action.dest.partition(".")
         if inner:
             theirs.setdefault(key, {})[inner] = action.default
-        elif key not in ("help", "config", "train", "generated_datasets"):
+        elif key not in ("help", "config", "train", "generated_datasets", "columns"):
             theirs[key] = action.default
     read = {k: v for k, v in settings.defaults().items() if k != "config"}
     assert {**read, **settings.SPECIAL_TOKENS} == theirs
