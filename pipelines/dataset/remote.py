@@ -220,6 +220,10 @@ class RemotePath:
         bucket, slash, rest = self.key.partition("/")
         return bucket.rpartition("@")[2] + slash + rest
 
+    def _output(self) -> Any:
+        # Else Arrow compresses once more what is written to `a.jsonl.gz`.
+        return self.filesystem.open_output_stream(self.key, compression=None)
+
     def _kind(self) -> str:
         return str(self._info().type.name)
 
