@@ -150,7 +150,7 @@ class Dataset:
             bounds = parquet.bounds_of_chunks(
                 self.files,
                 layout,
-                unify([schema for _, schema in self._schemas()]),
+                self._schema_in_files(),
                 chunk_rows=chunk_rows,
                 group_by=self.spec.selection.in_files(group_by),
             )
@@ -203,6 +203,13 @@ class Dataset:
             else:
                 for table in formats.read_batches(file, workers=self.workers):
                     yield file, table.schema
+
+    def _schema_in_files(self) -> pa.Schema:
+        """The schema of all rows, with all columns under their names in the files."""
+        schema = pa.schema([])
+        for file, of_file in self._schemas():
+            schema = added(schema, of_file, file)
+        return schema
 
     @cached_property
     def _names(self) -> list[str]:
