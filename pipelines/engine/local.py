@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
-from ..apply.chunks import default_chunk_rows
+from ..apply.chunks import check_chunk_rows, default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.operator_call import apply_to_digests, digest
@@ -78,7 +78,8 @@ def run(
     head = recipe.head
     progress = progress or Progress(quiet=True)
     cache = cache or head.export_path.parent / ".rejuice"
-    chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
+    operators = [step.operator for step in recipe.steps]
+    chunk_rows = chunk_rows or default_chunk_rows(operators)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_path)
     if not overwrite:
@@ -89,6 +90,7 @@ def run(
         with progress.task("read", None):
             reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
             plan = undamaged(reopen_plan, reopen_plan, warn)
+        check_chunk_rows(operators, max(plan.source.rows, default=0))
         of_groups = group_warnings(recipe, plan.source.schema.names)
         for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
