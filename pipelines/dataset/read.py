@@ -170,7 +170,10 @@ def dataset_files(path: Path, suffixes: Sequence[str] = ()) -> list[Path]:
     if not path.exists():
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     known = suffixes or SUFFIXES
-    files = sorted(p for p in path.iterdir() if p.suffix in known) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():  # The list of the parts of an export begins with `_`, as those of others do.
+        inside = (p for p in path.iterdir() if not p.name.startswith(("_", ".")))
+        files = sorted(p for p in inside if p.suffix in known)
     needed = f"one of {', '.join(known)} is needed"
     if not files:
         raise DataError(f"{path} holds no dataset file", needed)
@@ -285,7 +288,8 @@ def _decoded(file: Path, table: pa.Table) -> pa.Table:
 def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
-    with pq.ParquetFile(file) as parquet:
+    # Buffered ahead, all batches that were read would stay in memory until the end.
+    with pq.ParquetFile(file, pre_buffer=False) as parquet:
         groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
         size = sum(group.total_byte_size for group in groups)
         rows = _rows_within(rows, parquet.metadata.num_rows, size)

@@ -30,9 +30,6 @@ from .key_index import KeyIndex
 
 _log = logging.getLogger(__name__)
 _PREFIX = "kept-"
-_COUNTER = "generation"
-_AFTER_DAMAGE = 1_000_000
-"""A number of retries that no earlier run has counted to."""
 
 
 def row_keys(table: pa.Table) -> list[str]:
@@ -203,26 +200,6 @@ def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
 def journalled(whole: AnyPath) -> dict[int, Entry]:
     """The rows of an unfinished chunk that are finished."""
     return {entry.row: entry for entry in entries(whole)}
-
-
-def retry_count(folder: AnyPath) -> int:
-    """How often results of a step were retried; the keys of later steps depend on it.
-
-    It is in the name of a file, where no damage to its content can change it. Versions before 0.5
-    wrote it into a file: where that is damaged, later steps get keys that no run had before.
-    """
-    counts = [int(file.name.rpartition("-")[2]) for file in folder.glob(f"{_COUNTER}-*")]
-    old = folder / _COUNTER
-    if old.exists():
-        text = old.read_bytes().decode("ascii", "replace")
-        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
-    return max(counts, default=0)
-
-
-def count_retry(folder: AnyPath) -> None:
-    """Count one more retry of a step, so that later steps get other keys."""
-    number = retry_count(folder) + 1
-    write_file(folder / f"{_COUNTER}-{number}", f"{number}\n")
 
 
 class ChunkLock:

@@ -1,6 +1,6 @@
 """Run a recipe over chunks: stage by stage, each step of each chunk committed once.
 
-    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, one decision
+    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
                   ──> [row and group steps, in workers] ──> ... ──> export, audit log
 
 A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
@@ -10,41 +10,40 @@ counts as missing.
 from __future__ import annotations
 
 import errno
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
 from ..apply.chunks import check_chunk_rows, default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
-from ..apply.operator_call import apply_to_digests, digest
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
-from ..dataset.checked import read_checked, write_checked
-from ..dataset.write import check_export_path
+from ..dataset.write import check_export_path, default_cache
+from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from .cache_lock import use_cache
 from .commit import load, save
 from .damage import undamaged
-from .finish import check_may_replace_export, write_export
+from .dataset_step import run_dataset_step, write_digest
+from .finish import check_may_replace_export, report_head, write_export
+from .finished import finished_report
+from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress, StepProgress
 from .resumable import ChunkToRun, Computed, run_resumable
 from .retry import dropped_rows, recompute_failed, reopen, reopen_failed, step_to_retry
-from .workers import Workers
-
-_SECONDS = b"seconds"
+from .sole_writer import sole_writer
+from .workers import LocalWorkers, OpenWorkers, Workers
 
 
 def run(
@@ -57,6 +56,7 @@ def run(
     cache: Path | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    open_workers: OpenWorkers = LocalWorkers,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
 
@@ -64,51 +64,72 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
-        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
-            `default_chunk_rows`.
-        cache: where commits are kept; `.rejuice` beside the export by default.
+        retry_missing: name or number of a step of which failures that may pass are computed again.
+        chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
+        cache: where commits are kept; None: see `default_cache`.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
+        open_workers: where chunks are run; memory is bounded by `np` chunks.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
     """
     head = recipe.head
     progress = progress or Progress(quiet=True)
-    cache = cache or head.export_path.parent / ".rejuice"
-    operators = [step.operator for step in recipe.steps]
-    chunk_rows = chunk_rows or default_chunk_rows(operators)
+    cache = cache or default_cache(head.export_path)
+    chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_path)
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
-        for path in head.write_missing(head.dataset_path, *recipe.recordings()):
-            progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
-        with progress.task("read", None):
-            reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
-            plan = undamaged(reopen_plan, reopen_plan, warn)
-        check_chunk_rows(operators, max(plan.source.rows, default=0))
-        of_groups = group_warnings(recipe, plan.source.schema.names)
-        for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
-            warn(line)
-        with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
-            retry = partial(_retry, retry_dropped, again)
-            plan, failed, retried = undamaged(
-                lambda: retry(plan), lambda: retry(reopen_plan()), warn
-            )
-            if again and not failed and not retried[again.name]:
-                warn(f"{again.name} has no result that failed: nothing is retried")
+        if not cache.exists():
+            checked_schema(recipe)  # A recipe that cannot run leaves no folder.
+        # What is retried is taken apart first: another run may be reading it.
+        alone = retry_dropped or again is not None
+        with use_cache(cache, head.export_path, alone=alone) as share:
+            retry = partial(_retry, retry_dropped, again, share)
+            return _run(recipe, cache, chunk_rows, retry, again, progress, warn, open_workers)
+    except OSError as error:
+        raise _disk_error(error, cache) from error
+
+
+def _run(
+    recipe: Recipe,
+    cache: Path,
+    chunk_rows: int,
+    retry: Callable[[Plan], tuple[Plan, frozenset[str], Counter[str]]],
+    again: Step | None,
+    progress: Progress,
+    warn: Callable[[str], object],
+    open_workers: OpenWorkers,
+) -> Report:
+    """Run a recipe whose export may be written; see `run`."""
+    head = recipe.head
+    for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+        progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+    with progress.task("read", None):
+        reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
+        plan = undamaged(reopen_plan, reopen_plan, warn)
+    check_chunk_rows([step.operator for step in plan.steps], max(plan.source.rows, default=0))
+    of_groups = group_warnings(recipe, plan.source.schema.names)
+    for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
+        warn(line)
+    with sole_writer(head.export_path):
+        plan, failed, retried = undamaged(lambda: retry(plan), lambda: retry(reopen_plan()), warn)
+        if again and not failed and not retried[again.name]:
+            warn(f"{again.name} has no result that failed: nothing is retried")
+        finished = finished_report(plan, report_head(plan, chunk_rows))
+        if finished is not None:
+            progress.tell(f"nothing to do: {head.export_path} is up to date")
+            return finished
+        with open_workers(plan) as workers:
 
             def finish(plan: Plan) -> Report:
                 cached = _run_stages(plan, again, failed, retried, workers, progress)
-                return write_export(plan, cached, retried, chunk_rows, progress)
+                return write_export(plan, cached, retried, chunk_rows, workers, progress)
 
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
-    except OSError as error:
-        raise _disk_error(error, cache) from error
 
 
 def _run_stages(
@@ -148,9 +169,9 @@ def _run_stages(
 
 
 def _retry(
-    dropped: bool, missing: Step | None, plan: Plan
+    dropped: bool, missing: Step | None, share: Callable[[], None], plan: Plan
 ) -> tuple[Plan, frozenset[str], Counter[str]]:
-    """Take failures out of the results, so that they are computed again.
+    """Take failures out of the results, so that they are computed again; then share the cache.
 
     Returns:
         The plan, in which later steps have other keys; keys of rows of the resumable step `missing`
@@ -160,7 +181,7 @@ def _retry(
     if missing is None and not dropped:
         return plan, failed, retried
     if missing is not None:
-        with _prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
+        with prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
             if isinstance(missing.operator, ResumableOperator):
                 failed = reopen_failed(plan, missing, missing.operator.preflight)
             else:
@@ -168,6 +189,7 @@ def _retry(
     for step in plan.steps if dropped else ():
         if isinstance(step.operator, ResumableOperator):
             reopen(kept_folder(plan.cache, step.operator), dropped_rows)
+    share()
     return Plan.of(plan.recipe, plan.source, plan.cache), failed, retried
 
 
@@ -191,7 +213,7 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
             (task.find if chunk in kept else task)(plan.source.rows[chunk])
     _check_contiguous(plan, [found[chunk] for chunk in sorted(found)])
     if stage.barrier and needs_digest:
-        _run_dataset_step(plan, stage.barrier)
+        run_dataset_step(plan, stage.barrier, workers, progress)
 
 
 def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
@@ -220,7 +242,7 @@ def _run_resumable(
     _check_contiguous(plan, found)  # Before anything is paid for.
     with progress.task(step.name, rows) as task, listening(task.sample), closing(operator):
         todo = _chunks_to_run(plan, step, task)
-        with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
+        with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
             return run_resumable(operator, todo, kept, task, failed=failed, before=before)
 
 
@@ -254,7 +276,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
         groups = GroupStarts.of(frame, offset)
     frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and needs_digest:
-        _write_digest(plan, stage.barrier, frame, chunk)
+        write_digest(plan, stage.barrier, frame, chunk)
     return groups
 
 
@@ -263,66 +285,10 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     path = plan.path(step, chunk)
     if path.exists():
         return load(path)
-    with _prefix_errors_with_file(plan.recipe, step):
+    with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
-
-
-def _write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
-    path = plan.digest_path(step, chunk)
-    if path.exists():
-        return
-    start = time.perf_counter()
-    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-        table = digest(step.operator, frame)
-    seconds = f"{time.perf_counter() - start}".encode()
-    write_checked(path, table.replace_schema_metadata({_SECONDS: seconds}))
-
-
-def _run_dataset_step(plan: Plan, step: Step) -> None:
-    """Decide a step of dataset scope from all digests, and commit each chunk's part."""
-    chunks = range(len(plan.source.rows))
-    start = time.perf_counter()
-    try:
-        digests = [read_checked(plan.digest_path(step, chunk)) for chunk in chunks]
-    except FileNotFoundError:
-        if plan.is_done(step):
-            return  # Another run on this cache was faster, and has cleared its digests away.
-        raise
-    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-        changes = apply_to_digests(step.operator, digests)
-    seconds = time.perf_counter() - start
-    seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    for chunk, table, change in zip(chunks, digests, changes, strict=True):
-        result = StepResult.of(change, table.num_rows, seconds if chunk == 0 else 0.0)
-        save(plan.path(step, chunk), result)
-    for chunk in chunks:
-        plan.digest_path(step, chunk).unlink(missing_ok=True)
-
-
-@contextmanager
-def sole_writer(export_path: Path) -> Iterator[None]:
-    """Hold the export for this run alone; the system lets go of it when the process ends."""
-    export_path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(export_path.with_name(f".{export_path.name}.lock"), timeout=0):
-            yield
-    except Timeout:
-        raise RejuiceError(
-            f"another run is writing {export_path}", "wait for it, or give another --export_path"
-        ) from None
-
-
-@contextmanager
-def _prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
-    try:
-        yield
-    except RejuiceError as error:
-        in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_path) if in_data else recipe.line_of(step)
-        raise error.at(file) from error.__cause__
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:

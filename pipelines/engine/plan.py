@@ -24,7 +24,8 @@ from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load
-from .kept import kept_name, retry_count
+from .kept import kept_name
+from .retry_counter import retry_count
 
 
 class Stage(NamedTuple):
@@ -48,12 +49,15 @@ class Plan(NamedTuple):
         source: the chunks.
         cache: the folder of commits.
         keys: per step, the name of its folder of commits.
+        result_key: the key that a step after the last one would build on. It changes with the
+            retries of the last step, too.
     """
 
     recipe: Recipe
     source: Source
     cache: Path
     keys: tuple[str, ...]
+    result_key: str
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -85,7 +89,7 @@ class Plan(NamedTuple):
                 key += f"-{retry_count(kept_folder(cache, step.operator))}"
             elif retries := retry_count(cache / keys[-1]):
                 key += f"-{retries}"
-        return cls(recipe, source, cache, tuple(keys))
+        return cls(recipe, source, cache, tuple(keys), key)
 
     def stages(self) -> Iterator[Stage]:
         """The steps, split after each one of dataset scope, and around each resumable operator."""

@@ -28,8 +28,9 @@ from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .kept import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
+from .kept import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
+from .retry_counter import count_retry
 
 _OPTION = "--retry_missing"
 

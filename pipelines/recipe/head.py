@@ -15,6 +15,7 @@ from ...operators.errors import suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
 from ..dataset.read import SUFFIXES
+from ..dataset.remote import PathField
 from .generated import GeneratedDataset
 from .train import Train
 
@@ -28,8 +29,12 @@ class Head(Config):
     """Name of the project, for reports."""
     dataset_path: Path
     """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
-    export_path: Path
-    """The file to write: .parquet (exact), .arrow or .jsonl."""
+    export_path: PathField
+    """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
+    Parquet files."""
+    max_rows_per_file: int = Field(1_000_000, ge=1)
+    """The most rows of each file of an export that is a folder. No group is split over two files;
+    only a larger group makes a larger file."""
     np: int = Field(1, ge=1)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
@@ -38,7 +43,11 @@ class Head(Config):
     suffixes: str | tuple[str, ...] = ()
     """Which files of `dataset_path` are read, such as `jsonl`; by default all that can be."""
     executor_type: Literal["default", "ray", "ray_partitioned"] = "default"
-    """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
+    """Where it runs: on this machine, or on Ray. For `rejuice run`, `ray_partitioned` is `ray`."""
+    ray_address: str = "auto"
+    """The Ray cluster, as HOST:PORT. `local`: Ray is started on this machine, and stopped at the
+    end. `auto`: the cluster of the environment variable RAY_ADDRESS, else one that runs on this
+    machine, else, in `rejuice run`, as `local`."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators, tools or flows; relative to the
     recipe's folder or, where it has none of that name, to the working directory, which is where
