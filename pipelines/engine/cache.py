@@ -19,7 +19,7 @@ from ..dataset.remote import AnyPath, to_path
 from ..dataset.write import run_folder
 from .cache_lock import RUNS, sole_user
 from .finished import read_manifest
-from .retry_counter import is_retry_counter, retry_count, set_retry_count
+from .kept import counts_retries, retry_count, write_retry_count
 
 CacheKind = Literal["source", "step", "samples"]
 _FOLDER = re.compile(r"(?P<kept>kept-)?(?P<operator>\w+)-(?P<key>[0-9a-f]{16})")
@@ -163,10 +163,8 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
             removed = cache / f"{_REMOVED}{entry.path.name}"
             if again and entry.kind != "source":
                 retries = retry_count(entry.path) + 1
-                set_retry_count(entry.path, retries)
                 entry.path.rename(removed)
-                entry.path.mkdir()
-                set_retry_count(entry.path, retries)
+                write_retry_count(entry.path, retries)
             else:
                 entry.path.rename(removed)
         for folder in cache.glob(f"{_REMOVED}*"):  # Those of a process that was killed, too.
@@ -181,7 +179,7 @@ def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         return None
-    files = [file for file in path.iterdir() if not is_retry_counter(file)]
+    files = [file for file in path.iterdir() if not counts_retries(file)]
     if not files:
         return None
     operator, kind = match["operator"], _kind(match)

@@ -30,6 +30,9 @@ from .key_index import KeyIndex
 
 _log = logging.getLogger(__name__)
 _PREFIX = "kept-"
+_COUNTER = "generation"
+_AFTER_DAMAGE = 1_000_000
+"""A number of retries that no earlier run has counted to."""
 
 
 def row_keys(table: pa.Table) -> list[str]:
@@ -200,6 +203,35 @@ def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
 def journalled(whole: AnyPath) -> dict[int, Entry]:
     """The rows of an unfinished chunk that are finished."""
     return {entry.row: entry for entry in entries(whole)}
+
+
+def retry_count(folder: AnyPath) -> int:
+    """How often results of a step were retried; the keys of later steps depend on it.
+
+    It is in the name of a file, where no damage to its content can change it. Version 0.4 wrote
+    it into a file: where that is damaged, later steps get keys that no run had before.
+    """
+    counts = [int(file.name.rpartition("-")[2]) for file in folder.glob(f"{_COUNTER}-*")]
+    old = folder / _COUNTER
+    if old.exists():
+        text = old.read_bytes().decode("ascii", "replace")
+        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
+    return max(counts, default=0)
+
+
+def count_retry(folder: AnyPath) -> None:
+    """Count one more retry of a step, so that later steps get other keys."""
+    write_retry_count(folder, retry_count(folder) + 1)
+
+
+def write_retry_count(folder: AnyPath, number: int) -> None:
+    """Keep how often results of a step were retried."""
+    write_file(folder / f"{_COUNTER}-{number}", f"{number}\n")
+
+
+def counts_retries(file: AnyPath) -> bool:
+    """Whether a file of the folder of a step keeps how often its results were retried."""
+    return file.name.partition("-")[0] == _COUNTER
 
 
 class ChunkLock:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...operators import Change, Operator, RecipeError, ResumableOperator
 from ...operators.change import merge_logged, surviving_rows
 from ...operators.columns import BoolArray, flat
+from ...operators.compute import pc
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns
@@ -28,9 +28,8 @@ from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .kept import ChunkLock, chunks, is_finished, journalled, rewrite_without
+from .kept import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
-from .retry_counter import count_retry
 
 _OPTION = "--retry_missing"
 

@@ -10,6 +10,9 @@ from rejuice.pipelines.engine.kept import (
     KeptRows,
     chunk_path,
     chunks,
+    count_retry,
+    counts_retries,
+    retry_count,
     row_keys,
 )
 
@@ -87,3 +90,35 @@ def test_a_damaged_chunk_keeps_its_good_rows(tmp_path, monkeypatch, caplog):
     assert [each.getMessage() for each in caplog.records] == [line]
     assert not whole.exists()
     assert found(tmp_path, keys) == {0: ["a!"], 2: ["None!"]}
+
+
+def test_retries_are_counted(tmp_path):
+    assert retry_count(tmp_path) == 0
+    for number in range(1, 12):
+        count_retry(tmp_path)
+        assert retry_count(tmp_path) == number
+
+
+@pytest.mark.parametrize("content", ["3", "0"])
+def test_the_counter_of_an_earlier_version_goes_on(tmp_path, content):
+    (tmp_path / "generation").write_text(content)
+    assert retry_count(tmp_path) == int(content)
+    count_retry(tmp_path)
+    assert retry_count(tmp_path) == int(content) + 1
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"x", b"\0\0"])
+def test_a_damaged_counter_is_a_number_that_no_run_had(tmp_path, content):
+    (tmp_path / "generation").write_bytes(content)
+    assert retry_count(tmp_path) == 1_000_000
+    count_retry(tmp_path)
+    assert retry_count(tmp_path) == 1_000_001
+
+
+def test_whatever_is_in_the_files_of_the_counter_it_is_right(tmp_path):
+    count_retry(tmp_path)
+    count_retry(tmp_path)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"")
+    assert retry_count(tmp_path) == 2
+    assert all(map(counts_retries, tmp_path.iterdir()))
