@@ -277,6 +277,14 @@ class ResumableOperator(Operator):
             for row, change in self.process_rows(*chunk):
                 yield number, row, change
 
+    def largest_result(self) -> tuple[int, int]:
+        """What a row may become: most rows, and most bytes of text in one of their columns, about.
+
+        Chunks have so few rows that a column of the results fits into one, which is 2 GiB. By
+        default one row with little text.
+        """
+        return 1, 0
+
     def has_results(self) -> bool:
         """Whether it may find results without computing them, as in a cache of its own."""
         return False

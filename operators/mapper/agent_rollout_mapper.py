@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from ..errors import RecipeError
 from ..operator import Change, Columns
 from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
 from ..sampling.protocol import Failure, Prompt, Settings
-from ..sampling.rollout import RolloutMapper
+from ..sampling.rollout import TOKEN_BYTES, RolloutMapper
 from ..sampling.tokenizer import Encode, Messages
 
 _WRITTEN = (
@@ -136,6 +137,17 @@ class AgentRolloutMapper(RolloutMapper):
 
     def reader_of(self, column: str) -> str:
         return self._readers().get(column, "")
+
+    def largest_result(self) -> tuple[int, int]:
+        if self.engine == "recorded":
+            return super().largest_result()
+        flow = self.open_flow()
+        tokens = min(flow.trajectory_tokens or math.inf, flow.max_turns * self.max_tokens)
+        seen = flow.max_turns * flow.max_observation
+        # Texts; and token ids of all that came before each turn, of which a column holds as many.
+        text = tokens * TOKEN_BYTES + seen
+        prompts = flow.max_turns / 2 * (tokens + seen / 4)
+        return self.n, int(self.n * max(text, prompts))
 
     def failed_values(self) -> Mapping[str, frozenset[str]]:
         return {} if self.engine == "recorded" else {"finish_reason": frozenset(FAILURES)}

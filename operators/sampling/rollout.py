@@ -25,6 +25,10 @@ _S = TypeVar("_S")
 _first_failures = FirstFailures(logging.getLogger(__name__).warning)
 
 
+TOKEN_BYTES = 6
+"""Bytes of text of a token, in the mean over a long response: 4 in English, and up to 6."""
+
+
 class Sampled(Protocol):
     """What was sampled for one prompt, by its origin: a group of samples, or of trajectories."""
 
@@ -113,6 +117,9 @@ class RolloutMapper(ResumableOperator):
 
     def preflight(self) -> None:
         preflight(self._engine_spec())
+
+    def largest_result(self) -> tuple[int, int]:
+        return self.n, self.n * self.max_tokens * TOKEN_BYTES
 
     def has_results(self) -> bool:
         return self.engine == "recorded"

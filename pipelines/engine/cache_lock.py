@@ -1,6 +1,6 @@
 """Who uses a cache: runs share it, and removing results needs it alone.
 
-.rejuice/lock                  held by all that run, shared
+.rejuice/lock                  held by all that run, shared; alone while failures are retried
 .rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import xxhash
@@ -22,18 +23,30 @@ _LOCK = "lock"
 
 
 @contextmanager
-def use_cache(cache: Path, export: AnyPath) -> Iterator[None]:
-    """Keep the results of a cache for as long as a run uses it, and name the run's export in it."""
+def use_cache(cache: Path, export: AnyPath, *, alone: bool = False) -> Iterator[Callable[[], None]]:
+    """Keep the results of a cache for as long as a run uses it, and name the run's export in it.
+
+    Args:
+        cache: the cache.
+        export: of the run.
+        alone: hold it alone at first, as for taking apart what other runs use.
+
+    Yields:
+        What lets other runs share the cache from then on.
+
+    Raises:
+        RejuiceError: it was to be held alone, and another run uses it.
+    """
     runs = cache / RUNS
     runs.mkdir(parents=True, exist_ok=True)
-    with _locked(cache, fcntl.LOCK_SH):
+    with _locked(cache, alone=alone) as share:
         text = str(export.resolve())
         named = runs / f"{xxhash.xxh3_64_hexdigest(text.encode())}.export"
         if named.exists():
             os.utime(named)  # When it was last used.
         else:
             named.write_text(text, "utf-8")
-        yield
+        yield share
 
 
 @contextmanager
@@ -43,16 +56,16 @@ def sole_user(cache: Path) -> Iterator[None]:
     Raises:
         RejuiceError: a run uses it.
     """
-    try:
-        with _locked(cache, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            yield
-    except BlockingIOError:
-        raise RejuiceError(f"a run is using {cache}", "wait until it has ended") from None
+    with _locked(cache, alone=True):
+        yield
 
 
 @contextmanager
-def _locked(cache: Path, kind: int) -> Iterator[None]:
+def _locked(cache: Path, *, alone: bool) -> Iterator[Callable[[], None]]:
     # Not FileLock, which knows no lock that several hold. It ends with the process.
     with (cache / _LOCK).open("a") as file:
-        fcntl.flock(file, kind)
-        yield
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+        except BlockingIOError:
+            raise RejuiceError(f"a run is using {cache}", "wait until it has ended") from None
+        yield partial(fcntl.flock, file, fcntl.LOCK_SH)

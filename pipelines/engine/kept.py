@@ -208,8 +208,8 @@ def journalled(whole: AnyPath) -> dict[int, Entry]:
 def retry_count(folder: AnyPath) -> int:
     """How often results of a step were retried; the keys of later steps depend on it.
 
-    It is in the name of a file, where no damage to its content can change it. Versions before 0.5
-    wrote it into a file: where that is damaged, later steps get keys that no run had before.
+    It is in the name of a file, where no damage to its content can change it. Version 0.4 wrote
+    it into a file: where that is damaged, later steps get keys that no run had before.
     """
     counts = [int(file.name.rpartition("-")[2]) for file in folder.glob(f"{_COUNTER}-*")]
     old = folder / _COUNTER

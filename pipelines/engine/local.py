@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
-from ..apply.chunks import default_chunk_rows
+from ..apply.chunks import check_chunk_rows, default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.report import Report
@@ -87,17 +87,12 @@ def run(
     try:
         if not cache.exists():
             checked_schema(recipe)  # A recipe that cannot run leaves no folder.
-        with use_cache(cache, head.export_path):
-            return _run(
-                recipe,
-                partial(Plan.open, recipe, cache, chunk_rows, verify=verify),
-                chunk_rows,
-                retry_dropped,
-                again,
-                progress,
-                warn,
-                open_workers,
-            )
+        # What is retried is taken apart first: another run may be reading it.
+        alone = retry_dropped or again is not None
+        with use_cache(cache, head.export_path, alone=alone) as share:
+            reopen_plan = partial(Plan.open, recipe, cache, chunk_rows, verify=verify)
+            retry = partial(_retry, retry_dropped, again, share)
+            return _run(recipe, reopen_plan, chunk_rows, retry, again, progress, warn, open_workers)
     except OSError as error:
         raise _disk_error(error, cache) from error
 
@@ -106,7 +101,7 @@ def _run(
     recipe: Recipe,
     reopen_plan: Callable[[], Plan],
     chunk_rows: int,
-    retry_dropped: bool,
+    retry: Callable[[Plan], tuple[Plan, frozenset[str], Counter[str]]],
     again: Step | None,
     progress: Progress,
     warn: Callable[[str], object],
@@ -118,10 +113,10 @@ def _run(
         progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
     with progress.task("read", None):
         plan = undamaged(reopen_plan, reopen_plan, warn)
+    check_chunk_rows([step.operator for step in plan.steps], max(plan.source.rows, default=0))
     for line in _warnings(plan):
         warn(line)
     with sole_writer(head.export_path):
-        retry = partial(_retry, retry_dropped, again)
         plan, failed, retried = undamaged(lambda: retry(plan), lambda: retry(reopen_plan()), warn)
         if again and not failed and not retried[again.name]:
             warn(f"{again.name} has no result that failed: nothing is retried")
@@ -181,9 +176,9 @@ def _run_stages(
 
 
 def _retry(
-    dropped: bool, missing: Step | None, plan: Plan
+    dropped: bool, missing: Step | None, share: Callable[[], None], plan: Plan
 ) -> tuple[Plan, frozenset[str], Counter[str]]:
-    """Take failures out of the results, so that they are computed again.
+    """Take failures out of the results, so that they are computed again; then share the cache.
 
     Returns:
         The plan, in which later steps have other keys; keys of rows of the resumable step `missing`
@@ -201,6 +196,7 @@ def _retry(
     for step in plan.steps if dropped else ():
         if isinstance(step.operator, ResumableOperator):
             reopen(kept_folder(plan.cache, step.operator), dropped_rows)
+    share()
     return Plan.of(plan.recipe, plan.source, plan.cache), failed, retried
 
 

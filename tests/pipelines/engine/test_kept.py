@@ -11,6 +11,7 @@ from rejuice.pipelines.engine.kept import (
     chunk_path,
     chunks,
     count_retry,
+    counts_retries,
     retry_count,
     row_keys,
 )
@@ -120,3 +121,4 @@ def test_whatever_is_in_the_files_of_the_counter_it_is_right(tmp_path):
     for file in tmp_path.iterdir():
         file.write_bytes(b"")
     assert retry_count(tmp_path) == 2
+    assert all(map(counts_retries, tmp_path.iterdir()))

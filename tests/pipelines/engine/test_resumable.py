@@ -11,10 +11,11 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.operators import OperatorError
+from rejuice.operators import OperatorError, RejuiceError
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import kept_chunk
 from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.cache_lock import use_cache
 from rejuice.pipelines.recipe.read import load
 
 EXPENSIVE = """
@@ -160,6 +161,22 @@ def test_dropped_rows_are_tried_again_on_request(recipe_path, rollouts, log):
     third = engine.run(load(recipe_path), chunk_rows=10)
     assert third.key == again.key
     assert all(step.cached for step in third.steps)
+
+
+@pytest.mark.parametrize("export", ["curated", "another"])
+def test_what_another_run_may_read_is_not_taken_apart(recipe_path, rollouts, export):
+    """`--retry_dropped` is refused while a run uses the cache, before it has changed anything."""
+    engine.run(load(recipe_path), chunk_rows=10)
+    cache = recipe_path.parent / "out" / ".rejuice"
+    other = load(recipe_path, {"export_path": str(cache.parent / f"{export}.parquet")})
+    before = {file: file.stat().st_mtime_ns for file in cache.rglob("*.arrow")}
+    with use_cache(cache, load(recipe_path).head.export_path):
+        with pytest.raises(RejuiceError) as caught:
+            engine.run(other, retry_dropped=True, chunk_rows=10)
+        assert str(caught.value) == f"a run is using {cache}; wait until it has ended"
+        assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.arrow")} == before
+    engine.run(other, retry_dropped=True, chunk_rows=10)
+    check_whole(recipe_path, rollouts)
 
 
 def test_a_bug_of_the_operator_is_reported_as_its_own(recipe_path):

@@ -1,0 +1,276 @@
+"""Rows of several chunks are computed side by side, and each chunk is written when it is whole."""
+
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from rejuice.operators import Change, OperatorError, ResumableOperator
+from rejuice.pipelines.apply.frame import Frame
+from rejuice.pipelines.dataset import checked
+from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.engine import kept_chunk, resumable
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.commit import load as load_commit
+from rejuice.pipelines.engine.journal import journals
+from rejuice.pipelines.engine.progress import StepProgress
+from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
+from rejuice.pipelines.recipe.read import load
+
+WIDE = """
+import os, pathlib, random, signal
+import pyarrow as pa
+from rejuice.operators import Change, ResumableOperator
+
+class WideMapper(ResumableOperator):
+    log: str
+    wide: int = 25
+    reasons = {"gone": "it ends in 1"}
+    def reads(self): return ("response_id",)
+    def writes(self): return ("sample",)
+    def cache_key_fields(self): return {}
+    def apply(self, table): return self._change(table["response_id"].to_pylist())
+    def process_rows(self, table, rows):
+        for _, row, change in self.process_chunks(iter([(table, rows)])):
+            yield row, change
+    def process_chunks(self, chunks):
+        rng, under_way, number, ended = random.Random(3), [], 0, False
+        while True:
+            while len(under_way) < self.wide and not ended:
+                chunk = next(chunks, "end")
+                ended = chunk == "end"
+                if ended or chunk is None:
+                    break
+                ids = chunk[0]["response_id"].to_pylist()
+                under_way += [(number, row, ids[row]) for row in chunk[1]]
+                number += 1
+            if not under_way:
+                return
+            at = rng.randrange(len(under_way))
+            number_of, row, name = under_way.pop(at)
+            fate = pathlib.Path(self.log + ".fate")
+            if fate.exists() and int(fate.read_text()) <= len(self._done()):
+                fate.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+            with open(self.log, "a") as log:
+                log.write(f"{name} {len({n for n, *_ in under_way})}\\n")
+            yield number_of, row, self._change([name])
+    def _done(self):
+        path = pathlib.Path(self.log)
+        return path.read_text().splitlines() if path.exists() else []
+    def _change(self, ids):
+        reasons = pa.array(["gone" if i.endswith("-1") else None for i in ids], pa.string())
+        parents = [row for row, i in enumerate(ids) if not i.endswith("-1") for _ in range(2)]
+        samples = [f"{ids[row]}!" * 9 for row in parents]
+        return Change({"sample": pa.array(samples, pa.string())}, reasons,
+                      pa.array(parents, pa.int64()).to_numpy())
+"""
+CODE = (
+    "import sys; from pathlib import Path; from rejuice.pipelines.engine import local as engine\n"
+    "from rejuice.pipelines.recipe.read import load\n"
+    "engine.run(load(Path(sys.argv[1])), chunk_rows=4)"
+)
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def recipe_path(recipe_file, rollouts, tmp_path, log):
+    (tmp_path / "wide.py").write_text(WIDE)
+    return recipe_file(
+        [{"wide_mapper": {"log": str(log)}}],
+        rollouts(20).to_pylist(),
+        custom_operator_paths=[str(tmp_path / "wide.py")],
+    )
+
+
+def processed(log):
+    """The rows that were computed, each with the number of chunks under way; the log is cleared."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return [(name, int(chunks)) for name, chunks in map(str.split, lines)]
+
+
+def run(path, overrides=None, **options):
+    recipe = load(path, overrides)
+    engine.run(recipe, **{"chunk_rows": 4, **options})
+    return recipe.head.export_path.read_bytes()
+
+
+def kept_files(path):
+    """The files of kept rows, without locks."""
+    folder = path.parent / "out" / ".rejuice"
+    return sorted(file for file in folder.glob("kept-*/*") if file.suffix != ".lock")
+
+
+@pytest.fixture
+def undisturbed(recipe_path, log):
+    """What a run writes where one chunk is computed after the other; its cache is gone."""
+    content = run(recipe_path, {"wide_mapper.wide": "1"})
+    assert {chunks for _, chunks in processed(log)} <= {0, 1}
+    forget(recipe_path)
+    return content
+
+
+def forget(path):
+    """Remove what was exported and kept."""
+    for file in sorted((path.parent / "out").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+
+
+def test_the_bytes_are_those_of_one_chunk_after_the_other(recipe_path, log, undisturbed):
+    assert run(recipe_path) == undisturbed
+    found = processed(log)
+    assert max(chunks for _, chunks in found) > 5
+    assert set(Counter(name for name, _ in found).values()) == {1}
+    assert not [file for file in kept_files(recipe_path) if file.suffix == ".journal"]
+
+
+@pytest.mark.parametrize("limit", [("_OPEN_CHUNKS", 2), ("_HELD_BYTES", 1)])
+def test_the_window_is_bounded(recipe_path, log, undisturbed, monkeypatch, limit):
+    monkeypatch.setattr(resumable, *limit)
+    assert run(recipe_path) == undisturbed
+    assert max(chunks for _, chunks in processed(log)) == limit[1]
+
+
+@pytest.mark.parametrize(
+    "after", [17, pytest.param(1, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.slow)]
+)
+def test_killed_in_the_window_nothing_is_lost_and_nothing_done_twice(
+    recipe_path, log, undisturbed, after
+):
+    log.with_name("log.fate").write_text(str(after))
+    child = subprocess.run([sys.executable, "-c", CODE, str(recipe_path)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    before = [name for name, _ in processed(log)]
+    assert len(before) == after
+    assert run(recipe_path) == undisturbed
+    again = [name for name, _ in processed(log)]
+    # The last one was given to the engine and kept, or the process ended before: either is right.
+    kept = {name for name in before[:-1] if not name.endswith("-1")}
+    assert kept.isdisjoint(again)
+    assert set(Counter(again).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "draw", [*range(3), *(pytest.param(draw, marks=pytest.mark.slow) for draw in range(3, 30))]
+)
+def test_damage_to_anything_that_was_kept_costs_only_what_was_damaged(
+    recipe_path, log, undisturbed, draw, monkeypatch
+):
+    """Flipped bits, zeroed pages and truncation of chunks, keys and journals."""
+    rng = random.Random(draw)
+    monkeypatch.setattr(kept_chunk, "_BATCH_BYTES", 200)
+    if draw % 2:
+        log.with_name("log.fate").write_text("25")
+        subprocess.run([sys.executable, "-c", CODE, str(recipe_path)], check=False)
+    else:
+        run(recipe_path)
+    before = Counter(name for name, _ in processed(log))
+    file = rng.choice([file for file in kept_files(recipe_path) if file.stat().st_size])
+    content = bytearray(file.read_bytes())
+    at = rng.randrange(len(content))
+    if draw % 3 == 0:
+        content[at] ^= 1 << rng.randrange(8)
+    elif draw % 3 == 1:
+        content[at : at + 4096] = bytes(len(content[at : at + 4096]))
+    else:
+        content = content[:at]
+    file.write_bytes(content)
+    checked._verified.clear()
+    assert run(recipe_path) == undisturbed
+    again = {name for name, _ in processed(log) if not name.endswith("-1")}
+    # At most the rows of one chunk, or what had not been computed before.
+    assert len(again & before.keys()) <= 6
+    run(recipe_path)
+    assert processed(log) == []
+
+
+def test_a_journal_that_is_damaged_while_its_chunk_is_open(
+    recipe_path, log, undisturbed, monkeypatch
+):
+    damaged = []
+    commit = resumable._OpenChunk.commit
+
+    def damage_first(chunk, operator):
+        files = journals(chunk.whole)
+        if files and not damaged:
+            damaged.append(files[0])
+            chunk.close_journal()
+            content = bytearray(files[0].read_bytes())
+            content[-1] ^= 1
+            files[0].write_bytes(content)
+        return commit(chunk, operator)
+
+    monkeypatch.setattr(resumable._OpenChunk, "commit", damage_first)
+    assert run(recipe_path) == undisturbed
+    assert sorted(Counter(name for name, _ in processed(log)).values())[-2:] == [1, 2]
+
+
+class Shout(ResumableOperator):
+    """Text in capitals; it may leave a row out."""
+
+    forgets: str = ""
+
+    def reads(self):
+        return ("text",)
+
+    def writes(self):
+        return ("loud",)
+
+    def apply(self, table):
+        return Change({"loud": pa.array([text.upper() for text in table["text"].to_pylist()])})
+
+    def process_rows(self, table, rows):
+        for row in rows:
+            if table["text"][row].as_py() != self.forgets:
+                yield row, self.apply(table.slice(row, 1))
+
+
+def run_shout(folder, texts, operator=None, size=3):
+    """Run it on chunks of three texts; gives what was computed, and the commits."""
+    parts = [texts[at : at + size] for at in range(0, len(texts), size)]
+    todo = [
+        ChunkToRun(
+            lambda part=part: Frame.of(pa.table({"text": part})), folder / "step" / f"{n}.arrow"
+        )
+        for n, part in enumerate(parts)
+    ]
+    task = StepProgress(len(texts), lambda _: None)
+    done = run_resumable(operator or Shout(), todo, folder / "kept-shout-1", task)
+    assert task.done == len(texts)
+    return done, [load_commit(each.path).change.columns["loud"].to_pylist() for each in todo]
+
+
+def test_a_row_that_is_left_out_of_some_chunk(tmp_path):
+    with pytest.raises(OperatorError, match="left out 1 of 3 rows"):
+        run_shout(tmp_path, list("abcdef"), Shout(forgets="b"))
+    done, loud = run_shout(tmp_path, list("abcdef"))
+    assert (done, loud) == (Computed(1, 0), [list("ABC"), list("DEF")])
+
+
+def test_kept_rows_in_an_object_store(s3, tmp_path):
+    folder = to_path(f"s3://rollouts/{tmp_path.name}")
+    done, loud = run_shout(folder, list("abcdefg"))
+    assert (done, loud) == (Computed(7, 0), [list("ABC"), list("DEF"), ["G"]])
+    assert (folder / "step" / "0.arrow").read_text().startswith("rejuice-link ../kept-shout-1/")
+    assert not list((folder / "kept-shout-1").glob("*.journal"))
+    # Other chunks of the same rows: they are found; and a link of which the chunk is gone is none.
+    done, loud = run_shout(folder, list("abcdefg"), size=4)
+    assert (done, loud) == (Computed(0, 0), [list("ABCD"), list("EFG")])
+
+
+def test_journals_in_an_object_store_are_found_by_the_next_run(s3, tmp_path):
+    folder = to_path(f"s3://rollouts/{tmp_path.name}")
+    with pytest.raises(OperatorError, match="left out 1 of 3 rows"):
+        run_shout(folder, list("abc"), Shout(forgets="b"))
+    assert len(list((folder / "kept-shout-1").glob("*.journal"))) == 1
+    done, loud = run_shout(folder, list("abc"))
+    assert (done, loud) == (Computed(1, 0), [list("ABC")])
