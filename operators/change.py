@@ -117,6 +117,22 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
     return Change(columns, reasons, parents, first.without, notes, logged, failed)
 
 
+def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -> Change:
+    """The change to all rows, from the changes to parts whose rows lie between each other.
+
+    Args:
+        changes: to each part, without parents.
+        rows: int[n], the rows of each part; together they are all rows, each once.
+    """
+    joined = concatenate(changes, [len(part) for part in rows])
+    rows_N = np.concatenate(rows)
+    order = pa.array(np.argsort(rows_N))
+    columns = {name: column.take(order) for name, column in joined.columns.items()}
+    failed = None if joined.failed is None else np.sort(rows_N[joined.failed]).astype(np.int64)
+    reasons = None if joined.reasons is None else joined.reasons.take(order)
+    return joined._replace(columns=columns, reasons=reasons, failed=failed)
+
+
 def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """How often each kind of message was logged in all parts, the most frequent first.
 

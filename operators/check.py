@@ -11,14 +11,15 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from .change import Change, concatenate, split
+from .change import Change, concatenate, interleave, split
 from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .fields import build
-from .groups import Groups
+from .groups import Array, Groups, mix
 from .operator import ALL, Kind, Operator, ResumableOperator, Scope
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
+_MOST_SHARDS = 16
 
 
 def check_operator(operator: Operator, table: pa.Table) -> Change:
@@ -29,7 +30,8 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     groups are dropped where `drops_within_groups` says so; the
     result is the same again, after pickling, from rebuilt config, and on any split of the rows
     its scope allows; an empty table, one-row groups and nulls do not break it (nulls may be
-    refused with a DataError); a column has the same type every time. A ResumableOperator also has
+    refused with a DataError); a column has the same type every time. Where `shard` gives values,
+    deciding the shards apart gives the same. A ResumableOperator also has
     to finish each row that `process_rows` is asked for once and no other, whether all rows are
     asked for or some, and with the change that `apply` makes to the row.
 
@@ -62,6 +64,8 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     _check_whole_groups(operator, table, change)
     for at in _splits(operator, table):
         _check_split(operator, table, change, at)
+    if operator.scope is Scope.DATASET:
+        _check_shards(operator, table, change)
     if isinstance(operator, ResumableOperator):
         _check_rows(operator, table, change, range(table.num_rows))
         _check_rows(operator, table, change, range(1, table.num_rows, 2))
@@ -114,6 +118,30 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
     return change
 
 
+def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
+    """`operator.shard(digest)`, once it is known to be one number for each row, or None."""
+    values_N = operator.shard(digest)
+    if values_N is None:
+        return None
+    if not isinstance(values_N, np.ndarray) or values_N.dtype != np.uint64:
+        kind = getattr(values_N, "dtype", type(values_N).__name__)
+        _broken(operator, f"gave shards as {kind}, not as an array of uint64")
+    if values_N.shape != (digest.num_rows,):
+        _broken(operator, f"gave {values_N.size} shards for {digest.num_rows} rows")
+    return values_N
+
+
+def check_shard(operator: Operator, change: Change) -> Change:
+    """A change to a shard of the rows, once it is known to make no rows.
+
+    Raises:
+        OperatorError: it does.
+    """
+    if change.parents is not None:
+        _broken(operator, "makes rows, so that shard() must return None")
+    return change
+
+
 def _check_parents(operator: Operator, change: Change, n: int) -> None:
     parents = np.asarray(change.parents)
     parents = parents[parents != -1]
@@ -142,13 +170,44 @@ def _check_split(operator: Operator, table: pa.Table, change: Change, at: int) -
     tables = [table.slice(0, at), table.slice(at)]
     if operator.scope is Scope.DATASET:
         digests = [operator.digest(_declared(operator, half)) for half in tables]
-        whole = operator.apply(pa.concat_tables(digests))
+        joined = pa.concat_tables(digests)
+        values = [shard_values(operator, each) for each in (*digests, joined)]
+        if _shards(values[:-1]) != _shards(values[-1:]):
+            _broken(operator, f"shards differ after {after}")
+        whole = operator.apply(joined)
         return _equal(operator, change, checked(operator, whole, table.num_rows), after)
     halves = [_attempt(operator, half, after) for half in tables]
     for half in halves:
         _same_types(operator, change, half, after)
     joined = concatenate(halves, [half.num_rows for half in tables])
     return _equal(operator, change, joined, after)
+
+
+def _check_shards(operator: Operator, table: pa.Table, change: Change) -> None:
+    digest = operator.digest(_declared(operator, table))
+    values_N = shard_values(operator, digest)
+    if values_N is None or not len(values_N):
+        return
+    check_shard(operator, change)
+    order_N = np.argsort(mix(values_N), kind="stable")
+    _, codes_N = np.unique(values_N[order_N], return_inverse=True)
+    parts = [order_N[codes_N % _MOST_SHARDS == at] for at in range(_MOST_SHARDS)]
+    parts = [rows for rows in parts if len(rows)]
+    changes = [
+        checked(operator, operator.apply(digest.take(pa.array(rows))), len(rows)) for rows in parts
+    ]
+    after = "deciding its shards apart"
+    for each in changes:
+        _same_types(operator, change, check_shard(operator, each), after)
+    joined = interleave(changes, parts)
+    _equal(operator, change, joined, after)
+    if dict(change.notes) != dict(joined.notes):
+        _broken(operator, f"notes do not add up after {after}")
+
+
+def _shards(parts: Sequence[Array | None]) -> list[int] | None:
+    values = [each.tolist() for each in parts if each is not None]
+    return None if len(values) < len(parts) else [value for each in values for value in each]
 
 
 def _check_rows(

@@ -16,7 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias, final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from .change import Change as Change
 from .change import Columns as Columns
@@ -175,13 +177,30 @@ class Operator(Named):
     def digest(self, table: pa.Table) -> pa.Table:
         """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
 
-        As narrow as can be: the digests of all chunks are in memory together.
+        As narrow as can be: the digests of all rows that are decided together are in memory, and
+        without `shard` these are all rows.
         """
         return table.select(self.reads_of(table.column_names))
 
+    def shard(self, digest: pa.Table) -> NDArray[np.uint64] | None:
+        """For dataset scope: which rows `apply` may be given without the others, uint64[N].
+
+        Rows with different values are decided independently of one another, of their order, too:
+        what becomes of a row is the same whichever rows with other values are in the table, and
+        where. Rows with the same value are together and keep their order. So a dataset of any size
+        is decided in parts that fit into memory. A change to rows in shards has no `parents`.
+
+        Args:
+            digest: of some rows; a row has the same value among others.
+
+        Returns:
+            The values. None: `apply` needs the digests of all rows together.
+        """
+        return None
+
     @abstractmethod
     def apply(self, table: pa.Table) -> Change:
-        """Compute the change for `table` (for dataset scope: for all digests, concatenated)."""
+        """Compute the change for `table` (for dataset scope: for digests, concatenated)."""
 
 
 source_states: dict[type[Operator], tuple[int, int] | None] = {}

@@ -19,6 +19,7 @@ from .apply.report import Report
 from .dataset.arrow_files import read_arrow, write_arrow
 from .dataset.read import Dataset
 from .dataset.write import run_folder
+from .engine.choice import RunEngine, chosen_workers
 from .engine.local import run as run_to_export
 from .engine.progress import Progress
 from .recipe.recipe import Recipe
@@ -61,6 +62,8 @@ def run(
     chunk_rows: int | None = None,
     cache: Path | str | None = None,
     progress: bool = False,
+    engine: RunEngine | None = None,
+    ray_address: str | None = None,
 ) -> Result:
     """Run a recipe by the engine of `rejuice run`: with its checks, its messages and its rows.
 
@@ -69,12 +72,13 @@ def run(
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
         allow_empty: return the result even if no row is left, or a step has failed on every row.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
+        retry_missing: name or number of a step of which failures that may pass are computed again.
         chunk_rows: rows per chunk, about, 1 or more; None: as `rejuice run` chooses.
         cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
             beside the export; without an `export_path` nothing is kept after the run.
         progress: show a progress bar.
+        engine: `local` or `ray`; None: as the recipe's `executor_type` says.
+        ray_address: as `--ray`; a process that is connected to Ray uses that connection.
 
     Warns:
         UserWarning: a key has an effect in `dj-process` only; a step changes groups before
@@ -87,6 +91,7 @@ def run(
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
+    shown = Progress(quiet=not progress)
     with _on_disk(recipe) as located:
         try:
             report = run_to_export(
@@ -96,8 +101,9 @@ def run(
                 retry_missing=retry_missing,
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else Path(cache),
-                progress=Progress(quiet=not progress),
+                progress=shown,
                 warn=lambda line: warnings.warn(line, stacklevel=4),
+                open_workers=chosen_workers(recipe, engine, ray_address, shown),
             )
         except RejuiceError as error:
             table = None if recipe.table is None else located.head.dataset_path

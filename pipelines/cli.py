@@ -26,9 +26,12 @@ from .options import (
     ChunkRows,
     DatasetPath,
     Debug,
+    EngineOption,
     ExportPath,
     OverridableCommand,
+    RayAddress,
     RecipePath,
+    RetryMissing,
     overrides_of,
 )
 
@@ -74,17 +77,11 @@ def run(
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
     ] = False,
     allow_empty: AllowEmpty = False,
-    retry_missing: Annotated[
-        str | None,
-        typer.Option(
-            "--retry_missing",
-            metavar="STEP",
-            help="Compute again what failed in this step, given by name or number: rewards that "
-            "are missing because of a timeout, a malformed verdict and the like.",
-        ),
-    ] = None,
+    retry_missing: RetryMissing = None,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
+    engine: EngineOption = None,
+    ray: RayAddress = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -98,22 +95,24 @@ def run(
 
     from .apply.empty_result import check_not_empty
     from .apply.retryable import retry_hints
-    from .engine import local as engine
+    from .engine.choice import chosen_workers
+    from .engine.local import run as run_recipe
     from .engine.progress import Progress
     from .recipe.read import load
     from .show.funnel import show_funnel
 
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
-    console = Console(stderr=True, quiet=quiet)
-    report = engine.run(
+    progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
+    report = run_recipe(
         loaded,
         overwrite=overwrite,
         retry_dropped=retry_dropped,
         retry_missing=retry_missing,
         chunk_rows=chunk_rows,
         cache=cache_dir,
-        progress=Progress(console, quiet=quiet),
+        progress=progress,
         warn=(lambda _: None) if quiet else warn,
+        open_workers=chosen_workers(loaded, engine, ray, progress),
     )
     show_funnel(report, Console(quiet=quiet))
     for line in [] if quiet else retry_hints(loaded, report):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -31,6 +31,31 @@ ChunkRows = Annotated[
         min=1,
         help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable, or 256 if a step "
         "of Data-Juicer's asks a server.",
+    ),
+]
+EngineOption = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Where chunks are run: on this machine, or on Ray; by default as executor_type says.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="The Ray cluster, HOST:PORT, or local, to start Ray on this machine for the run; by "
+        "default ray_address.",
+    ),
+]
+RetryMissing = Annotated[
+    str | None,
+    typer.Option(
+        "--retry_missing",
+        metavar="STEP",
+        help="Compute again what failed in this step, given by name or number: rewards that are "
+        "missing because of a timeout, a malformed verdict and the like.",
     ),
 ]
 AllowEmpty = Annotated[

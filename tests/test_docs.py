@@ -118,6 +118,13 @@ def test_the_group_operator_of_the_guide(tmp_path):
     assert columns["group_mean"].to_pylist() == [0.5, 0.5, None, 0.5]
 
 
+def test_the_dataset_operator_of_the_guide(tmp_path):
+    _, kind, _ = operator_of(GUIDE, "FrequentAnswerFilter(Filter)", tmp_path)
+    table = pa.table({"prompt_id": list("aabbcc"), "answer": ["1", "1", "2", "1", "3", "2"]})
+    reasons = check_operator(kind(most=2), table).reasons.to_pylist()
+    assert reasons == ["frequent", "frequent", None, "frequent", None, None]
+
+
 def test_the_recipe_of_the_readme_prints_its_funnel(tmp_path):
     """That the rows are those of a real run, `make demo` and the quickstart's tests show."""
     text = next(text for text in blocks(README, "yaml") if "export_path" in text)

@@ -11,10 +11,11 @@ from pydantic import model_validator
 from typing_extensions import Self
 
 from ..compute import pc
-from ..groups import group_starts, hash_each, scoped_keys
+from ..groups import Array, group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of
-from .units import ComparedUnit, Within, checked_unit, occurred_before, repeats
+from .equal_hashes import occurred_before
+from .units import ComparedUnit, Within, checked_unit, repeats, shard
 
 
 class ExactDeduplicator(Filter):
@@ -69,6 +70,9 @@ class ExactDeduplicator(Filter):
         if self.unit == "prompt":
             columns["starts"] = group_starts(table)
         return pa.table(columns)
+
+    def shard(self, digest: pa.Table) -> Array:
+        return shard(digest, self.unit)
 
     def decide(self, table: pa.Table) -> pa.Array:
         keys_N = np.asarray(pc.fill_null(table["key"], 0))

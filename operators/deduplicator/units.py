@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from ..compute import pc
 from ..groups import Array
 
 ComparedUnit = Literal["response", "prompt"]
@@ -37,25 +38,29 @@ def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]
     """
     compared_N = np.asarray(digest["key"].is_valid())
     if unit == "prompt":
-        starts_N = np.asarray(digest["starts"])
-        compared_N &= starts_N
+        compared_N &= np.asarray(digest["starts"])
     rows_M = np.flatnonzero(compared_N)
     repeats_N = np.zeros(digest.num_rows, bool)
     repeats_N[rows_M] = find(rows_M)
-    if unit == "prompt":
-        repeats_N = repeats_N[starts_N][np.cumsum(starts_N) - 1]
-    return repeats_N
+    return _as_first(repeats_N, digest) if unit == "prompt" else repeats_N
 
 
-def occurred_before(keys_M: Array) -> Array:
-    """Which keys have occurred before, bool[M].
+def shard(digest: pa.Table, unit: ComparedUnit) -> Array:
+    """The shard of each row, uint64[N]: only rows with the same key are ever compared.
 
-    Example:
-        >>> occurred_before(np.array([7, 3, 7, 7])).tolist()
-        [False, False, True, True]
+    A row without a key is compared with none, so it may be in any shard. All rows of a prompt are
+    in that of its first row.
+
+    Args:
+        digest: as for `repeats`.
+        unit: what is compared.
     """
-    order_M = np.argsort(keys_M, kind="stable")
-    ordered_M = keys_M[order_M]
-    repeated_M = np.zeros(len(keys_M), bool)
-    repeated_M[order_M[1:][ordered_M[1:] == ordered_M[:-1]]] = True
-    return repeated_M
+    keys_N = np.asarray(pc.fill_null(digest["key"], 0))
+    return _as_first(keys_N, digest) if unit == "prompt" else keys_N
+
+
+def _as_first(values_N: Array, digest: pa.Table) -> Array:
+    """For each row the value of the first row of its group."""
+    starts_N = np.asarray(digest["starts"])
+    first_N: Array = values_N[starts_N][np.cumsum(starts_N) - 1]
+    return first_N

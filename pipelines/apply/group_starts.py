@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import DataError, Groups
+from ...operators.deduplicator.equal_hashes import EqualHashes
 from ...operators.groups import hash_each
 from .frame import Frame
 
@@ -53,11 +54,10 @@ def check_contiguous(parts: Sequence[GroupStarts]) -> None:
         DataError: a prompt comes up again; the message names both rows, from 1.
     """
     hashes = np.concatenate([part.hashes_G for part in parts])
-    order = np.argsort(hashes, kind="stable")
-    again = np.flatnonzero(np.diff(hashes[order]) == 0)
+    again = EqualHashes.of(hashes).rows_R
     if len(again):
-        rows = np.concatenate([part.rows_G for part in parts])[order]
-        first, second = int(rows[again[0]]) + 1, int(rows[again[0] + 1]) + 1
+        rows = np.concatenate([part.rows_G for part in parts])
+        first, second = (rows[again[:2]] + 1).tolist()
         raise DataError(
             f"rows {first} and {second} have the same prompt but are not next to each other",
             "sort the dataset by prompt, see docs/recipes.md",

@@ -104,12 +104,21 @@ def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Ch
         RejuiceError: as `apply_operator` does.
     """
     starts = [0, *accumulate(table.num_rows for table in digests)]
+    return list(split(decide(operator, digests), starts))
+
+
+def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
+    """The change to all rows of these digests, one part after the other.
+
+    Raises:
+        RejuiceError: as `apply_operator` does.
+    """
     try:
         table = pa.concat_tables(digests, promote_options="permissive")
     except pa.ArrowTypeError as error:
         found = f"a step before it wrote a column in two types: {error}"
         raise OperatorError(found, "let it write one type always") from None
-    return list(split(apply_operator(operator, table, starts[-1]), starts))
+    return apply_operator(operator, table, table.num_rows)
 
 
 def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:

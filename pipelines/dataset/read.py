@@ -285,7 +285,8 @@ def _decoded(file: Path, table: pa.Table) -> pa.Table:
 def _parquet_batches(file: Path, rows: int) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
-    with pq.ParquetFile(file) as parquet:
+    # Buffered ahead, all batches that were read would stay in memory until the end.
+    with pq.ParquetFile(file, pre_buffer=False) as parquet:
         groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
         size = sum(group.total_byte_size for group in groups)
         rows = _rows_within(rows, parquet.metadata.num_rows, size)

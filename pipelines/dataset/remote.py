@@ -25,6 +25,16 @@ from ...operators import DataError
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
 _AWS = re.compile(r"AWS Error (?P<code>\w+) during \w+ operation: (?P<text>.*?)(?: \(Request.*)?$")
+_GOOGLE = re.compile(r"google::cloud::Status\((?P<code>\w+): ")
+_REFUSED = {
+    "ACCESS_DENIED": "the store refuses access",
+    "PERMISSION_DENIED": "the store refuses access",
+    "INVALID_ACCESS_KEY_ID": "the keys are not valid",
+    "SIGNATURE_DOES_NOT_MATCH": "the keys are not valid",
+    "UNAUTHENTICATED": "the keys are not valid",
+}
+"""What a store answers to the wrong keys."""
+_GCS_RETRIES = "retry_limit_seconds=60"
 _ATTEMPTS = 5
 """Most attempts for one request to S3; the client waits longer between them each time."""
 
@@ -147,9 +157,9 @@ class RemotePath:
         from pyarrow.fs import FileSelector
 
         with _store_errors(self, "listed"):
-            selector = FileSelector(self.key, allow_not_found=True)
+            selector = FileSelector(self._place, allow_not_found=True)
             found = self.filesystem.get_file_info(selector)
-        return (replace(self, key=each.path.rstrip("/")) for each in found)
+        return (self / each.path.rstrip("/").rpartition("/")[2] for each in found)
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """What in the folder has a name that fits the pattern, see `fnmatch`."""
@@ -162,11 +172,11 @@ class RemotePath:
             FileNotFoundError: there is none.
         """
         with _store_errors(self, "read"):
-            return self.filesystem.open_input_file(self.key)
+            return self.filesystem.open_input_file(self._place)
 
     def read_bytes(self) -> bytes:
         """All of a file; raises FileNotFoundError."""
-        with _store_errors(self, "read"), self.filesystem.open_input_file(self.key) as file:
+        with _store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             return bytes(file.readall())
 
     def read_text(self, encoding: str = "utf-8") -> str:
@@ -175,7 +185,10 @@ class RemotePath:
 
     def write_bytes(self, data: bytes | pa.Buffer) -> None:
         """Write a file, which appears when all of it is there."""
-        with _store_errors(self, "written"), self.filesystem.open_output_stream(self.key) as file:
+        with (
+            _store_errors(self, "written"),
+            self.filesystem.open_output_stream(self._place) as file,
+        ):
             file.write(data)
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
@@ -186,7 +199,7 @@ class RemotePath:
         """Remove a file; raises FileNotFoundError unless `missing_ok`."""
         try:
             with _store_errors(self, "removed"):
-                self.filesystem.delete_file(self.key)
+                self.filesystem.delete_file(self._place)
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -194,19 +207,25 @@ class RemotePath:
     def remove_folder(self) -> None:
         """Remove all that is in a folder; nothing where there is none."""
         with _store_errors(self, "removed"), suppress(FileNotFoundError):
-            self.filesystem.delete_dir(self.key)
+            self.filesystem.delete_dir(self._place)
 
     @property
     def filesystem(self) -> Any:
-        """The `pyarrow.fs` file system in which `key` is."""
+        """The `pyarrow.fs` file system in which the path is."""
         return _filesystem(self.scheme, self.key.partition("/")[0], self.query)
+
+    @property
+    def _place(self) -> str:
+        """The key as the file system takes it: without a user, as in `gs://anonymous@bucket`."""
+        bucket, slash, rest = self.key.partition("/")
+        return bucket.rpartition("@")[2] + slash + rest
 
     def _kind(self) -> str:
         return str(self._info().type.name)
 
     def _info(self) -> Any:
         with _store_errors(self, "read"):
-            return self.filesystem.get_file_info(self.key)
+            return self.filesystem.get_file_info(self._place)
 
 
 AnyPath: TypeAlias = Path | RemotePath
@@ -247,6 +266,8 @@ def _filesystem(scheme: str, bucket: str, query: str) -> Any:
     from pyarrow import fs  # It loads the clients of all stores, which `check` does not need.
 
     if scheme != "s3":
+        if scheme in ("gs", "gcs") and "retry_limit_seconds" not in query:
+            query = "&".join(part for part in (query, _GCS_RETRIES) if part)  # Else 15 minutes.
         uri = f"{scheme}://{bucket}/{'?' + query if query else ''}"
         try:
             return fs.FileSystem.from_uri(uri)[0]
@@ -277,15 +298,14 @@ def _store_errors(path: RemotePath, done: str) -> Iterator[None]:
 
 def _explained(path: RemotePath, message: str) -> tuple[str, str]:
     """What a message of a store says, and what would be right."""
-    aws = _AWS.search(message)
-    code = aws["code"] if aws else ""
+    aws, google = _AWS.search(message), _GOOGLE.search(message)
+    code = aws["code"] if aws else google["code"] if google else ""
     if code == "NO_SUCH_BUCKET":
         bucket = path.key.partition("/")[0]
         return f"there is no bucket '{bucket}'", "create it, or give another path"
-    if code in ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH"):
-        found = "the store refuses access" if code == "ACCESS_DENIED" else "the keys are not valid"
-        return found, "check the keys, such as AWS_ACCESS_KEY_ID, and what they may do"
-    if code == "NETWORK_CONNECTION":
+    if code in _REFUSED:
+        return _REFUSED[code], "check the keys, such as AWS_ACCESS_KEY_ID, and what they may do"
+    if code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
         return "the store cannot be reached", "check the network and the endpoint"
     return (aws["text"] or code if aws else message), ""
 

@@ -1,6 +1,6 @@
 """Run a recipe over chunks: stage by stage, each step of each chunk committed once.
 
-    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, one decision
+    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
                   ──> [row and group steps, in workers] ──> ... ──> export, audit log
 
 A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
@@ -10,41 +10,37 @@ counts as missing.
 from __future__ import annotations
 
 import errno
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
 from ..apply.chunks import default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
-from ..apply.operator_call import apply_to_digests, digest
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
-from ..dataset.checked import read_checked, write_checked
 from ..dataset.write import check_export_path
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
 from .damage import undamaged
+from .dataset_step import run_dataset_step, write_digest
 from .finish import check_may_replace_export, write_export
+from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress
 from .resumable import Computed, dropped_rows, reopen, run_resumable
 from .retry import recompute_failed, reopen_failed, step_to_retry
-from .workers import Workers
-
-_SECONDS = b"seconds"
+from .sole_writer import sole_writer
+from .workers import LocalWorkers, OpenWorkers, Workers
 
 
 def run(
@@ -57,6 +53,7 @@ def run(
     cache: Path | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    open_workers: OpenWorkers = LocalWorkers,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
 
@@ -64,13 +61,12 @@ def run(
         recipe: what to run.
         overwrite: replace an export that another recipe made.
         retry_dropped: sample prompts again that an earlier run gave up on.
-        retry_missing: name or number of a step; where its result is missing for a reason that may
-            have passed, such as a timeout, it is computed again.
-        chunk_rows: rows per chunk, about; memory is bounded by `np` chunks. None: see
-            `default_chunk_rows`.
+        retry_missing: name or number of a step of which failures that may pass are computed again.
+        chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
         cache: where commits are kept; `.rejuice` beside the export by default.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
+        open_workers: where chunks are run; memory is bounded by `np` chunks.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -92,7 +88,7 @@ def run(
         of_groups = group_warnings(recipe, plan.source.schema.names)
         for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
             warn(line)
-        with sole_writer(head.export_path), Workers(recipe, len(plan.source.rows)) as workers:
+        with sole_writer(head.export_path), open_workers(plan) as workers:
             retry = partial(_retry, retry_dropped, again)
             plan, failed, retried = undamaged(
                 lambda: retry(plan), lambda: retry(reopen_plan()), warn
@@ -158,7 +154,7 @@ def _retry(
     if missing is None and not dropped:
         return plan, failed, retried
     if missing is not None:
-        with _prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
+        with prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
             if isinstance(missing.operator, ResumableOperator):
                 failed = reopen_failed(plan, missing, missing.operator.preflight)
             else:
@@ -189,7 +185,7 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
             (task.find if chunk in kept else task)(plan.source.rows[chunk])
     _check_contiguous(plan, [found[chunk] for chunk in sorted(found)])
     if stage.barrier and needs_digest:
-        _run_dataset_step(plan, stage.barrier)
+        run_dataset_step(plan, stage.barrier, workers, progress)
 
 
 def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
@@ -222,7 +218,7 @@ def _run_resumable(
             if path.exists():
                 task.find(frame.num_rows)
                 continue
-            with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
+            with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
                 done = run_resumable(
                     operator, frame, kept, path, task, failed=failed, before=before
                 )
@@ -250,7 +246,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
         groups = GroupStarts.of(frame, offset)
     frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and needs_digest:
-        _write_digest(plan, stage.barrier, frame, chunk)
+        write_digest(plan, stage.barrier, frame, chunk)
     return groups
 
 
@@ -259,66 +255,10 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     path = plan.path(step, chunk)
     if path.exists():
         return load(path)
-    with _prefix_errors_with_file(plan.recipe, step):
+    with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
     save(path, result)
     return result
-
-
-def _write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
-    path = plan.digest_path(step, chunk)
-    if path.exists():
-        return
-    start = time.perf_counter()
-    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-        table = digest(step.operator, frame)
-    seconds = f"{time.perf_counter() - start}".encode()
-    write_checked(path, table.replace_schema_metadata({_SECONDS: seconds}))
-
-
-def _run_dataset_step(plan: Plan, step: Step) -> None:
-    """Decide a step of dataset scope from all digests, and commit each chunk's part."""
-    chunks = range(len(plan.source.rows))
-    start = time.perf_counter()
-    try:
-        digests = [read_checked(plan.digest_path(step, chunk)) for chunk in chunks]
-    except FileNotFoundError:
-        if plan.is_done(step):
-            return  # Another run on this cache was faster, and has cleared its digests away.
-        raise
-    with _prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-        changes = apply_to_digests(step.operator, digests)
-    seconds = time.perf_counter() - start
-    seconds += sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    for chunk, table, change in zip(chunks, digests, changes, strict=True):
-        result = StepResult.of(change, table.num_rows, seconds if chunk == 0 else 0.0)
-        save(plan.path(step, chunk), result)
-    for chunk in chunks:
-        plan.digest_path(step, chunk).unlink(missing_ok=True)
-
-
-@contextmanager
-def sole_writer(export_path: Path) -> Iterator[None]:
-    """Hold the export for this run alone; the system lets go of it when the process ends."""
-    export_path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(export_path.with_name(f".{export_path.name}.lock"), timeout=0):
-            yield
-    except Timeout:
-        raise RejuiceError(
-            f"another run is writing {export_path}", "wait for it, or give another --export_path"
-        ) from None
-
-
-@contextmanager
-def _prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
-    try:
-        yield
-    except RejuiceError as error:
-        in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_path) if in_data else recipe.line_of(step)
-        raise error.at(file) from error.__cause__
 
 
 def _disk_error(error: OSError, cache: Path) -> RejuiceError:

@@ -1,7 +1,8 @@
-"""Workers for chunks: this thread, a pool of threads, or a pool of processes.
+"""Workers for chunks, on this machine: this thread, a pool of threads, or a pool of processes.
 
 Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
-start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes.
+start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes. Workers
+elsewhere are in `on_ray.py`.
 """
 
 from __future__ import annotations
@@ -14,48 +15,72 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from typing_extensions import Self
 
 from ...operators.registry import load_file
-from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from .plan import Plan
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[int], T], int], "Future[T]"]
 
 
-class Workers:
+class Workers(Protocol):
+    """Where the work on chunks, or on other numbered parts of a run, takes place."""
+
+    def map(
+        self, steps: Sequence[Step], work: Callable[[int], T], count: int
+    ) -> Iterator[tuple[int, T]]:
+        """Numbers and results as they finish; few are submitted at a time.
+
+        Args:
+            steps: those that are still to be run.
+            work: called with each number below `count`. It and its results can be pickled. It may
+                be called again with the same number, where a worker has died.
+            count: how many there are.
+
+        Raises:
+            Exception: what the work raised.
+            RejuiceError: workers have died again and again.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+OpenWorkers = Callable[[Plan], Workers]
+
+
+class LocalWorkers:
     """`np` workers of the kind that a stage needs, started when they are first needed."""
 
-    def __init__(self, recipe: Recipe, chunks: int) -> None:
-        self._count = min(recipe.head.np, chunks)
-        self._files = recipe.head.custom_operator_paths
+    def __init__(self, plan: Plan) -> None:
+        self._count = min(plan.recipe.head.np, len(plan.source.rows))
+        self._files = plan.recipe.head.custom_operator_paths
         self._threads: ThreadPoolExecutor | None = None
         self._processes: Any = None
 
     def map(
-        self, steps: Sequence[Step], work: Callable[[int], T], chunks: int
+        self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
-        """Chunks and their results as they finish; few are submitted at a time.
-
-        Args:
-            steps: those that are still to be run, which decide between threads and processes.
-            work: called with the number of each chunk.
-            chunks: how many there are.
-        """
+        """See `Workers.map`; the steps decide between threads and processes."""
         submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
-        todo = iter(range(chunks))
+        todo = iter(range(count))
         running: dict[Future[T], int] = {}
         while True:
-            for chunk in islice(todo, 2 * self._count - len(running)):
-                running[submit(work, chunk)] = chunk
+            for item in islice(todo, 2 * self._count - len(running)):
+                running[submit(work, item)] = item
             if not running:
                 return
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
                 yield running.pop(future), future.result()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> LocalWorkers:
         return self
 
     def __exit__(self, *exception: object) -> None:

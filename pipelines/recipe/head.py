@@ -38,7 +38,11 @@ class Head(Config):
     suffixes: str | tuple[str, ...] = ()
     """Which files of `dataset_path` are read, such as `jsonl`; by default all that can be."""
     executor_type: Literal["default", "ray", "ray_partitioned"] = "default"
-    """How `dj-process` runs the recipe. `rejuice run` uses its own engine either way."""
+    """Where it runs: on this machine, or on Ray. For `rejuice run`, `ray_partitioned` is `ray`."""
+    ray_address: str = "auto"
+    """The Ray cluster, as HOST:PORT. `local`: Ray is started on this machine, and stopped at the
+    end. `auto`: the cluster of the environment variable RAY_ADDRESS, else one that runs on this
+    machine, else, in `rejuice run`, as `local`."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define operators, tools or flows; relative to the
     recipe's folder or, where it has none of that name, to the working directory, which is where

@@ -17,6 +17,7 @@ class Cost(NamedTuple):
     cpu: float
     anonymous: float  # MiB that only memory can hold; files that are mapped are not in it
     resident: float  # MiB of the largest process, mapped files included
+    proportional: float  # MiB at the peak of their sum, mapped files included, shared pages once
 
 
 def cost(*command: str, **environment: str) -> Cost:
@@ -28,7 +29,7 @@ def cost(*command: str, **environment: str) -> Cost:
         stdout=subprocess.DEVNULL,
         stderr=None if os.environ.get("VERBOSE") else subprocess.DEVNULL,
     )
-    peak = [0.0]
+    peak = [0.0, 0.0]
     watcher = threading.Thread(target=_watch, args=(process.pid, peak))
     watcher.start()
     _, status, usage = os.wait4(process.pid, 0)
@@ -38,23 +39,24 @@ def cost(*command: str, **environment: str) -> Cost:
     if status:
         sys.exit(f"{' '.join(command)}: failed")
     cpu = usage.ru_utime + usage.ru_stime
-    return Cost(wall, cpu, peak[0], usage.ru_maxrss / 1024)
+    return Cost(wall, cpu, peak[0], usage.ru_maxrss / 1024, peak[1])
 
 
 def _watch(pid: int, peak: list[float]) -> None:
     while psutil.pid_exists(pid):
         try:
             tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-            anonymous = sum(_anonymous(process.pid) for process in tree)
+            anonymous = sum(_mib(process.pid, "status", "RssAnon") for process in tree)
+            proportional = sum(_mib(process.pid, "smaps_rollup", "Pss:") for process in tree)
         except (psutil.Error, FileNotFoundError, ProcessLookupError):
             return
-        peak[0] = max(peak[0], anonymous)
+        peak[:] = max(peak[0], anonymous), max(peak[1], proportional)
         time.sleep(0.05)
 
 
-def _anonymous(pid: int) -> float:
-    with open(f"/proc/{pid}/status") as status:
-        for line in status:
-            if line.startswith("RssAnon"):
+def _mib(pid: int, file: str, name: str) -> float:
+    with open(f"/proc/{pid}/{file}") as figures:
+        for line in figures:
+            if line.startswith(name):
                 return int(line.split()[1]) / 1024
     return 0.0

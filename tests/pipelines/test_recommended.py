@@ -76,7 +76,7 @@ def test_an_export_of_another_recipe(rejuice, recipe):
     rejuice("rejuice run two.yaml --overwrite")
 
 
-@pytest.mark.recommended("pipelines/engine/local.py", "give another --export_path")
+@pytest.mark.recommended("pipelines/engine/sole_writer.py", "give another --export_path")
 def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
     recipe("one.yaml")
     (tmp_path / "out").mkdir()

@@ -19,7 +19,7 @@ from .catalogue import find
 PASSED_ON = ("image_key", "image_bytes_key", "audio_key", "video_key")
 """Each operator of Data-Juicer's has a field of that name; a step's own value goes first."""
 
-SILENT = frozenset({"ds_cache_dir", "ray_address", "skip_op_error", "strict_preflight"})
+SILENT = frozenset({"ds_cache_dir", "skip_op_error", "strict_preflight"})
 """How `dj-process` is set up to run a recipe: nobody expects them of another runner."""
 
 WITHOUT_EFFECT = frozenset(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....operators import OperatorError
+from ...ray_session import LOCAL, connected_to_ray
 from ..reading import source
 from ..reading.source import Defined
 from .result import ROW
@@ -52,7 +53,7 @@ def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
     from data_juicer.core.data.ray_dataset import RayDataset
 
     kept = np.zeros(table.num_rows, bool)
-    with warnings.catch_warnings(), connected(), TemporaryDirectory() as folder:
+    with warnings.catch_warnings(), _quiet_ray(), TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # Ray's own, about how Data-Juicer calls it.
         operator.work_dir = folder  # Where one of them keeps its hashes meanwhile.
         dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
@@ -67,26 +68,20 @@ def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
 
 
 @contextmanager
-def connected() -> Iterator[None]:
-    """Ray on this machine, started and stopped here, unless this process has one already."""
-    import ray
+def _quiet_ray() -> Iterator[None]:
+    """Ray as this process has it, or else on this machine for a while; Ray Data is silent."""
+    with connected_to_ray(LOCAL):
+        import ray
 
-    ours = not ray.is_initialized()
-    if ours:
-        ray.init(
-            address="local", include_dashboard=False, log_to_driver=False, logging_level="error"
-        )
-    context, log = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
-    before = context.enable_progress_bars, log.level
-    context.enable_progress_bars = False
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        context.enable_progress_bars = before[0]
-        log.setLevel(before[1])
-        if ours:
-            ray.shutdown()
+        context, log = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
+        before = context.enable_progress_bars, log.level
+        context.enable_progress_bars = False
+        log.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            context.enable_progress_bars = before[0]
+            log.setLevel(before[1])
 
 
 def _cause(error: Exception) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.deduplicator.minhash_deduplicator import MinhashDeduplicator, near_repeats
+from rejuice.operators.deduplicator.minhash_deduplicator import MinhashDeduplicator
 from rejuice.operators.text import tokens as tokens_module
 from rejuice.operators.text.minhash import jaccard, signatures
 from rejuice.operators.text.tokens import blocks, tokens_of
@@ -105,15 +105,6 @@ def test_short_texts_do_not_all_share_one_signature():
     texts = ["yes", "no", "", "x", "the end", "end the", "a+b", "a-b", "是", "不"]
     assert dropped(MinhashDeduplicator(ngram=5), texts) == [None] * len(texts)
     assert dropped(MinhashDeduplicator(ngram=5), ["yes", "no", "Yes"])[2] == "near_duplicate"
-
-
-def test_a_row_is_never_dropped_through_a_chain():
-    # a ~ b and b ~ c, but not a ~ c: b falls to a, and c stays, because b is gone.
-    k, bits = np.zeros(1, np.uint64), np.random.default_rng(0).integers(0, 256, (3, 128), np.uint8)
-    bits[1, :104] = bits[0, :104]
-    bits[2, 24:] = bits[1, 24:]
-    assert near_repeats(bits, np.repeat(k, 3), 0.7).tolist() == [False, True, False]
-    assert near_repeats(bits[1:], np.repeat(k, 2), 0.7).tolist() == [False, True]
 
 
 def test_estimates_agree_with_the_exact_jaccard():

@@ -196,7 +196,7 @@ def test_keys_without_effect_are_reported_in_one_line(recipe_file, tmp_path, mon
         "partition, use_cache\n"
     )
     assert rejuice("check", path)[2] == line
-    assert rejuice("run", path)[2].endswith(line)
+    assert rejuice("run", path, "--engine", "local")[2].endswith(line)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda p: p.stem)

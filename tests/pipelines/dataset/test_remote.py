@@ -83,6 +83,10 @@ def test_a_checked_file_in_a_store(folder):
             "cannot be written: there is no bucket 'no-such-bucket'; create it, or give another path",
         ),
         (
+            "gs://anonymous@rollouts/a.txt?endpoint_override=127.0.0.1:9&scheme=http&retry_limit_seconds=1",
+            "cannot be written: the store cannot be reached; check the network and the endpoint",
+        ),
+        (
             "s3://rollouts/a.txt?endpoint_override=127.0.0.1:9&scheme=http",
             "cannot be written: the store cannot be reached; check the network and the endpoint",
         ),

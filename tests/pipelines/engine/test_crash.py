@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from run_files import files_of
 
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
@@ -58,13 +59,6 @@ def command(recipe_file, rollouts, tmp_path):
     rename = Path.replace
     yield [sys.executable, "-m", "rejuice.trainer", "run", str(path), "--chunk_rows", "40"]
     Path.replace = rename
-
-
-def files_of(folder):
-    """The bytes of everything that a run writes, but for its report, which has times."""
-    files = [p for p in folder.rglob("*") if p.is_file() and ".rejuice" not in p.parts]
-    left = [p for p in files if p.suffix != ".lock"]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in left if p.name != "report.json"}
 
 
 def execute(command, out, check=True, **environment):

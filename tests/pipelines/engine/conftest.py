@@ -1,0 +1,60 @@
+"""A real Ray cluster on this machine, for the tests of what runs on one."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """A cluster of one node with four CPUs; tests connect to its `address` and disconnect."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 4, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    yield cluster
+    cluster.shutdown()
+
+
+@contextmanager
+def _second_node(cluster, folder):
+    ray = Path(sys.executable).with_name("ray")
+    start = f"{ray} start --address={cluster.address} --num-cpus=1"
+    command = f"mount -t tmpfs tmpfs {folder} && exec {start} --block"
+    node = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", command],
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield node
+    finally:
+        node.terminate()
+        node.wait()
+
+
+@pytest.fixture
+def second_node(ray_cluster, tmp_path):
+    """A second node of the cluster, for which the folder that is returned is another one."""
+    folder = tmp_path / "of one node"
+    folder.mkdir()
+    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", str(folder)]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a folder for one process needs root")
+    from rejuice.pipelines.ray_session import connected_to_ray
+
+    with _second_node(ray_cluster, f"'{folder}'"), connected_to_ray(ray_cluster.address):
+        import ray
+
+        deadline = time.monotonic() + 60
+        while sum(node["Alive"] for node in ray.nodes()) < 2:
+            assert time.monotonic() < deadline, "the second node did not start"
+            time.sleep(0.2)
+        yield folder
