@@ -4,7 +4,7 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ _KINDS = {
     r"\.rejuice/kept-[\w-]+/([a-z]+)[\w-]*": r"kept: \1",
     r"\.rejuice/sample_mapper-\w+/\d+\.arrow": "link to a kept chunk",
     r"\.rejuice/\w+-\w+/digest.*": "digest",
+    r"\.rejuice/runs/.*": "list of exports",
     r"\.rejuice/\w+-\w+/\d+\.arrow": "commit",
     r"curated\.run/.*decisions.*": "decisions",
     r"curated\.run/(.*)": r"run folder: \1",
@@ -159,11 +160,12 @@ class DamagedRuns:
         by_kind: dict[str, list[Path]] = {}
         for path in sorted(p for p in out.rglob("*") if p.is_symlink() or p.is_file()):
             by_kind.setdefault(_kind(path.relative_to(out)), []).append(path)
-        damages = {}
+        damages, names = {}, {}
         for kind in rng.sample(list(by_kind), min(number, len(by_kind))):
             path = rng.choice(by_kind[kind])
+            names[path] = {str(path), str(path.resolve())}  # A link is named by what it leads to.
             damages[path] = (kind, damage(path, rng))
-        outcome, output, paid = self._rerun(damages)
+        outcome, output, paid = self._rerun(names)
         sampled, judged = paid
         again = sampled - Counter(state.samples)
         due = frozenset().union(*(self._rows_in(path) for path in damages))
@@ -183,19 +185,19 @@ class DamagedRuns:
             f"{files}\n{output}",
         )  # fmt: skip
 
-    def _rerun(self, damages: dict[Path, object]) -> tuple[str, str, tuple[Counter, Counter]]:
+    def _rerun(self, names: dict[Path, set[str]]) -> tuple[str, str, tuple[Counter, Counter]]:
         """Run again, and do what its line says where it ends with one.
 
         Returns:
             The outcome, the output, and what was paid for.
         """
-        paid, left, named = (Counter(), Counter()), set(damages), False
+        paid, left, named = (Counter(), Counter()), set(names), False
         while True:
             ended = self._command.run(*self._run.arguments)
             for total, more in zip(paid, self._run.paid(), strict=True):
                 total.update(more)
             outcome = _outcome(ended)
-            mentioned = {path for path in left if _names(ended.output, path)}
+            mentioned = {path for path in left if _mentions(ended.output, names[path])}
             if outcome == SAME:
                 break
             if outcome != NAMED or not mentioned:
@@ -257,8 +259,8 @@ def _outcome(ended: Ended) -> str:
     return NAMED if last.startswith("rejuice: ") else "WRONG: no line of ours"
 
 
-def _names(output: str, path: Path) -> bool:
+def _mentions(output: str, names: Collection[str]) -> bool:
     """Whether a message names a file; the last lines of a run name the export, whatever it is."""
     lines = [line for line in output.splitlines() if " rows in " not in line]
     messages = [line for line in lines if not line.startswith(("audit log", "to trace"))]
-    return any(str(path) in line or path.name in line for line in messages)
+    return any(name in line for name in names for line in messages)
