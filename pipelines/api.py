@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from ..operators import EmptyResultError, RecipeError, RejuiceError
 from .apply.audit_log import DECISIONS
+from .apply.decision_files import read_decisions
 from .apply.empty_result import check_not_empty
 from .apply.report import Report
-from .dataset.arrow_files import read_arrow, write_arrow
-from .dataset.read import Dataset
+from .dataset.arrow_files import write_arrow
+from .dataset.exported import exported_rows
 from .dataset.write import run_folder
 from .engine.choice import RunEngine, chosen_workers
+from .engine.finished import describe
 from .engine.local import run as run_to_export
 from .engine.progress import Progress
 from .recipe.recipe import Recipe
@@ -102,7 +104,7 @@ def run(
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else Path(cache),
                 progress=shown,
-                warn=lambda line: warnings.warn(line, stacklevel=4),
+                warn=lambda line: warnings.warn(line, stacklevel=5),
                 open_workers=chosen_workers(recipe, engine, ray_address, shown),
             )
         except RejuiceError as error:
@@ -146,32 +148,20 @@ def _check_not_empty(recipe: Recipe, result: Result) -> None:
 def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
     export = located.head.export_path
     folder = run_folder(export)
-    decisions = [
-        read_arrow(folder / step.label / "decisions.arrow", mapped=False) for step in located.steps
-    ]
+    # In the order of the steps; their files may be removed.
+    decisions = [read_decisions(folder / step.label) for step in located.steps]
     named = {} if recipe.table is None else {"dataset_path": _TABLE}
     if not recipe.has_export:
         named["export_path"] = ""
     report = report.model_copy(update=named)
     if recipe.table is not None and recipe.has_export:
-        report.write(folder)
-        resolved = located.absolute() | named
-        (folder / "recipe.yaml").write_text(dump(resolved), "utf-8")
+        described = Report.read(export).model_copy(update=named)
+        describe(export, described, dump(located.absolute() | named))
     return Result(
-        table=_exported(export, report.rows_out),
+        table=exported_rows(export, mapped=False),
         decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
         report=report,
     )
-
-
-def _exported(path: Path, rows: int) -> pa.Table:
-    if path.suffix == ".arrow":
-        return read_arrow(path, mapped=False)  # The file may be removed.
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return pq.read_table(path)
-    return Dataset(path).table() if rows else pa.table({})
 
 
 def _about_the_table(error: RejuiceError, path: Path | None) -> RejuiceError:

@@ -13,6 +13,7 @@ import typer
 from ..operators import EmptyResultError, RejuiceError, __version__
 from .commands.ablate import ablate
 from .commands.audit import audit
+from .commands.cache import app as cache
 from .commands.diff import diff
 from .commands.explain import explain
 from .commands.preview import preview
@@ -198,6 +199,7 @@ app.command(cls=OverridableCommand, epilog=EPILOG)(ablate)
 app.command()(diff)
 app.command(cls=OverridableCommand, epilog=EPILOG)(preview)
 app.command()(audit)
+app.add_typer(cache, name="cache", no_args_is_help=True)
 
 
 @app.command()

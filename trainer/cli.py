@@ -18,6 +18,7 @@ from ..pipelines.commands.report import show_more
 from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
 from ..pipelines.stored.openers import RUNS, openers
 from .export.cli import app as export
+from .export.cli import push
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -112,6 +113,7 @@ def _prepare(
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
     from .cpu.fork_server import PreloadServer, is_supported
     from .launch.checkpoints import last
+    from .launch.nodes import check_nodes
     from .launch.preflight import check_servers
     from .launch.training import prepare, process_environment
 
@@ -127,6 +129,9 @@ def _prepare(
             status.update("making the prompts")
 
         run = prepare(recipe, folder, resume=resume, preflight=preflight)
+        if run.config.gpu.nodes > 1:
+            status.update("checking what the nodes see")
+        check_nodes(run)
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
     return run, server
@@ -206,6 +211,7 @@ def build_policy(
 
 
 app.add_typer(export, name="export", no_args_is_help=True)
+app.command()(push)
 
 
 def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
@@ -230,7 +236,7 @@ def _show_metrics(stored: Stored, console: Console) -> None:
     if stored.kind == "training run":
         from .launch.outcome import show
 
-        show(stored.path, stored.title, console)
+        show(Path(str(stored.path)), stored.title, console)
 
 
 cli.more_checks.append(_check_training)

@@ -1,4 +1,4 @@
-"""The observations of tools, kept in a file: no call that costs something is made twice.
+"""The observations of tools, kept in a folder: no call that costs something is made twice.
 
     tool_cache: read_write      call what is not known, and keep what it gives
     tool_cache: read_only       call nothing: what is not known is missing
@@ -19,10 +19,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PrivateAttr
 
-from ..answer_cache import AnswerCache, in_user_cache
+from ..answer_cache.cache import AnswerCache, has_answers
 from ..change import Columns
 from ..errors import RecipeError
 from ..openai.in_flight import InFlight
+from ..user_cache import in_user_cache
 from .tool import Observation, Tool, ToolError, ToolFunction, close_all
 
 CODE = 1
@@ -37,8 +38,8 @@ ToolCacheMode: TypeAlias = Annotated[
 
 
 def user_cache() -> Path:
-    """The file in the user's cache folder."""
-    return in_user_cache("tools.sqlite")
+    """The cache in the user's cache folder."""
+    return in_user_cache("tools.answers")
 
 
 def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool, ...]:
@@ -47,10 +48,11 @@ def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool
     Args:
         tools: those of a recipe.
         mode: see above.
-        path: of the file; `read_write` creates it.
+        path: of the cache, see `AnswerCache`; `read_write` creates it.
 
     Raises:
-        RecipeError: with `read_only`, there is no file, or a tool whose calls may change something.
+        RecipeError: with `read_only`, there is no cache, or a tool whose calls may change
+            something.
     """
     if mode == "off":
         return tuple(tools)
@@ -69,7 +71,7 @@ def _check_read_only(tools: Sequence[Tool], path: Path) -> None:
         if not tool.is_read_only():
             found = f"`tool_cache: read_only`, but calls of the tool '{tool.name()}' may change"
             raise RecipeError(f"{found} something, so they are not kept", "leave one of them out")
-    if not path.exists() and not all(tool.is_local for tool in tools):
+    if not has_answers(path) and not all(tool.is_local for tool in tools):
         found = f"`tool_cache: read_only`, but there is no tool cache {path}"
         raise RecipeError(found, "fill it with `tool_cache: read_write`")
 
@@ -84,9 +86,9 @@ class CachedTool(Tool):
     tool: Tool
     """The tool itself."""
     path: Path
-    """The file."""
+    """The cache."""
     asks: bool
-    """Whether the tool is called for what is not in the file."""
+    """Whether the tool is called for what is not in the cache."""
 
     _cache: AnswerCache | None = PrivateAttr(None)
     _in_flight: InFlight[Observation] = PrivateAttr(default_factory=InFlight)
@@ -96,7 +98,7 @@ class CachedTool(Tool):
 
     async def functions(self) -> Sequence[ToolFunction]:
         if self._cache is None:
-            self._cache = AnswerCache(self.path, "observations", _RIGHT)
+            self._cache = AnswerCache(self.path, "observations", _RIGHT, writes=self.asks)
         return [
             function._replace(call=partial(self._observed, function))
             for function in await self.tool.functions()

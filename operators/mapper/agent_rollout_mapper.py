@@ -75,7 +75,8 @@ class AgentRolloutMapper(RolloutMapper):
     arguments and the columns that it reads. `read_write` calls a tool for what is not known;
     `read_only` calls none, and such a trajectory ends with `tool_failed`."""
     tool_cache_path: Path | None = None
-    """The file in which they are kept. Null: one in the user's cache folder."""
+    """Where they are kept: a folder that ends in `.answers`. Null: `rejuice/tools.answers` in your
+    cache folder. The file of an earlier version, such as `tools.sqlite`, is read."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define tools and flows. A recipe gives the step those
     of its head."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..answer_cache import AnswerCache, in_user_cache
+from ..answer_cache.cache import AnswerCache
+from ..user_cache import in_user_cache
 
 CODE = 1
 """Version of what the fields of a request do not show, and of the stored answers: part of keys."""
@@ -30,14 +31,15 @@ def key_of(body: Mapping[str, Any], revision: str) -> bytes:
 
 
 def user_cache() -> Path:
-    """The file in the user's cache folder."""
-    return in_user_cache("scores.sqlite")
+    """The cache in the user's cache folder."""
+    return in_user_cache("scores.answers")
 
 
-def open_cache(path: Path) -> AnswerCache:
-    """The cache in a file, which is created if necessary.
+def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
+    """The cache at a path; see `AnswerCache`.
 
     Raises:
-        EngineError: the file cannot be used; all methods of the cache may raise it.
+        EngineError: it cannot be used; all methods of the cache may raise it.
     """
-    return AnswerCache(path, "scores", "set `cache` to another path, or to null to keep no scores")
+    right = "set `cache` to another path, or to null to keep no scores"
+    return AnswerCache(path, "scores", right, writes=writes)

@@ -1,39 +1,29 @@
 """What scorers answered instead of a score, kept beside their answers; and what is kept, by row.
 
-    scores.sqlite   answers(key, answer)             what could be read
-                    failures(key, reason, answer)    what could not; a later answer outdates it
-
-A judge keeps failures once `keep_failures` has opened it. No operator imports this module, so its
-code is no part of the keys of their results: how a failure is kept changes no score.
+A failure is outdated by a later answer to the same request. A judge keeps failures once
+`keep_failures` has opened it. No operator imports this module, so its code is no part of the keys
+of their results: how a failure is kept changes no score.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..answer_cache import AnswerCache
+from ..answer_cache.cache import AnswerCache, has_answers
+from ..errors import EngineError
 from ..openai.options import ServerOptions
 from .answer import ScorerAnswer
-from .cache import user_cache
+from .cache import open_cache, user_cache
 from .judge import Judge, ScoringOutcome, ScoringRequest, _open, _opening
 from .judged_mapper import JudgedMapper
 from .verdict import MalformedError
 
-_MAKE = (
-    "CREATE TABLE IF NOT EXISTS failures "
-    "(key BLOB PRIMARY KEY, reason TEXT NOT NULL, answer TEXT NOT NULL) WITHOUT ROWID"
-)
-_PUT = "INSERT OR REPLACE INTO failures VALUES (?, ?, ?)"
 _MALFORMED, _NOT_SENT = "scorer_malformed", "scorer_unreachable"
-_AT_ONCE = 500
-"""Keys in one query: SQLite takes at least 999."""
 _FIRST_ROWS = 64
 
 
@@ -49,37 +39,15 @@ class RawAnswer(NamedTuple):
     reason: str | None
 
 
-class FailureCache(AnswerCache):
-    """The cache of scores, with a table of failures: versions without it leave the table alone.
-
-    Args:
-        path: of the file of scores, which is created if necessary.
-
-    Raises:
-        EngineError: the file cannot be used; all methods may raise it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "failures", "set `cache` to another path, or to null to keep none")
-        with self._engine_errors(), self._writing:
-            self._writer.execute(_MAKE)
-
-    def put_failure(self, key: bytes, reason: str, answer: str) -> None:
-        """Store why a request has no score, and what came instead, in place of an earlier one."""
-        with self._engine_errors(), self._writing:
-            self._writer.execute(_PUT, (key, reason, answer))
-
-
 class KeepingJudge(Judge):
     """A judge that keeps what came instead of a score.
 
     Args:
         server: which server, and how to retry.
-        cache: file in which its answers are stored, and failures.
+        cache: in which its answers are stored, and failures.
     """
 
     def __init__(self, server: ServerOptions, cache: Path) -> None:
-        self._failures = FailureCache(cache)
         super().__init__(server, cache)
         self._malformed: dict[bytes, str] = {}
 
@@ -92,11 +60,6 @@ class KeepingJudge(Judge):
         for index, outcome in super().outcomes(requests, probe, fail=fail):
             self._keep(requests[index].key, outcome)
             yield index, outcome
-
-    def close(self) -> None:
-        """Cancel requests in flight and close connections and cache."""
-        super().close()
-        self._failures.close()
 
     def _read(
         self,
@@ -116,7 +79,8 @@ class KeepingJudge(Judge):
         text = self._malformed.pop(key, outcome.detail)
         if outcome.reason is not None and outcome.reason != _NOT_SENT:
             text = text if outcome.reason == _MALFORMED else outcome.detail
-            self._failures.put_failure(key, outcome.reason, text)
+            assert self._cache is not None
+            self._cache.put_failure(key, outcome.reason, text)
 
 
 def keep_failures(operator: JudgedMapper, table: pa.Table) -> None:
@@ -164,33 +128,27 @@ def raw_answers(operator: JudgedMapper, table: pa.Table) -> list[RawAnswer | Non
         One for each row; None where nothing is kept, or the scorer was not needed.
     """
     file = _file(operator)
-    if file is None or not file.is_file():
+    cache = None if file is None or not has_answers(file) else _opened(file)
+    if cache is None:
         return [None] * table.num_rows
     shown = operator._shown(table, range(table.num_rows))
     keys = [
         None if isinstance(each, ScoringOutcome) else operator._request(each).key for each in shown
     ]
-    kept: dict[bytes, RawAnswer] = {}
-    distinct = list(dict.fromkeys(key for key in keys if key is not None))
-    # A file that is gone, damaged or of another program has no evidence, and is no error here.
-    with suppress(sqlite3.Error), closing(_read_only(file)) as connection:
-        for start in range(0, len(distinct), _AT_ONCE):
-            kept |= _kept(connection, distinct[start : start + _AT_ONCE])
-    return [None if key is None else kept.get(key) for key in keys]
+    kept = {key: _kept(cache, key) for key in dict.fromkeys(keys) if key is not None}
+    return [None if key is None else kept[key] for key in keys]
 
 
-def _read_only(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+@lru_cache(maxsize=1)  # A page asks for the rows of a run piece by piece.
+def _opened(file: Path) -> AnswerCache | None:
+    try:
+        return open_cache(file, writes=False)
+    except EngineError:
+        return None  # One that cannot be used has no evidence, and is no error here.
 
 
-def _kept(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, RawAnswer]:
-    places = ", ".join("?" * len(keys))
-    found = dict[bytes, RawAnswer]()
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'failures'").fetchone():
-        query = f"SELECT key, reason, answer FROM failures WHERE key IN ({places})"
-        for key, reason, text in connection.execute(query, keys):
-            found[key] = RawAnswer(text, reason)
-    query = f"SELECT key, answer FROM answers WHERE key IN ({places})"
-    for key, answer in connection.execute(query, keys):
-        found[key] = RawAnswer(ScorerAnswer.load(answer).text, None)
-    return found
+def _kept(cache: AnswerCache, key: bytes) -> RawAnswer | None:
+    answer, failure = cache.get(key), cache.failure(key)
+    if answer is not None:
+        return RawAnswer(ScorerAnswer.load(answer).text, None)
+    return None if failure is None else RawAnswer(failure[1], failure[0])

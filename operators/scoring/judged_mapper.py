@@ -13,6 +13,7 @@ import xxhash
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
 
+from ..answer_cache.cache import has_answers
 from ..chats import is_chat
 from ..errors import DataError
 from ..first_failures import FirstFailures
@@ -61,8 +62,10 @@ class JudgedMapper(ResumableOperator):
     """What to do if the server is down for `patience_s`: end the run, or leave the rewards that it
     has not scored missing, as `scorer_unreachable`."""
     cache: Path | Literal["user"] | None = "user"
-    """File that stores answers. `user`: `rejuice/scores.sqlite` in your cache folder
-    ($XDG_CACHE_HOME or ~/.cache). Null: answers are not stored."""
+    """Where answers are stored: a folder that ends in `.answers`. `user`: `rejuice/scores.answers`
+    in your cache folder ($XDG_CACHE_HOME or ~/.cache). Null: answers are not stored. The file of an
+    earlier version, such as `scores.sqlite`, is read, and the folder `scores.answers` beside it is
+    written."""
 
     retryable: ClassVar[frozenset[str] | None] = frozenset(REASONS)
 
@@ -99,7 +102,7 @@ class JudgedMapper(ResumableOperator):
 
     def has_results(self) -> bool:
         file = self._cache_file()
-        return file is not None and file.exists()
+        return file is not None and has_answers(file)
 
     def close(self) -> None:
         release(self.server, self._cache_file())

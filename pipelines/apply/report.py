@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath
 from ..dataset.write import run_folder
 
 
@@ -82,18 +83,21 @@ class Report(BaseModel):
             }
         )
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: AnyPath) -> None:
         """Write `report.json`."""
-        (folder / "report.json").write_text(f"{self.model_dump_json(indent=2)}\n", "utf-8")
+        write_file(folder / "report.json", f"{self.model_dump_json(indent=2)}\n")
 
     @classmethod
-    def read(cls, export_path: Path) -> Report:
+    def read(cls, export_path: AnyPath) -> Report:
         """The report of a finished run.
 
         Raises:
-            DataError: nothing was run to that path.
+            DataError: nothing was run to that path, or its report is damaged.
         """
         path = run_folder(export_path) / "report.json"
         if not path.exists():
             raise DataError(f"{path} does not exist", "give the export_path of a finished run")
-        return cls.model_validate_json(path.read_text("utf-8"))
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except ValidationError:
+            raise DataError(f"{path} is damaged", "run the recipe again") from None

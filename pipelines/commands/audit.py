@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..dataset.remote import to_path
 from ..options import Debug, TrainingSteps, range_of_steps
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def audit(
         Path,
         typer.Argument(
             metavar="PATH",
+            parser=to_path,
             help="An export, its run folder or recipe, the folder of a training run, or one of "
             "its steps.",
         ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..dataset.remote import to_path
 from ..options import (
     DatasetPath,
     Debug,
@@ -17,6 +18,7 @@ from ..options import (
 )
 
 if TYPE_CHECKING:
+    from ..dataset.remote import AnyPath
     from ..recipe.recipe import Recipe
     from ..stored.stored import Stored
 
@@ -27,6 +29,7 @@ def explain(
         Path,
         typer.Argument(
             metavar="PATH",
+            parser=to_path,
             help="A recipe in YAML; with ROW also an export, its run folder, the folder of a "
             "training run or one of its steps.",
         ),
@@ -58,7 +61,7 @@ def explain(
         recipe = recipe or load(open_stored(path).recipe, overrides)
         typer.echo(explain_recipe(recipe), nl=False)
         return
-    other = Path(recipe.head.export_path) if recipe and "export_path" in overrides else path
+    other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
     stored = open_stored(other, steps=range_of_steps(steps))
     if recipe is not None:
         _warn_of_another(recipe, stored)

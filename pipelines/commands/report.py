@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...operators import EmptyResultError
+from ..dataset.remote import to_path
 from ..options import AllowEmpty, Debug, TrainingSteps, range_of_steps
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def report(
         Path,
         typer.Argument(
             metavar="PATH",
+            parser=to_path,
             help="An export, its run folder or recipe, the folder of a training run, or one of "
             "its steps, such as RUN/steps/000012.",
         ),

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..dataset.remote import to_path
 from ..options import TrainingSteps, range_of_steps
 
 
@@ -16,6 +17,7 @@ def view(
         list[Path],
         typer.Argument(
             metavar="PATH...",
+            parser=to_path,
             help="An export, its run folder or recipe, the folder of a training run, or one of "
             "its steps, such as RUN/steps/000012.",
         ),
@@ -47,7 +49,9 @@ def view(
 
     first = run_of(paths[0]) if paths[0].suffix in RECIPES else paths[0]
     first = first.resolve() if first.is_dir() else first
-    target = output or first.with_name(f"{first.name if first.is_dir() else first.stem}.html")
+    name = f"{first.name if first.is_dir() else first.stem}.html"
+    # A page of a run in an object store is written to the working directory.
+    target = output or (first.with_name(name) if isinstance(first, Path) else Path(name))
     summary = build_page(
         page_of(paths, range_of_steps(steps)), target, most_bytes=most_mb * 1_000_000
     )

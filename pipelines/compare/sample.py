@@ -12,6 +12,7 @@ from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..apply.report import Report
 from ..dataset.arrow_files import write_arrow
+from ..dataset.write import default_cache
 from ..dataset.written import mark_written, written_columns
 from ..engine import local as engine
 from ..engine.progress import Progress
@@ -58,6 +59,6 @@ def run_on_some(
     write_arrow(folder / "prompts.arrow", table)
     export = folder / "curated.parquet"
     paths = {"dataset_path": str(folder / "prompts.arrow"), "export_path": str(export)}
-    cache = head.export_path.parent / ".rejuice"  # Where a whole run looks for what was sampled.
+    cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
     some = load(recipe.path, {**overrides, **paths})
     return engine.run(some, cache=cache, progress=progress, warn=warn, overwrite=True)

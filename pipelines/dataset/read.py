@@ -170,7 +170,10 @@ def dataset_files(path: Path, suffixes: Sequence[str] = ()) -> list[Path]:
     if not path.exists():
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     known = suffixes or SUFFIXES
-    files = sorted(p for p in path.iterdir() if p.suffix in known) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():  # The list of the parts of an export begins with `_`, as those of others do.
+        inside = (p for p in path.iterdir() if not p.name.startswith(("_", ".")))
+        files = sorted(p for p in inside if p.suffix in known)
     needed = f"one of {', '.join(known)} is needed"
     if not files:
         raise DataError(f"{path} holds no dataset file", needed)

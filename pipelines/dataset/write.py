@@ -1,42 +1,100 @@
-"""Write the curated dataset: Parquet, Arrow or JSON lines, chunk by chunk, then one rename."""
+"""Write the curated dataset: Parquet, Arrow or JSON lines, chunk by chunk, then one rename.
+
+A path without a suffix is a folder of Parquet files, with a list of them that is written last:
+
+    outputs/curated/part-00000.parquet
+    outputs/curated/part-00001.parquet
+    outputs/curated/_manifest.json
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
-from ...operators import RecipeError
-from .files import written
+from ...operators import DataError, RecipeError
+from .files import write_file, written
+from .remote import AnyPath, RemotePath
 
 Write = Callable[[pa.Table], None]
+PART, PART_SUFFIX = "part", ".parquet"
+"""How the names of the files of a folder begin and end."""
+_CACHE = ".rejuice"
+PARTS_LIST = "_manifest.json"
+"""Readers of datasets skip files whose names begin with `_`."""
 
 
-def run_folder(export_path: Path) -> Path:
+def run_folder(export_path: AnyPath) -> AnyPath:
     """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
     return export_path.with_suffix(".run")
 
 
-def unfinished_run_folder(export_path: Path) -> Path:
+def default_cache(export_path: AnyPath) -> Path:
+    """Where the results of a run are kept unless another place is given: `.rejuice`.
+
+    It is beside the export or, where that is in an object store, in the working directory.
+    """
+    return Path() / _CACHE if isinstance(export_path, RemotePath) else export_path.parent / _CACHE
+
+
+def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
     """The run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
 
 
-def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> None:
-    """Refuse an unknown format, and an export that would overwrite the dataset.
+def is_folder(export_path: AnyPath) -> bool:
+    """Whether an export is a folder of parts: its path has no suffix."""
+    return not export_path.suffix
+
+
+def parts_of(export_path: AnyPath) -> list[AnyPath]:
+    """The files of an export that is a folder, in the order of their rows.
 
     Raises:
-        RecipeError: either of them.
+        DataError: there are none.
     """
-    if export_path.suffix not in _WRITERS:
+    every: Iterable[AnyPath] = export_path.glob(f"{PART}-*{PART_SUFFIX}")
+    found = sorted(every, key=str)
+    if not found:
+        raise DataError(f"{export_path} holds no part of an export", "run it again")
+    return found
+
+
+def write_parts_list(folder: AnyPath, rows: Sequence[int]) -> None:
+    """Write the list of the parts of an export, the last of its files.
+
+    Args:
+        folder: with the parts.
+        rows: of each part.
+    """
+    names = [path.name for path in parts_of(folder)]
+    parts = [{"file": name, "rows": n} for name, n in zip(names, rows, strict=True)]
+    content = json.dumps({"rows": sum(rows), "parts": parts}, indent=1)
+    write_file(folder / PARTS_LIST, f"{content}\n")
+
+
+def check_export_path(recipe: Path, export_path: AnyPath, dataset_path: AnyPath) -> None:
+    """Refuse an unknown format, and an export that would overwrite the dataset or other files.
+
+    Raises:
+        RecipeError: any of them.
+    """
+    if not export_path.name or not (is_folder(export_path) or export_path.suffix in _WRITERS):
         known = ", ".join(_WRITERS)
-        raise RecipeError(f"export_path {export_path} has no known format", f"end it in {known}")
+        raise RecipeError(
+            f"export_path {export_path} has no known format",
+            f"end it in {known}, or name a folder, without a dot",
+        )
+    if is_folder(export_path):
+        _check_folder(export_path)
     export, dataset = export_path.resolve(), dataset_path.resolve()
-    if export == dataset or dataset in export.parents:
+    if export == dataset or _is_in(export, dataset) or _is_in(dataset, export):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",
             "give another export_path",
@@ -44,8 +102,32 @@ def check_export_path(recipe: Path, export_path: Path, dataset_path: Path) -> No
         )
 
 
+def _is_in(path: AnyPath, folder: AnyPath) -> bool:
+    return any(each == folder for each in path.parents)
+
+
+def _check_folder(export_path: AnyPath) -> None:
+    """Refuse a folder with anything that is no part of an export: it is going to be replaced."""
+    if not export_path.exists():
+        return
+    if not export_path.is_dir():
+        known = ", ".join(_WRITERS)
+        raise RecipeError(
+            f"export_path {export_path} is a file without a suffix",
+            f"name a folder, or a file that ends in {known}",
+        )
+    every: Iterable[AnyPath] = export_path.iterdir()
+    for path in sorted(every, key=str):
+        is_part = path.name.startswith(f"{PART}-") and path.suffix == PART_SUFFIX
+        if not is_part and path.name != PARTS_LIST:
+            raise RecipeError(
+                f"export_path {export_path} is a folder with other files, such as {path.name}",
+                "name a folder that is empty or does not exist",
+            )
+
+
 @contextmanager
-def writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
+def writer(path: AnyPath, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends tables to `path`; the file appears when all are written."""
     with written(path) as temporary, _WRITERS[path.suffix](temporary, schema) as write:
         yield write

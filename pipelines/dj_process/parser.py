@@ -17,10 +17,12 @@ from .stop import stop
 def accept_our_sections(parser: Any) -> Any:
     """Data-Juicer's parser, which refuses unknown keys, with the sections that are ours.
 
-    `train:` is for `rejuice train`; `generated_datasets:` are written before a run.
+    `train:` is for `rejuice train`; `generated_datasets:` are written before a run;
+    `max_rows_per_file:` is for `rejuice run`.
     """
     parser.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
     parser.add_argument("--generated_datasets", type=Any, help="Written where missing.")
+    parser.add_argument("--max_rows_per_file", type=int, help="Of an export that is a folder.")
     return parser
 
 

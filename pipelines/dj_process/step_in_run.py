@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +11,9 @@ from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
 from ..apply.audit_log import StepLog
+from ..apply.decision_files import write_decisions
 from ..apply.report import Report, StepReport
-from ..dataset.arrow_files import write_arrow
+from ..dataset.files import remove_folder
 from ..dataset.write import run_folder
 from ..recipe.head import position
 from ..recipe.steps import Step, step_names
@@ -88,9 +88,9 @@ class StepInRun:
         folder = run_folder(export_path)
         if self.is_first:
             # The old files are about rows that are about to be replaced.
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         done = self._done(export_path)
-        write_arrow(folder / self.step.label / "decisions.arrow", log.take_decisions())
+        write_decisions(folder / self.step.label, log.take_decisions())
         line = log.report()
         Report.of(
             [*done, *_between(done, line), line], key="dj-process", chunk_rows=0, **self.head

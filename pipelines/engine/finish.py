@@ -1,38 +1,43 @@
 """The end of a run: its export, and beside it the audit log: every decision, and the funnel.
 
-curated.parquet                                the rows that are left
+curated.parquet                                the rows that are left; or, of a folder,
+curated/part-00000.parquet                     files of whole groups, written side by side
 curated.run/report.json                        the funnel, figures of each column, timing
 curated.run/recipe.yaml                        the recipe with every default and absolute paths
-curated.run/03_pass_rate_filter/decisions.arrow    row_id, step, reason of each dropped row
+curated.run/03_pass_rate_filter/decisions.parquet  row_id, step, reason of each dropped row
+curated.run/manifest.json                      written last: the run is finished, see `finished`
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ...operators import OperatorError, RecipeError
-from ..apply.audit_log import DECISIONS, AuditLog
+from ...operators import Groups, OperatorError, RecipeError
+from ..apply.audit_log import AuditLog
+from ..apply.frame import Frame
 from ..apply.report import Report
-from ..apply.steps import apply_steps
-from ..data_juicer.running.helper_columns import filled
-from ..dataset.read import conform
-from ..dataset.write import run_folder, unfinished_run_folder, writer
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath
+from ..dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
-from ..recipe.yaml_text import dump, parse
+from ..recipe.yaml_text import YAMLError, dump, parse
+from .finished import read_manifest, recipe_mark, sign
+from .parts import Part, cut_parts, one_part
+from .place import Place, placed
 from .plan import Plan
 from .progress import Progress
+from .workers import Workers
+from .write_part import WrittenPart, write_part
 
 
 def write_export(
@@ -40,6 +45,7 @@ def write_export(
     cached: Mapping[str, bool],
     retried: Mapping[str, int],
     chunk_rows: int,
+    workers: Workers,
     progress: Progress,
 ) -> Report:
     """Apply the commits of every chunk, and write the export, the decisions and the report.
@@ -49,15 +55,12 @@ def write_export(
         cached: by step, whether all of it was found.
         retried: by step, how many rows that had failed were computed again.
         chunk_rows: rows per chunk.
+        workers: of the run: they write the parts of an export that is a folder.
         progress: where progress is shown.
     """
     recipe = plan.recipe
-    final = run_folder(recipe.head.export_path)
-    folder = unfinished_run_folder(recipe.head.export_path)
-    shutil.rmtree(folder, ignore_errors=True)  # What a killed run may have left.
-    try:
-        export = folder / f"export{recipe.head.export_path.suffix}"
-        log = _write_rows(plan, folder, export, progress)
+    with placed(recipe.head.export_path) as place:
+        log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
                 log.step(step.name).report(
@@ -65,29 +68,33 @@ def write_export(
                 )
                 for step in plan.steps
             ],
-            project_name=recipe.head.project_name,
-            recipe=str(recipe.path.resolve() if recipe.from_file else recipe.path),
-            dataset_path=str(recipe.head.dataset_path),
-            export_path=str(recipe.head.export_path),
-            key=plan.keys[-1],
-            cache=str(plan.cache.resolve()),
-            chunk_rows=chunk_rows,
+            **report_head(plan, chunk_rows),
         )
-        (folder / "recipe.yaml").write_text(dump(recipe.absolute()))
-        report.write(folder)
-        shutil.rmtree(final, ignore_errors=True)
-        folder.replace(final)
-        (final / export.name).replace(recipe.head.export_path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
+        report.write(place.folder)
+    sign(plan)
     return report
 
 
-def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
+def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
+    """The fields of a report that describe the run, without its figures."""
+    recipe = plan.recipe
+    return {
+        "project_name": recipe.head.project_name,
+        "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
+        "dataset_path": str(recipe.head.dataset_path),
+        "export_path": str(recipe.head.export_path),
+        "key": plan.keys[-1],
+        "cache": str(plan.cache.resolve()),
+        "chunk_rows": chunk_rows,
+    }
+
+
+def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
     """Refuse to replace a file that this recipe did not make.
 
     Raises:
-        RecipeError: there is such a file.
+        RecipeError: there is such a file, or nothing says what made it.
     """
     # A run that was killed at its very end may have left a complete folder under the first name.
     folders = (run_folder(export_path), unfinished_run_folder(export_path))
@@ -97,50 +104,86 @@ def check_may_replace_export(recipe: Recipe, export_path: Path) -> None:
         )
 
 
-def _made_by(recipe: Recipe, folder: Path) -> bool:
-    if not (folder / "report.json").exists():
+def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        return manifest.made_by == recipe_mark(recipe)
+    # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
+    report, kept = folder / "report.json", folder / "recipe.yaml"
+    if not report.exists():
         return False
-    if not recipe.from_file:  # A name is no identity: two notebooks may use the same one.
-        found = parse((folder / "recipe.yaml").read_text("utf-8"))
+    file = report if recipe.from_file else kept
+    try:
+        if recipe.from_file:
+            made_by = json.loads(file.read_bytes())["recipe"]
+            return Path(made_by).resolve() == recipe.path.resolve()
+        found = parse(file.read_text("utf-8"))
         # A dataset that is a table has another temporary file in each run.
         same = {**recipe.absolute(), "dataset_path": found["dataset_path"]}
         return bool(found == parse(dump(same)))
-    made_by = json.loads((folder / "report.json").read_text("utf-8"))["recipe"]
-    return Path(made_by).resolve() == recipe.path.resolve()
+    except (ValueError, KeyError, TypeError, YAMLError, FileNotFoundError):
+        raise RecipeError(
+            f"{file} is damaged: it does not name the recipe of the export beside it",
+            "give another --export_path, or --overwrite",
+        ) from None
 
 
-class _Finished(NamedTuple):
-    """A chunk after the last step, and the log of all steps on it."""
+def _write_parts(plan: Plan, place: Place, workers: Workers, progress: Progress) -> AuditLog:
+    """Write the export and the decisions, side by side where it is in parts."""
+    export = plan.recipe.head.export_path
+    parts, schema = _outline(plan)
+    rows = [0] * len(parts)
+    logs = dict[int, AuditLog]()
+    with progress.task("export", sum(plan.source.rows)) as advance:
 
-    table: pa.Table
-    log: AuditLog
+        def count(chunk: int) -> None:
+            advance(plan.source.rows[chunk])
 
-
-def _write_rows(plan: Plan, folder: Path, export: Path, progress: Progress) -> AuditLog:
+        if not is_folder(export):
+            (part,) = parts
+            logs = write_part(plan, place, schema, part, count).logs
+        else:
+            work = partial(_write_numbered, plan, place, schema, parts)
+            for number, written in workers.map((), work, len(parts)):
+                rows[number] = written.rows
+                logs |= written.logs
+                for chunk in written.logs:
+                    count(chunk)
+            write_parts_list(place.export, rows)
     totals = AuditLog()
+    for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
+        totals.merge(logs[chunk])
+    return totals
+
+
+def _write_numbered(
+    plan: Plan, place: Place, schema: pa.Schema, parts: Sequence[Part], number: int
+) -> WrittenPart:
+    return write_part(plan, place, schema, parts[number])
+
+
+def _outline(plan: Plan) -> tuple[list[Part], pa.Schema]:
+    """The parts of the export, and its schema, from the commits; of the rows, only ids are read."""
+    head = plan.recipe.head
+    in_parts = is_folder(head.export_path)
     chunks = range(len(plan.source.rows))
-    written, schemas = set(written_columns(plan.recipe.head.dataset_path)), list[pa.Schema]()
+    written, schemas = set(written_columns(head.dataset_path)), list[pa.Schema]()
+    sizes = []
     for chunk in chunks:
         frame = plan.frame_before(chunk, None)
         written.update(frame.written_columns)
         schemas.append(frame.schema)
-    schema = mark_written(_schema(plan.recipe.head, schemas), written)
-    with ExitStack() as stack:
-        write = stack.enter_context(writer(export, schema))
-        write_decisions = {
-            step.name: stack.enter_context(
-                writer(folder / step.label / "decisions.arrow", DECISIONS)
-            )
-            for step in plan.steps
-        }
-        advance = stack.enter_context(progress.task("export", sum(plan.source.rows)))
-        for chunk, finished in enumerate(_prefetched(plan)):
-            write(filled(conform(finished.table, schema)))
-            for name, write_step in write_decisions.items():
-                write_step(finished.log.step(name).take_decisions())
-            totals.merge(finished.log)
-            advance(plan.source.rows[chunk])
-    return totals
+        if in_parts:
+            sizes.append(_group_sizes(frame))
+    parts = cut_parts(sizes, head.max_rows_per_file) if in_parts else [one_part(len(chunks))]
+    return parts, mark_written(_schema(head, schemas), written)
+
+
+def _group_sizes(frame: Frame) -> NDArray[np.int64]:
+    """Rows of each group; where there are no groups, each row is one."""
+    if "prompt_id" not in frame.column_names:
+        return np.ones(frame.num_rows, np.int64)
+    return Groups.of(frame.select(["prompt_id"])).sizes_G
 
 
 def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
@@ -153,27 +196,3 @@ def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
         found = f"a step wrote a column in two types: {error}"
         raise OperatorError(found, "let it write one type always") from None
     return pa.schema([schema.field(name) for name in head.exported(schema.names)])
-
-
-def _prefetched(plan: Plan) -> Iterator[_Finished]:
-    """Finished chunks in order; the next one is gathered while this one is written."""
-    first_rows = np.cumsum([0, *plan.source.rows[:-1]])
-    with ThreadPoolExecutor(1) as pool:
-        waiting: deque[Future[_Finished]] = deque()
-        for chunk, first_row in enumerate(first_rows):
-            waiting.append(pool.submit(_finish, plan, chunk, int(first_row)))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        yield waiting.popleft().result()
-
-
-def _finish(plan: Plan, chunk: int, first_row: int) -> _Finished:
-    log = AuditLog()
-    frame = apply_steps(
-        plan.steps,
-        plan.source_frame(chunk),
-        run=plan.committed(chunk),
-        log=log,
-        first_row=first_row,
-    )
-    return _Finished(frame.select(plan.recipe.head.exported(frame.column_names)), log)

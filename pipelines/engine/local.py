@@ -25,14 +25,17 @@ from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
-from ..dataset.write import check_export_path
+from ..dataset.write import check_export_path, default_cache
+from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from .cache_lock import use_cache
 from .commit import load, save
 from .damage import undamaged
 from .dataset_step import run_dataset_step, write_digest
-from .finish import check_may_replace_export, write_export
+from .finish import check_may_replace_export, report_head, write_export
+from .finished import finished_report
 from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
@@ -63,7 +66,7 @@ def run(
         retry_dropped: sample prompts again that an earlier run gave up on.
         retry_missing: name or number of a step of which failures that may pass are computed again.
         chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
-        cache: where commits are kept; `.rejuice` beside the export by default.
+        cache: where commits are kept; None: see `default_cache`.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
         open_workers: where chunks are run; memory is bounded by `np` chunks.
@@ -73,36 +76,59 @@ def run(
     """
     head = recipe.head
     progress = progress or Progress(quiet=True)
-    cache = cache or head.export_path.parent / ".rejuice"
+    cache = cache or default_cache(head.export_path)
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_path)
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
-        for path in head.write_missing(head.dataset_path, *recipe.recordings()):
-            progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
-        with progress.task("read", None):
-            reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
-            plan = undamaged(reopen_plan, reopen_plan, warn)
-        of_groups = group_warnings(recipe, plan.source.schema.names)
-        for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
-            warn(line)
-        with sole_writer(head.export_path), open_workers(plan) as workers:
-            retry = partial(_retry, retry_dropped, again)
-            plan, failed, retried = undamaged(
-                lambda: retry(plan), lambda: retry(reopen_plan()), warn
+        if not cache.exists():
+            checked_schema(recipe)  # A recipe that cannot run leaves no folder.
+        with use_cache(cache, head.export_path):
+            return _run(
+                recipe, cache, chunk_rows, retry_dropped, again, progress, warn, open_workers
             )
-            if again and not failed and not retried[again.name]:
-                warn(f"{again.name} has no result that failed: nothing is retried")
+    except OSError as error:
+        raise _disk_error(error, cache) from error
+
+
+def _run(
+    recipe: Recipe,
+    cache: Path,
+    chunk_rows: int,
+    retry_dropped: bool,
+    again: Step | None,
+    progress: Progress,
+    warn: Callable[[str], object],
+    open_workers: OpenWorkers,
+) -> Report:
+    """Run a recipe whose export may be written; see `run`."""
+    head = recipe.head
+    for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+        progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+    with progress.task("read", None):
+        reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
+        plan = undamaged(reopen_plan, reopen_plan, warn)
+    of_groups = group_warnings(recipe, plan.source.schema.names)
+    for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
+        warn(line)
+    with sole_writer(head.export_path):
+        retry = partial(_retry, retry_dropped, again)
+        plan, failed, retried = undamaged(lambda: retry(plan), lambda: retry(reopen_plan()), warn)
+        if again and not failed and not retried[again.name]:
+            warn(f"{again.name} has no result that failed: nothing is retried")
+        finished = finished_report(plan, report_head(plan, chunk_rows))
+        if finished is not None:
+            progress.tell(f"nothing to do: {head.export_path} is up to date")
+            return finished
+        with open_workers(plan) as workers:
 
             def finish(plan: Plan) -> Report:
                 cached = _run_stages(plan, again, failed, retried, workers, progress)
-                return write_export(plan, cached, retried, chunk_rows, progress)
+                return write_export(plan, cached, retried, chunk_rows, workers, progress)
 
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
-    except OSError as error:
-        raise _disk_error(error, cache) from error
 
 
 def _run_stages(

@@ -48,12 +48,15 @@ class Plan(NamedTuple):
         source: the chunks.
         cache: the folder of commits.
         keys: per step, the name of its folder of commits.
+        result_key: the key that a step after the last one would build on. It changes with the
+            retries of the last step, too.
     """
 
     recipe: Recipe
     source: Source
     cache: Path
     keys: tuple[str, ...]
+    result_key: str
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -85,7 +88,7 @@ class Plan(NamedTuple):
                 key += f"-{retry_count(kept_folder(cache, step.operator))}"
             elif retries := retry_count(cache / keys[-1]):
                 key += f"-{retries}"
-        return cls(recipe, source, cache, tuple(keys))
+        return cls(recipe, source, cache, tuple(keys), key)
 
     def stages(self) -> Iterator[Stage]:
         """The steps, split after each one of dataset scope, and around each resumable operator."""

@@ -48,7 +48,8 @@ from .journal import Entry, Journal, entries, journals
 from .progress import StepProgress
 
 _log = logging.getLogger(__name__)
-_RETRIES_FILE = "generation"
+RETRIES_FILE = "generation"
+"""In the folder of a step: how often its failures were computed again."""
 _CHECKED_ROWS = 16
 
 FindFailed = Callable[[Change, int], BoolArray]
@@ -169,13 +170,13 @@ def _link(path: Path, whole: Path) -> None:
 
 def retry_count(folder: Path) -> int:
     """How often results of a step were retried; the keys of later steps depend on it."""
-    path = folder / _RETRIES_FILE
+    path = folder / RETRIES_FILE
     return int(path.read_text()) if path.exists() else 0
 
 
 def count_retry(folder: Path) -> None:
     """Count one more retry of a step, so that later steps get other keys."""
-    (folder / _RETRIES_FILE).write_text(str(retry_count(folder) + 1))
+    (folder / RETRIES_FILE).write_text(str(retry_count(folder) + 1))
 
 
 def reopen(

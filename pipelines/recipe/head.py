@@ -15,6 +15,7 @@ from ...operators.errors import suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
 from ..dataset.read import SUFFIXES
+from ..dataset.remote import PathField
 from .generated import GeneratedDataset
 from .train import Train
 
@@ -28,8 +29,12 @@ class Head(Config):
     """Name of the project, for reports."""
     dataset_path: Path
     """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
-    export_path: Path
-    """The file to write: .parquet (exact), .arrow or .jsonl."""
+    export_path: PathField
+    """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
+    Parquet files."""
+    max_rows_per_file: int = Field(1_000_000, ge=1)
+    """The most rows of each file of an export that is a folder. No group is split over two files;
+    only a larger group makes a larger file."""
     np: int = Field(1, ge=1)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -15,6 +14,7 @@ from rich.text import Text
 from ...operators import DataError
 from ..compare.ablate import AblationResult
 from ..compare.comparison import KINDS, Comparison, combined
+from ..dataset.remote import AnyPath
 from ..stored.stored import StoredSet
 
 _WIDTH = 140
@@ -27,7 +27,7 @@ Found = Sequence[tuple[StoredSet, Comparison | DataError]]
 
 
 def show_whatif(
-    path: Path, changed: Sequence[str], found: Found, command: str, console: Console
+    path: AnyPath, changed: Sequence[str], found: Found, command: str, console: Console
 ) -> None:
     """Print what other settings change.
 

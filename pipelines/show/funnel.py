@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..apply.audit_log import NEW_ROW
+from ..apply.decision_files import decided_rows
 from ..apply.report import Report, StepReport
 from ..apply.retryable import MISSING
-from ..dataset.arrow_files import read_arrow
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.write import run_folder
 
 LOG_WIDTH = 140
@@ -72,7 +72,7 @@ def _missing(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _closing(report: Report) -> Iterator[str]:
-    folder = run_folder(Path(report.export_path))
+    folder = run_folder(to_path(report.export_path))
     if not report.rows_out:
         last = next(step for step in report.steps if not step.rows_out)
         yield f"No row is left: {last.step} dropped the last ones."
@@ -97,11 +97,9 @@ def _logged(step: StepReport) -> Iterator[str]:
         yield f"{step.step}: {more} more {messages} in report.json"
 
 
-def _traceable(folder: Path) -> Iterator[str]:
+def _traceable(folder: AnyPath) -> Iterator[str]:
     """The ids of dropped rows; a row that an operator made without one cannot be named."""
-    for path in sorted(folder.glob("*/decisions.arrow")):
-        ids = read_arrow(path)["row_id"]
-        yield from (row for row in ids.to_pylist() if row and row != NEW_ROW)
+    return (row for row in decided_rows(folder) if row and row != NEW_ROW)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import xxhash
 
 from ...operators import DataError, RejuiceError
-from ..apply.audit_log import DECISIONS
+from ...operators.user_cache import in_user_cache
+from ..apply.decision_files import read_decisions
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import RunStep
-from ..dataset.arrow_files import read_arrow
-from ..dataset.read import Dataset
+from ..dataset.exported import exported_rows
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..recipe.read import load
@@ -25,7 +28,7 @@ from .stored import IDS, Stored, StoredSet, not_on_file, steps_after_sampling
 _NO_COMMITS = "dj-process saves no commits"
 
 
-def open_export(path: Path, export: Path) -> Stored:
+def open_export(path: AnyPath, export: AnyPath) -> Stored:
     """The stored run of an export.
 
     Args:
@@ -73,17 +76,23 @@ class ChangedSinceError(DataError):
     """The recipe, its data or its operators are not those of the run."""
 
 
-def _recipe(report: Report, folder: Path) -> Recipe:
+def _recipe(report: Report, folder: AnyPath) -> Recipe:
     # A recipe of dj-process is nowhere but where the user has it; `rejuice run` keeps a copy.
     kept = folder / "recipe.yaml"
-    return load(kept if kept.exists() else Path(report.recipe))
+    if not kept.exists():
+        return load(Path(report.recipe))
+    if isinstance(kept, RemotePath):
+        text = kept.read_text()
+        kept = in_user_cache(f"recipes/{xxhash.xxh3_64_hexdigest(text.encode())}.yaml")
+        write_file(kept, text)
+    return load(kept)
 
 
 def _set(
-    recipe: Recipe, report: Report, export: Path, plan: Plan | None, incomplete: str
+    recipe: Recipe, report: Report, export: AnyPath, plan: Plan | None, incomplete: str
 ) -> StoredSet:
     steps = steps_after_sampling(recipe.steps)
-    final = cache(partial(_final, export))
+    final = cache(partial(exported_rows, export))
     shared: dict[str, Any] = {
         "name": "",
         "training_step": None,
@@ -92,7 +101,7 @@ def _set(
         "steps": steps,
         "incomplete": incomplete,
         "final": final,
-        "decisions": partial(_decisions, run_folder(export)),
+        "decisions": partial(read_decisions, run_folder(export)),
         "fit": lambda other: steps_after_sampling(other.steps),
     }
     if plan is None:
@@ -123,25 +132,3 @@ def _ids(frame: Frame) -> pa.Table:
 
 def _committed(plan: Plan, part: int) -> RunStep:
     return plan.committed(part)
-
-
-def _final(export: Path) -> pa.Table:
-    """The rows that are left; a run may have left none.
-
-    Raises:
-        DataError: the export is gone or damaged.
-    """
-    if export.suffix == ".parquet" and export.is_file():
-        import pyarrow.parquet as pq  # It loads clients of object stores.
-
-        return pq.read_table(export, memory_map=True)
-    if export.suffix == ".arrow" and export.is_file():
-        return read_arrow(export)
-    if export.is_file() and not export.stat().st_size:
-        return pa.table({})
-    return Dataset(export).table()
-
-
-def _decisions(folder: Path) -> pa.Table:
-    tables = [read_arrow(path) for path in sorted(folder.glob("*/decisions.arrow"))]
-    return pa.concat_tables([DECISIONS.empty_table(), *tables])

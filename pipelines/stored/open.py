@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...operators import DataError
 from ..apply.report import Report
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.write import run_folder
 from ..recipe.read import load
 from .export import open_export
@@ -16,7 +17,7 @@ from .stored import Stored
 RECIPES = (".yaml", ".yml")
 
 
-def open_stored(path: Path, *, steps: range | None = None) -> Stored:
+def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
     """Open an export, its run folder, a recipe whose export was run, or what `openers` open.
 
     Args:
@@ -32,14 +33,17 @@ def open_stored(path: Path, *, steps: range | None = None) -> Stored:
         >>> [step.name for step in part.steps]
         ['math_verify_mapper', ...]
     """
-    path = Path(path)
+    path = to_path(path)
     if not path.exists() and not run_folder(path).is_dir():
         raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")
     if _is_run_folder(path):
-        written_to = Path(Report.read(path).export_path)  # A report is found from its folder, too.
+        # A report is found from its folder, too.
+        written_to = to_path(Report.read(path).export_path)
         return open_export(path, path.with_suffix(written_to.suffix))
     if _is_run_folder(run_folder(path)) and path.suffix not in RECIPES:
         return open_export(path, path)
+    if not isinstance(path, Path):
+        raise DataError(f"{path} is not a stored run", "give an export or its .run folder")
     for opener in openers:
         if (found := opener(path, steps)) is not None:
             return found
@@ -57,7 +61,7 @@ def open_stored(path: Path, *, steps: range | None = None) -> Stored:
     )
 
 
-def run_of(recipe: Path) -> Path:
+def run_of(recipe: Path) -> AnyPath:
     """The export of a recipe or, where there is none, the folder of its training run.
 
     Raises:
@@ -70,5 +74,5 @@ def run_of(recipe: Path) -> Path:
     return own if (own / "steps").is_dir() else RUNS / recipe.stem  # A run keeps its recipe.
 
 
-def _is_run_folder(path: Path) -> bool:
+def _is_run_folder(path: AnyPath) -> bool:
     return path.suffix == ".run" and (path / "report.json").is_file()

@@ -19,6 +19,7 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import AppliedStep, RunStep, iterate_steps
+from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 
@@ -87,7 +88,7 @@ class Stored(NamedTuple):
         points: of training, what was logged, a mapping for each step, which is under `step`.
     """
 
-    path: Path
+    path: AnyPath
     title: str
     kind: StoredKind
     sets: tuple[StoredSet, ...]

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pyarrow.ipc
+import pyarrow.parquet
 
 SMALL = {"compression": "zstd", "compression_level": 19, "write_statistics": False}
 """How Parquet files of the data are written."""
@@ -28,7 +29,10 @@ def values_digest(values):
 def dropped(folder):
     """How many rows each step of a run dropped for each reason."""
     found = {}
-    for file in sorted(folder.glob("*/decisions.arrow")):
-        with pyarrow.ipc.open_file(file) as reader:
-            found[file.parent.name] = dict(Counter(reader.read_all()["reason"].to_pylist()))
+    for file in sorted(folder.glob("*/decisions.*")):
+        if file.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(file)
+        else:  # Of version 0.4.
+            table = pyarrow.ipc.open_file(file).read_all()
+        found[file.parent.name] = dict(Counter(table["reason"].to_pylist()))
     return found

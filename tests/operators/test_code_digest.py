@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rejuice.operators import code_digest as digests
+from rejuice.operators import source_code
 from rejuice.operators.code_digest import code_digest
 
 ACME = {
@@ -276,7 +276,7 @@ match x:
 
 def test_versions_of_python_agree():
     """Python 3.10, 3.11, 3.12 and 3.13 all give this digest."""
-    assert digests._hash(ast.parse(EVERY_VERSION)) == (
+    assert source_code._hash(ast.parse(EVERY_VERSION)) == (
         "b626dd7b457b50858bca538a45fb001d55fcd0a2064414fddc7247efa5471805"
     )
 
@@ -295,9 +295,9 @@ def test_what_python_versions_write_in_different_ways_is_left_out():
         if isinstance(node, ast.JoinedStr):
             node.values.append(ast.Constant(""))
     assert ast.dump(other) != ast.dump(plain)
-    assert digests._hash(other) == digests._hash(plain)
+    assert source_code._hash(other) == source_code._hash(plain)
     other.body[0].type_params.append(ast.Name("T"))
-    assert digests._hash(other) != digests._hash(plain)
+    assert source_code._hash(other) != source_code._hash(plain)
 
 
 @pytest.mark.parametrize(

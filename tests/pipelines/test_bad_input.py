@@ -245,7 +245,8 @@ def test_an_export_path_that_exists(recipe_file, tmp_path):
 def test_an_export_of_no_known_format(recipe_file, tmp_path):
     path = recipe_file([PROMPTS], ROWS, export_path=str(tmp_path / "out.csv"))
     assert message(path, run=True) == (
-        "export_path /out.csv has no known format; end it in .parquet, .arrow, .jsonl"
+        "export_path /out.csv has no known format; end it in .parquet, .arrow, .jsonl, "
+        "or name a folder, without a dot"
     )
 
 

@@ -74,10 +74,12 @@ def test_run_twice(rejuice, recipe, tmp_path):
     assert lines[-3] == [f"{rows}", "rows", "in", "out/curated.parquet"]
     assert "\naudit log and report: out/curated.run\n" in out
     assert lines[2][:4] == ["pass_rate_filter", "30", "1", "29"]
-    code, again, _ = rejuice("run", recipe)
+    assert rejuice("report", tmp_path / "out" / "curated.parquet") == (0, out, "")
+    code, again, err = rejuice("run", recipe)
     assert code == 0
     assert again.count("cached") == 2
-    assert rejuice("report", tmp_path / "out" / "curated.parquet") == (0, again, "")
+    assert "nothing to do: out/curated.parquet is up to date\n" in err
+    assert rejuice("report", tmp_path / "out" / "curated.parquet") == (0, out, ""), "nor rewritten"
 
 
 @pytest.mark.parametrize("overrides", [[], ["--length_filter.min", "4"]])

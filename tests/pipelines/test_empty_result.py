@@ -44,8 +44,8 @@ def test_a_run_that_leaves_no_row_fails(rejuice, emptied, tmp_path, quiet):
     assert (out == "") == bool(quiet)
     report = Report.read(tmp_path / "out" / "curated.parquet")
     assert (report.rows_in, report.rows_out) == (30, 0)
-    decisions = tmp_path / "out" / "curated.run" / "02_group_size_filter" / "decisions.arrow"
-    assert pa.ipc.open_file(decisions).read_all().num_rows == 29
+    decisions = tmp_path / "out" / "curated.run" / "02_group_size_filter" / "decisions.parquet"
+    assert pq.read_table(decisions).num_rows == 29
     assert pq.read_table(tmp_path / "out" / "curated.parquet").num_rows == 0
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from ...operators.errors import RejuiceError
+from ...pipelines.dataset.remote import to_path
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
@@ -42,6 +43,29 @@ MatchLength = Annotated[
         "differ most.",
     ),
 ]
+
+
+def push(
+    export: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EXPORT", parser=to_path, help="A run's export_path: a file or a folder."
+        ),
+    ],
+    repo: Annotated[
+        str, typer.Argument(metavar="REPO", help="A dataset of the hub, such as user/curated.")
+    ],
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Who sees the dataset, where it is made now."),
+    ] = None,
+) -> None:
+    """Push an export to the Hugging Face hub, with a card: columns, figures, funnel and recipe."""
+    from .push import push as pushed
+
+    found = pushed(export, repo, private=private)
+    files = "1 file" if found.files == 1 else f"{found.files:,} files"
+    typer.echo(f"{repo}: {found.rows:,} rows in {files}: {found.url}")
 
 
 @app.command()

@@ -19,6 +19,7 @@ from ...operators.columns import MESSAGES, flat
 from ...pipelines.apply.report import Report
 from ...pipelines.apply.summary import merge, summarise
 from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.write import run_folder
 from .trl_formats import Converted, Format
 
@@ -46,7 +47,7 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
         made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
     except DataError as error:
         raise error.at(str(dataset)) from None
-    card = "\n".join(_card(dataset, form, rows, made))
+    card = dataset_card(dataset, form, rows, made, "data/train.parquet")
     from datasets import Dataset
     from datasets.table import InMemoryTable
 
@@ -54,16 +55,33 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     (folder / "data").mkdir(parents=True)
     written.to_parquet(str(folder / "data" / "train.parquet"))
     written.save_to_disk(str(folder / "arrow"))
-    (folder / "README.md").write_text(f"{card}\n", "utf-8")
+    (folder / "README.md").write_text(card, "utf-8")
     return made
 
 
 # ------------------------------------------------------------------ the card
 
 
-def _card(dataset: Path, form: Format | None, rows: pa.Table, made: Converted) -> Iterator[str]:
+def dataset_card(
+    dataset: AnyPath, form: Format | None, rows: pa.Table, made: Converted, data_files: str
+) -> str:
+    """The card of a dataset: its columns, figures, funnel and recipe, as Markdown.
+
+    Args:
+        dataset: the export of a run, or any other file or folder of rows.
+        form: what was made of its rows; None: nothing.
+        rows: of the dataset.
+        made: what was made of them.
+        data_files: where the files are, beside the card.
+    """
+    return "".join(f"{line}\n" for line in _card(dataset, form, rows, made, data_files))
+
+
+def _card(
+    dataset: AnyPath, form: Format | None, rows: pa.Table, made: Converted, data_files: str
+) -> Iterator[str]:
     report = Report.read(dataset) if (run_folder(dataset) / "report.json").exists() else None
-    yield from ("---", "configs:", "- config_name: default", "  data_files: data/train.parquet")
+    yield from ("---", "configs:", "- config_name: default", f"  data_files: {data_files}")
     yield from ("tags: [rejuice]", "---", "")
     yield f"# {report.project_name if report else dataset.stem}"
     yield ""

@@ -43,6 +43,7 @@ from .pending_groups import (
     format_drop_counts,
     number_of_groups,
 )
+from .polling import poll_interval
 from .queued_answers import AnswerQueue
 from .rollouts import read, read_trajectories, write_turns
 from .sample_table import SampleTables
@@ -53,8 +54,6 @@ from .step_part import StepPart, nothing_to_train_on, release, tokens_sampled
 from .types import StepPlan, TrajectoryKey, VerificationPrompts
 from .validation import ValidationGroups, set_figures
 from .verl_trainer import VerlTrainer
-
-_POLL_S = 0.02
 
 
 class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
@@ -67,7 +66,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, sampler_kwargs: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)
-        self.poll_interval = _POLL_S
+        self.poll_interval = poll_interval(0, 0)  # In replay, where verl waits itself.
         folder = Path(sampler_kwargs["run"])
         with errors_recorded(folder):
             self._run = TrainingRun.open(folder)
@@ -292,8 +291,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         """
         start = time.perf_counter()
         while groups.ended < wanted:
+            listed = time.perf_counter()
             # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
             self._sync_metadata_from_transfer_queue()
+            listing_s = time.perf_counter() - listed
             # A sampler that dies marks all its prompts as failed, even those that are finished.
             failed = self.failure_keys[partition] - groups.uids
             finished = self.finished_keys[partition] - groups.uids
@@ -301,7 +302,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 failed, finished = failed & among, finished & among
             if not failed and not finished:
                 groups.check()
-                time.sleep(self.poll_interval)
+                time.sleep(poll_interval(time.perf_counter() - start, listing_s))
                 continue
             # Without prompts: one that failed and was cleared comes back, as what is no prompt to
             # verl, if the sampler dies later on.

@@ -109,6 +109,8 @@ EXPORT_TYPE = "export_type"
 
 _PATHS = ("dataset_path", "export_path")
 _REMOTE = re.compile(r"(s3|hdfs|oss|gs|https?):/", re.IGNORECASE)
+_NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
+"""Places that Arrow, which writes our exports, does not open."""
 _MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet)\s+\S")
 """`0.5 a.jsonl 0.5 b.jsonl`, with or without the weights."""
 _TOKENS = re.compile(r"\bSpecialTokens\b|\bremove_(?:non_)?special_tokens\b")
@@ -166,7 +168,10 @@ def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
                 yield Refusal(key, found, f"{right}, or {_ELSEWHERE}")
         elif key == EXPORT_TYPE and value is not None:
             suffix = PurePath(str(document.get("export_path", ""))).suffix
-            if f".{value}" != suffix:
+            if not suffix and value != "parquet":
+                found = f"'{key}' is {value!r}, and a folder is written as parquet"
+                yield Refusal(key, found, f"leave it out, or end export_path in .{value}")
+            elif suffix and f".{value}" != suffix:
                 found = f"'{key}' is {value!r}, and export_path ends in '{suffix}'"
                 yield Refusal(key, found, f"end export_path in .{value}")
 
@@ -247,10 +252,12 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
     text = str(value)
     if value in ("", None):
         yield Refusal(key, f"'{key}' is empty", "give a path")
-    elif _REMOTE.match(text):
-        verb = "read" if key == "dataset_path" else "write"
-        found = f"'{key}' is {text!r}, and rejuice does not {verb} remote files yet"
+    elif key == "dataset_path" and _REMOTE.match(text):
+        found = f"'{key}' is {text!r}, and rejuice does not read remote files yet"
         yield Refusal(key, found, f"give a local path, or {_ELSEWHERE}")
+    elif key == "export_path" and _NO_STORE.match(text):
+        found = f"'{key}' is {text!r}, which rejuice does not write"
+        yield Refusal(key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}")
     elif key == "dataset_path" and _MIXTURE.match(text) and not Path(text).exists():
         found = f"'{key}' is a mixture of datasets, which rejuice does not read yet"
         yield Refusal(key, found, f"give one file or folder, or {_ELSEWHERE}")

@@ -24,7 +24,7 @@ def no_calls():
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "folder" / "tools.sqlite"
+    return tmp_path / "folder" / "tools.answers"
 
 
 class Weather(Tool):
@@ -208,6 +208,7 @@ async def described_by(tool):
 
 
 def test_a_file_that_cannot_be_used(path):
+    path = path.with_suffix(".sqlite")
     path.parent.mkdir()
     path.write_text("no database, but a text of some length")
     with pytest.raises(EngineError) as error:
@@ -229,6 +230,6 @@ def test_off_is_a_truth_value_in_yaml():
         mode.validate_python(True)
 
 
-def test_the_file_of_the_user(monkeypatch, tmp_path):
+def test_the_cache_of_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert user_cache() == tmp_path / "rejuice" / "tools.sqlite"
+    assert user_cache() == tmp_path / "rejuice" / "tools.answers"

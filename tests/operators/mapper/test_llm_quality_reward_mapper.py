@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -20,12 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, EngineError, RecipeError
+from rejuice.operators.answer_cache.log import HEADER_BYTES
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.scoring.cache import key_of, user_cache
+from rejuice.operators.scoring.cache import key_of, open_cache, user_cache
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 5.0, "concurrency": 3, "attempts": 6}
@@ -84,7 +86,7 @@ def make(tmp_path):
     """Operators that are closed in the end."""
     made = []
 
-    def make(at, *, cache=tmp_path / "scores.sqlite", **fields):
+    def make(at, *, cache=tmp_path / "scores", **fields):
         url = at if isinstance(at, str) else at.url
         options = {**QUICK, "base_url": url, **fields.pop("server", {})}
         made.append(LlmQualityRewardMapper(model="m", server=options, cache=cache, **fields))
@@ -523,7 +525,8 @@ def test_the_api_key_is_sent_and_never_cached(make, monkeypatch, tmp_path):
         operator.apply(numbered(1))
         operator.close()
         assert judge.keys == {"Bearer top-secret"}
-    assert b"top-secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    (log,) = (tmp_path / "scores.answers").iterdir()
+    assert b"top-secret" not in log.read_bytes()
 
 
 def test_equal_responses_are_scored_once(make):
@@ -641,8 +644,9 @@ def test_a_cached_answer_is_read_in_another_way_without_a_request(make, tmp_path
     """What is kept is the answer, not what was made of it."""
     with FakeJudge(says={1: [verdict([3, 1, 5, 2])]}) as judge:
         expected = make(judge, expected_score=True).apply(numbered(1))
-        (row,) = sqlite3.connect(tmp_path / "scores.sqlite").execute("SELECT answer FROM answers")
-        text, finish_reason, tokens, *cost = json.loads(row[0])
+        (log,) = (tmp_path / "scores.answers").iterdir()
+        stored = log.read_bytes()[HEADER_BYTES:]
+        text, finish_reason, tokens, *cost = json.loads(stored)
         assert (text, finish_reason, cost) == (verdict([3, 1, 5, 2]), "stop", [100, 10])
         assert "".join(token for token, _ in tokens) == text
         assert [len(top) for token, top in tokens if token.isdigit()] == [3] * 4
@@ -676,7 +680,7 @@ def scoring_process(judge, cache, first, last):
 
 @pytest.mark.slow
 def test_processes_share_the_cache(make, tmp_path):
-    cache = tmp_path / "new" / "folder" / "scores.sqlite"
+    cache = tmp_path / "new" / "folder" / "scores"
     with FakeJudge() as judge:
         first = [scoring_process(judge, cache, 0, 300), scoring_process(judge, cache, 200, 500)]
         output = [process.communicate()[0] for process in first]
@@ -690,14 +694,14 @@ def test_processes_share_the_cache(make, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_process_has_stored_the_answers_it_received(make, tmp_path):
-    cache = tmp_path / "scores.sqlite"
+    cache = tmp_path / "scores"
     with FakeJudge(think_s=0.01) as judge:
         process = scoring_process(judge, cache, 0, 2000)
         while judge.answered.total() < 100:
             time.sleep(0.01)
         process.kill()
         process.communicate()
-        kept = sqlite3.connect(cache).execute("SELECT count(*) FROM answers").fetchone()[0]
+        kept = open_cache(cache, writes=False).count()
         # But for those that were on the way.
         assert judge.answered.total() - 8 <= kept <= judge.answered.total()
         assert make(judge).apply(numbered(*range(kept + 50))).notes["from_cache"] >= kept - 50
@@ -705,7 +709,6 @@ def test_a_killed_process_has_stored_the_answers_it_received(make, tmp_path):
 
 def broken_caches(folder):
     (folder / "text.sqlite").write_text("no database at all " * 999)
-    (folder / "folder.sqlite").mkdir()
     other = sqlite3.connect(folder / "other.sqlite")
     other.execute("CREATE TABLE answers (key, answer)")
     other.execute("PRAGMA user_version = 77")
@@ -713,7 +716,6 @@ def broken_caches(folder):
     (folder / "file").write_text("")
     return {
         "text.sqlite": "file is not a database",
-        "folder.sqlite": "unable to open database file",
         "other.sqlite": "it belongs to another program or version",
         "file/scores.sqlite": "[Errno",
     }
@@ -733,9 +735,10 @@ def test_a_cache_that_breaks_in_the_middle_ends_the_run_with_one_line(make, tmp_
     with FakeJudge() as judge:
         operator = make(judge)
         operator.apply(numbered(1))
-        sqlite3.connect(tmp_path / "scores.sqlite").execute("DROP TABLE answers")
+        shutil.rmtree(tmp_path / "scores.answers")
+        (tmp_path / "scores.answers").touch()
         with pytest.raises(
-            EngineError, match=r"cannot be used: no such table: answers; set `cache`"
+            EngineError, match=r"cannot be used: \[Errno 20\] Not a directory: .*; set"
         ):
             operator.apply(numbered(2))
 
@@ -746,11 +749,11 @@ def test_the_cache_of_the_user(make, tmp_path, monkeypatch):
         operator = make(judge, cache="user")
         operator.apply(numbered(1))
         operator.close()
-        assert user_cache() == tmp_path / "xdg" / "rejuice" / "scores.sqlite"
+        assert user_cache() == tmp_path / "xdg" / "rejuice" / "scores.answers"
         assert user_cache().exists()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/somewhere")
-    assert user_cache() == Path("/somewhere/.cache/rejuice/scores.sqlite")
+    assert user_cache() == Path("/somewhere/.cache/rejuice/scores.answers")
     for cache in ("user", None, "a/b.sqlite"):
         operator = LlmQualityRewardMapper(model="m", cache=cache)
         assert build(LlmQualityRewardMapper, operator.model_dump(mode="json")) == operator

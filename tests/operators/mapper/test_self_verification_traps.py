@@ -9,7 +9,6 @@ import random
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, get
 from rejuice.operators.columns import MESSAGES, component
 from rejuice.operators.fields import build
+from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.steps import Step, step_names
@@ -100,8 +100,7 @@ def through(recipe_file, tmp_path):
         assert offline == training.rows
         notes = {f"{s.step}/{k}": value for s in report.steps for k, value in s.notes.items()}
         assert notes == training.notes
-        files = sorted(export.with_suffix(".run").glob("*/decisions.arrow"))
-        decisions = [row for file in files for row in feather.read_table(file).to_pylist()]
+        decisions = read_decisions(export.with_suffix(".run")).to_pylist()
         assert decisions == training.decisions
         return Outcome(offline, notes, decisions)
 

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 from fake_judge import FakeJudge, Trouble, verdict
 
-from rejuice.operators import EngineError
 from rejuice.operators.code_digest import modules_of
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.scoring.cache import open_cache
-from rejuice.operators.scoring.failures import FailureCache, RawAnswer, keep_failures, raw_answers
+from rejuice.operators.scoring.failures import RawAnswer, keep_failures, raw_answers
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 5.0, "attempts": 2}
@@ -34,7 +33,7 @@ def judged(tmp_path):
 
     def judged(judge, table, **fields):
         options = {**QUICK, "base_url": judge if isinstance(judge, str) else judge.url}
-        fields = {"cache": tmp_path / "scores.sqlite", **fields}
+        fields = {"cache": tmp_path / "scores", **fields}
         operator = LlmQualityRewardMapper(model="m", server=options, **fields)
         made.append(operator)
         keep_failures(operator, table)
@@ -85,16 +84,13 @@ def test_of_a_refused_request_the_message_is_kept(judged):
     assert scored.reason is None
 
 
-def test_equal_requests_of_several_threads_are_kept_once(judged, tmp_path):
+def test_equal_requests_of_several_threads_have_one_failure(judged):
     with FakeJudge(says={1: [RAW]}, crowd=1) as judge, ThreadPoolExecutor(4) as pool:
         changes = list(pool.map(lambda _: judged(judge, rows_of(1, 1))[1], range(4)))
         operator, _ = judged(judge, rows_of(2))
     for change in changes:
         assert change.columns["reward_quality_missing"].to_pylist() == ["scorer_malformed"] * 2
     assert raw_answers(operator, rows_of(1)) == [RawAnswer(RAW, "scorer_malformed")]
-    with sqlite3.connect(tmp_path / "scores.sqlite") as file:
-        assert file.execute("SELECT count(*) FROM failures").fetchone() == (1,)
-    file.close()
 
 
 @pytest.mark.parametrize("table", [rows_of(), rows_of(None, None)])
@@ -102,7 +98,7 @@ def test_where_the_scorer_is_not_needed_nothing_is_opened(judged, table, tmp_pat
     threads = threading.active_count()
     judged("http://nowhere.invalid/v1", table)
     assert threading.active_count() == threads
-    assert not (tmp_path / "scores.sqlite").exists()
+    assert not (tmp_path / "scores.answers").exists()
 
 
 def test_without_a_cache_nothing_is_kept(judged):
@@ -112,29 +108,34 @@ def test_without_a_cache_nothing_is_kept(judged):
     assert raw_answers(operator, rows_of(1)) == [None]
 
 
-def test_a_file_of_an_earlier_version_stays_one(judged, tmp_path):
-    """It has no table of failures; one more table is no other format."""
+def test_failures_of_an_earlier_version_are_shown(judged, tmp_path):
     with FakeJudge(says={2: ["no"]}) as judge:
-        operator, _ = judged(judge, rows_of(1))
-        operator.close()
-        with sqlite3.connect(tmp_path / "scores.sqlite") as file:
-            file.execute("DROP TABLE failures")
+        operator, _ = judged(judge, rows_of(1, 2))
+        scored, malformed = raw_answers(operator, rows_of(1, 2))
+        answer, keys = requests_of(operator, tmp_path / "scores")
+        with sqlite3.connect(tmp_path / "earlier.sqlite", isolation_level=None) as file:
+            file.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, answer TEXT)")
+            file.execute("CREATE TABLE failures (key BLOB PRIMARY KEY, reason TEXT, answer TEXT)")
+            file.execute("INSERT INTO answers VALUES (?, ?)", (keys[0], answer))
+            file.execute("INSERT INTO failures VALUES (?, ?, ?)", (keys[1], *malformed[::-1]))
+            file.execute("PRAGMA user_version = 1")
         file.close()
-        assert raw_answers(operator, rows_of(1, 2))[0].reason is None
-        judged(judge, rows_of(2))
-    assert raw_answers(operator, rows_of(1, 2))[1] == RawAnswer("no", "scorer_malformed")
-    open_cache(tmp_path / "scores.sqlite").close()
-    with sqlite3.connect(tmp_path / "scores.sqlite") as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (1,)
-    file.close()
+        earlier, _ = judged(judge, rows_of(None), cache=tmp_path / "earlier.sqlite")
+    assert raw_answers(earlier, rows_of(1, 2)) == [scored, malformed]
+
+
+def requests_of(operator, path):
+    """The stored answer about the first of two responses, and the keys of both."""
+    shown = operator._shown(rows_of(1, 2), range(2))
+    keys = [operator._request(each).key for each in shown]
+    return open_cache(path).get(keys[0]), keys
 
 
 def test_a_file_that_is_no_cache(judged, tmp_path):
-    operator, _ = judged("http://nowhere.invalid/v1", rows_of(None))
-    (tmp_path / "scores.sqlite").write_text("no database, and long enough to be taken for one" * 9)
+    cache = tmp_path / "scores.sqlite"
+    operator, _ = judged("http://nowhere.invalid/v1", rows_of(None), cache=cache)
+    cache.write_text("no database, and long enough to be taken for one" * 9)
     assert raw_answers(operator, rows_of(1)) == [None]
-    with pytest.raises(EngineError, match=r"the cache of failures .* cannot be used"):
-        FailureCache(tmp_path / "scores.sqlite")
 
 
 def test_what_keeps_failures_is_no_part_of_the_key_of_a_judge():

@@ -102,7 +102,7 @@ def test_an_export_never_goes_over_the_dataset(tmp_path):
     check_export_path(tmp_path / "r.yaml", folder / "b.jsonl", folder / "a.jsonl")
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x", "x.parquet.gz"])
+@pytest.mark.parametrize("name", ["x.csv", "x.1", "x.parquet.gz"])
 def test_formats_that_are_not_known(tmp_path, name):
     with pytest.raises(RecipeError, match=r"has no known format; end it in \.parquet, \.arrow"):
         check_export_path(tmp_path / "r.yaml", tmp_path / name, tmp_path / "data.jsonl")

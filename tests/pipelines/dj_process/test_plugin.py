@@ -22,7 +22,6 @@ from rejuice.operators import Filter, RecipeError, RejuiceError, build, drop, ge
 from rejuice.pipelines import recipe
 from rejuice.pipelines.apply.audit_log import DECISIONS
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.dataset.arrow_files import read_arrow
 
 pytest.importorskip("data_juicer")
 from data_juicer.core.data import NestedDataset
@@ -360,8 +359,8 @@ def exported(folder):
 
 
 def audit_logs(folder):
-    files = sorted((folder / "out" / "curated.run").glob("*/decisions.arrow"))
-    return {file.parent.name: read_arrow(file) for file in files}
+    files = sorted((folder / "out" / "curated.run").glob("*/decisions.parquet"))
+    return {file.parent.name: pq.read_table(file) for file in files}
 
 
 def check_same(folder, path, table):

@@ -133,7 +133,7 @@ def test_the_audit_log_is_of_the_run_under_way_whatever_was_configured_last(
         settings[name] = init_configs(["--config", str(recipe)])
     DefaultExecutor(settings["a"]).run()
     assert sorted(audit_log(tmp_path / "a")) == [
-        "01_group_size_filter/decisions.arrow",
-        "02_grpo_advantage_mapper/decisions.arrow",
+        "01_group_size_filter/decisions.parquet",
+        "02_grpo_advantage_mapper/decisions.parquet",
     ]
     assert not audit_log(tmp_path / "b")

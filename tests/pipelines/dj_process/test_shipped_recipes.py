@@ -18,7 +18,6 @@ from recorded_recipes import OVERRIDES as COMPARED
 from recorded_recipes import RECIPES, TABLES, write_recipe
 
 from rejuice.operators.registry import installed
-from rejuice.pipelines.dataset.arrow_files import read_arrow
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 
@@ -107,8 +106,8 @@ def table_of(folder, name):
 
 
 def decisions_of(folder, name):
-    files = sorted((folder / name / "curated.run").glob("*/decisions.arrow"))
-    return {file.parent.name: read_arrow(file) for file in files}
+    files = sorted((folder / name / "curated.run").glob("*/decisions.parquet"))
+    return {file.parent.name: pq.read_table(file) for file in files}
 
 
 def cells(column):

@@ -11,6 +11,7 @@ import yaml
 
 from rejuice.operators import Change, DataError, RecipeError
 from rejuice.pipelines.apply.audit_log import DECISIONS, decisions
+from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.write import run_folder, unfinished_run_folder
@@ -72,8 +73,8 @@ def test_the_folder_of_a_run(finished):
     folder = recipe.head.export_path.with_suffix(".run")
     left = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
     assert {
-        "01_pass_rate_filter/decisions.arrow",
-        "02_exact_deduplicator/decisions.arrow",
+        "01_pass_rate_filter/decisions.parquet",
+        "02_exact_deduplicator/decisions.parquet",
         "recipe.yaml",
         "report.json",
     } <= set(left)
@@ -87,9 +88,7 @@ def test_decisions_and_report_and_export_agree(finished, rollouts):
     folder = recipe.head.export_path.with_suffix(".run")
     gone = []
     for number, step in enumerate(report.steps, 1):
-        table = pa.ipc.open_file(
-            folder / f"{number:02d}_{step.step}" / "decisions.arrow"
-        ).read_all()
+        table = read_decisions(folder / f"{number:02d}_{step.step}")
         assert table.schema == DECISIONS
         counts = {c["values"]: c["counts"] for c in table["reason"].value_counts().to_pylist()}
         assert counts == step.dropped
@@ -110,8 +109,9 @@ def test_a_report_is_read_as_it_was_written(finished):
 def test_a_run_that_fails_keeps_the_files_of_the_one_before(finished, monkeypatch):
     _, recipe = finished
     export = recipe.head.export_path
+    (run_folder(export) / "manifest.json").unlink()
     before = {p: p.read_bytes() for p in export.parent.rglob("*") if p.is_file()}
-    monkeypatch.setattr("rejuice.pipelines.engine.finish.conform", lambda *_: 1 / 0)
+    monkeypatch.setattr("rejuice.pipelines.engine.write_part.conform", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         engine.run(recipe, chunk_rows=10)
     assert {p: p.read_bytes() for p in export.parent.rglob("*") if p.is_file()} == before

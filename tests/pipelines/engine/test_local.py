@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import OperatorError, build, get
+from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.dataset.arrow_files import write_arrow
+from rejuice.pipelines.dataset.write import run_folder
 from rejuice.pipelines.dataset.written import mark_written
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
@@ -37,9 +39,7 @@ def run(recipe_path, overrides=None, **options):
 
 
 def decisions(recipe_path):
-    folder = load(recipe_path).head.export_path.with_suffix(".run")
-    paths = sorted(folder.glob("*/decisions.arrow"))
-    return pa.concat_tables([pa.ipc.open_file(path).read_all() for path in paths]).to_pylist()
+    return read_decisions(run_folder(load(recipe_path).head.export_path)).to_pylist()
 
 
 @pytest.fixture

@@ -224,7 +224,7 @@ def test_the_columns_that_make_groups(recipe_file):
 
 def test_stages_end_with_steps_that_see_everything(path, recipe_file):
     recipe = load(recipe_file([*PROCESS, {"label_balance_selector": {}}]))
-    plan = Plan(recipe, None, None, ())
+    plan = Plan(recipe, None, None, (), "")
     barriers = [(len(stage.steps), stage.barrier and stage.barrier.number) for stage in plan.stages()]  # fmt: skip
     expected, waiting = [], 0
     for step in recipe.steps:

@@ -128,6 +128,26 @@ def test_only_what_failed_is_judged_again(recipe_of, servers, named):
     assert exported(recipe).equals(table)
 
 
+def test_samples_are_not_touched(recipe_of, servers):
+    policy, judge = servers
+    recipe = load(recipe_of(policy, judge))
+    judge.script = {seed: [Trouble.ERROR_500] * QUICK["attempts"] for seed in seeds_of(recipe)[2:4]}
+    engine.run(recipe)
+    cache = recipe.head.export_path.parent / ".rejuice"
+
+    def samples():
+        files = [path for kept in cache.glob("kept-policy_rollout_mapper-*") for path in kept.iterdir()]  # fmt: skip
+        return {p.name: (p.stat().st_ino, p.stat().st_mtime_ns, p.read_bytes()) for p in files}
+
+    before = samples()
+    assert before
+    report = engine.run(recipe, retry_missing=JUDGE)
+    assert report.steps[2].retried == 2
+    assert samples() == before
+    assert all(step.cached for step in report.steps[:2])
+    assert not any(step.cached for step in report.steps[2:]), "what follows sees the new judgements"
+
+
 def test_where_nothing_failed_nothing_is_retried(recipe_of, servers):
     policy, judge = servers
     recipe, warnings = load(recipe_of(policy, judge)), list[str]()

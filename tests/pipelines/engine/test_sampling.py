@@ -16,6 +16,7 @@ from fake_server import FakeServer, Trouble
 
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
+from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import local as engine
@@ -53,8 +54,8 @@ def recipe_of(recipe_file):
 
 
 def decisions_of(path):
-    (file,) = (path.parent / "out" / "curated.run").glob("02_*/decisions.arrow")
-    return pyarrow.ipc.open_file(file).read_all().to_pylist()
+    (folder,) = (path.parent / "out" / "curated.run").glob("02_*/")
+    return read_decisions(folder).to_pylist()
 
 
 def check_whole(path, prompts):

@@ -92,6 +92,27 @@ def test_groups_are_taken_as_they_finish(stage):
     assert figures["rejuice/rows_sampled"] == 6
 
 
+def test_the_longer_a_step_takes_the_less_often_the_queue_is_listed(stage):
+    stage = stage(PLAIN)
+    slots = stage.ask([0, 1])
+    stage.answer({0: ["1", "0"]}, slots=slots[:1])
+    now, slept = [0.0], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+        if now[0] > 600:
+            stage.answer({1: ["0", "1"]}, slots=slots[1:])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rejuice.trainer.loop.buffer.time.sleep", sleep)
+        patch.setattr("rejuice.trainer.loop.buffer.time.perf_counter", lambda: now[0])
+        stage.sample(1, 2)
+    assert (slept[0], max(slept)) == (0.02, 1.0)
+    assert len(slept) < 1000
+    assert now[0] < 602
+
+
 def test_weights_follow_their_schedule(stage):
     falling = {"weights": {"accuracy": {"from": 0.5, "to": 0.3}}}
     stage = stage([{"scripted_mapper": None}, {"reward_sum_mapper": falling}], steps=5)

@@ -1,0 +1,134 @@
+"""`rejuice cache`: what runs have saved, and what of it can go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..dataset.remote import to_path
+from ..options import CacheDir, Debug
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..dataset.remote import AnyPath
+    from ..engine.cache import CacheEntry
+
+app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
+"""The subcommand `cache`."""
+
+Place = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="PATH",
+        parser=to_path,
+        help="A recipe, an export, its run folder, or a cache folder.",
+    ),
+]
+Samples = Annotated[
+    bool,
+    typer.Option("--samples", help="Remove samples and scores as well, which cost something."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry_run", help="Only show what would be removed; remove nothing.")
+]
+
+
+@app.command("ls")
+def list_entries(path: Place = None, cache_dir: CacheDir = None, debug: Debug = False) -> None:
+    """List what a cache holds: size, last use, and the exports of the finished runs that use it."""
+    from rich.console import Console
+
+    from ...operators.user_cache import in_user_cache
+    from ..engine.cache import cache_entries
+    from ..show.cache import show_cache, user_cache_lines
+
+    show_cache(cache_entries(_cache(path, cache_dir)), Console())
+    for line in user_cache_lines(in_user_cache("")):
+        typer.echo(line)
+
+
+@app.command()
+def prune(
+    path: Place = None,
+    cache_dir: CacheDir = None,
+    samples: Samples = False,
+    dry_run: DryRun = False,
+    debug: Debug = False,
+) -> None:
+    """Remove what no finished run uses; samples and scores stay.
+
+    A run that was stopped has not finished: its results are removed, and its samples stay.
+    """
+    from ..engine.cache import cache_entries, check_runs_are_known, unused
+
+    cache = _cache(path, cache_dir)
+    entries = unused(cache_entries(cache), samples=samples)
+    check_runs_are_known(cache)
+    _remove(cache, entries, dry_run=dry_run, again=False)
+
+
+@app.command()
+def rm(
+    wanted: Annotated[
+        str, typer.Argument(metavar="STEP|KEY", help="An operator's name, or how a key begins.")
+    ],
+    path: Place = None,
+    cache_dir: CacheDir = None,
+    samples: Samples = False,
+    dry_run: DryRun = False,
+    debug: Debug = False,
+) -> None:
+    """Remove the results of a step, whoever uses them: the next run computes them again."""
+    from ...operators import RecipeError
+    from ..engine.cache import cache_entries, matching
+
+    cache = _cache(path, cache_dir)
+    found = matching(cache_entries(cache), wanted)
+    kept = [] if samples else [entry for entry in found if entry.kind == "samples"]
+    entries = [entry for entry in found if entry not in kept]
+    names = ", ".join(entry.path.name for entry in kept)
+    if not entries:
+        raise RecipeError(
+            f"{names} has samples or scores, which cost something", "add --samples to remove it"
+        )
+    _remove(cache, entries, dry_run=dry_run, again=True)
+    if kept:
+        typer.echo(f"{names} stays: samples and scores cost something; --samples removes it")
+
+
+def _remove(cache: Path, entries: Sequence[CacheEntry], *, dry_run: bool, again: bool) -> None:
+    from rich.console import Console
+
+    from ..engine.cache import remove
+    from ..show.cache import show_cache, total_line
+
+    if not entries:
+        typer.echo(f"{cache}: nothing to remove")
+        return
+    if dry_run:
+        show_cache(entries, Console())
+        return
+    remove(cache, entries, again=again)
+    typer.echo(f"{cache}: removed {total_line(entries)}")
+
+
+def _cache(path: AnyPath | None, cache_dir: Path | None) -> Path:
+    """The cache folder that is meant."""
+    from ...operators import RecipeError
+    from ..apply.report import Report
+    from ..dataset.write import default_cache, run_folder
+    from ..recipe.read import load
+    from ..stored.open import RECIPES
+
+    if cache_dir is not None:
+        return cache_dir
+    if path is None:
+        raise RecipeError("no cache is given", "give a recipe, an export or a cache folder")
+    if isinstance(path, Path) and path.suffix in RECIPES:
+        path = load(path).head.export_path
+    if (run_folder(path) / "report.json").is_file():
+        return Path(Report.read(path).cache)
+    return path if isinstance(path, Path) and path.is_dir() else default_cache(path)

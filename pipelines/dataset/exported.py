@@ -1,0 +1,49 @@
+"""Read the rows of an export: a file, or a folder of parts. It may have no row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from ...operators import DataError
+from .arrow_files import read_arrow
+from .files import open_input
+from .read import Dataset
+from .remote import AnyPath, RemotePath
+from .write import is_folder, parts_of
+
+
+def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
+    """The rows of an export.
+
+    Args:
+        export: a file, or a folder of parts.
+        mapped: whether they may stay on disk until they are used; then it must not be removed.
+
+    Raises:
+        DataError: it is gone or damaged.
+    """
+    parts = parts_of(export) if is_folder(export) else [export]
+    if export.suffix == ".arrow" and export.is_file():
+        return read_arrow(export, mapped=mapped)
+    if all(part.suffix == ".parquet" and part.is_file() for part in parts):
+        import pyarrow.parquet as pq  # It loads clients of object stores.
+
+        try:
+            tables = []
+            for part in parts:
+                with open_input(part, mapped=mapped) as source:
+                    tables.append(pq.read_table(source))
+            return pa.concat_tables(tables)
+        except pa.ArrowInvalid:
+            raise DataError(f"{export} is damaged", "run it again") from None
+    if export.is_file() and not export.stat().st_size:
+        return pa.table({})
+    if isinstance(export, RemotePath):
+        with TemporaryDirectory(prefix="rejuice-") as folder:
+            copy = Path(folder) / export.name
+            copy.write_bytes(export.read_bytes())
+            return Dataset(copy).table()
+    return Dataset(export).table()

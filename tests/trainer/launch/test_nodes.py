@@ -1,0 +1,203 @@
+"""What the nodes of a cluster must share is checked on a real Ray cluster of two nodes."""
+
+from pathlib import Path
+
+import pytest
+from fake_run import write_recipe
+
+from rejuice.operators import RejuiceError
+from rejuice.pipelines.recipe.read import load
+from rejuice.trainer.launch.nodes import NodeRequest, check_nodes, look
+from rejuice.trainer.run import TrainingRun
+
+OPERATOR = """
+from rejuice.operators import Filter
+
+class NothingFilter(Filter):
+    reasons = {"never": "it never does"}
+    def reads(self):
+        return ("response",)
+    def decide(self, table):
+        return [None] * table.num_rows
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A factory of prepared runs on so many nodes, with a policy and operators in files."""
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "config.json").write_text("{}")
+    (tmp_path / "own.py").write_text(OPERATOR)
+
+    def make(nodes=2, **train):
+        fields = {"profile": "gpu", "gpu": {"nodes": nodes}, "policy": str(tmp_path / "policy")}
+        path = write_recipe(
+            tmp_path / "try.yaml",
+            {**fields, **train},
+            custom_operator_paths=[str(tmp_path / "own.py")],
+        )
+        (tmp_path / "run").mkdir(exist_ok=True)
+        return TrainingRun.of(tmp_path / "run", load(path))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    other = started.add_node(num_cpus=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", started.address)
+        yield other.node_id
+    ray.shutdown()
+    started.shutdown()
+
+
+def on_node(node, looks):
+    """What is called on each node: `looks` on that one, `look` on the others."""
+
+    def call(request):
+        import ray
+
+        from rejuice.trainer.launch.nodes import look as here
+
+        there = ray.get_runtime_context().get_node_id() == node
+        return looks(request) if there else here(request)
+
+    return call
+
+
+def elsewhere(prefix, other):
+    """A node whose folder `prefix` is another one."""
+
+    def looks(request):
+        from rejuice.trainer.launch.nodes import look as here
+
+        def moved(path):
+            return Path(str(path).replace(str(prefix), str(other), 1))
+
+        copies = tuple(map(moved, request.copies))
+        return here(request._replace(token=moved(request.token), copies=copies))
+
+    return looks
+
+
+def test_one_node_is_not_checked(run):
+    check_nodes(run(nodes=1))
+    check_nodes(run(profile="cpu", gpu={}))
+
+
+@pytest.mark.slow
+def test_nodes_that_see_everything(run, cluster, tmp_path):
+    check_nodes(run())
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_a_node_does_not_see(run, cluster, tmp_path):
+    copy = tmp_path / "copy"
+    (copy / "policy").mkdir(parents=True)
+    (copy / "run").mkdir()
+
+    def error(run, looks):
+        with pytest.raises(RejuiceError) as found:
+            check_nodes(run, on_node(cluster, looks))
+        node, _, rest = str(found.value).partition(") ")
+        assert node.startswith("node ")
+        assert list((tmp_path / "run").iterdir()) == []
+        return rest
+
+    share = "put it on a file system that all nodes share"
+    folder = f"the folder of the run {tmp_path}/run"
+    nowhere = elsewhere(tmp_path / "run", tmp_path / "nowhere")
+    assert error(run(), nowhere) == f"does not see {folder}; {share}"
+    missing = elsewhere(tmp_path / "policy", copy / "nowhere")
+    assert error(run(), missing) == (
+        f"does not see {tmp_path}/policy; let all nodes have the same folder at this path"
+    )
+    missing = elsewhere(tmp_path / "own.py", copy / "own.py")
+    assert error(run(), missing) == (
+        f"does not see {tmp_path}/own.py; let all nodes have the same file at this path"
+    )
+    (copy / "policy" / "config.json").write_text("{ }")
+    other = elsewhere(tmp_path / "policy", copy / "policy")
+    assert error(run(), other) == (
+        f"has another {tmp_path}/policy/config.json than this one; "
+        "let all nodes have the same file at this path"
+    )
+    (copy / "policy" / "config.json").write_text("[]")
+    check_nodes(run(), on_node(cluster, other))  # A copy on the disk of the node.
+
+    def read_only(request):
+        return look(request)._replace(error="Read-only file system")
+
+    assert error(run(), read_only) == (
+        f"cannot write to {folder}: Read-only file system; let it write there"
+    )
+
+    def outdated(request):
+        return look(request)._replace(version="0.3.0")
+
+    assert error(run(), outdated).startswith("has rejuice 0.3.0, this one ")
+
+    def fails(request):
+        raise ImportError("No module named 'pyarrow'")
+
+    assert error(run(), fails) == (
+        "cannot run rejuice: ImportError: No module named 'pyarrow'; install it there, too"
+    )
+
+
+@pytest.mark.slow
+def test_a_folder_of_the_same_name_is_not_shared(run, cluster, tmp_path):
+    """The node sees the token, as in a copy, but what it writes does not come back."""
+
+    def copied(request):
+        view = look(request)
+        request.token.with_name(request.answer).unlink()
+        return view
+
+    with pytest.raises(RejuiceError, match=r"has another folder .*run than this one; put it on a"):
+        check_nodes(run(), on_node(cluster, copied))
+
+
+@pytest.mark.slow
+def test_too_few_nodes(run, cluster):
+    with pytest.raises(RejuiceError) as error:
+        check_nodes(run(nodes=3))
+    assert str(error.value) == (
+        "train.gpu.nodes is 3, and the Ray cluster has 2 nodes; "
+        "add nodes with `ray start --address`, or lower train.gpu.nodes"
+    )
+
+
+@pytest.mark.slow
+def test_no_cluster(run, monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def init(**_):
+        raise ConnectionError("Could not find any running Ray instance")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(RejuiceError) as error:
+        check_nodes(run())
+    assert str(error.value) == (
+        "train.gpu.nodes is 2, and no Ray cluster runs on this machine; "
+        "start one with `ray start --head` here and `ray start --address` on the others"
+    )
+
+
+def test_what_this_node_sees(tmp_path):
+    (tmp_path / "token").write_text("token")
+    (tmp_path / "model" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "model" / "a.py").write_text("12")
+    (tmp_path / "model" / "__pycache__" / "a.pyc").touch()
+    copies = (tmp_path / "model", tmp_path / "model" / "a.py", tmp_path / "nothing")
+    found = look(NodeRequest(tmp_path / "token", "answer", copies))
+    assert found.token == (tmp_path / "answer").read_text() == "token"
+    assert found.copies == ({"a.py": 2}, {"a.py": 2}, {})
+    assert found.error is None
+    assert look(NodeRequest(tmp_path / "no" / "token", "answer", ())).token is None
