@@ -30,7 +30,7 @@ _KINDS = {
     r"curated\.parquet": "export",
     r"judge/.*\.lock": "judge's cache: lock",
     r"judge/.*": "judge's cache",
-    r".*\.lock": "lock",
+    r"(.*\.|\.rejuice/)lock": "lock",
 }
 
 
@@ -164,6 +164,9 @@ class DamagedRuns:
         for kind in rng.sample(list(by_kind), min(number, len(by_kind))):
             path = rng.choice(by_kind[kind])
             names[path] = {str(path), str(path.resolve())}  # A link is named by what it leads to.
+            if path.parent == self._run.export.with_suffix(".run"):
+                # With all of them gone nothing says which recipe made the export.
+                names[path].add(f"export_path {self._run.export} exists; give another")
             damages[path] = (kind, damage(path, rng))
         outcome, output, paid = self._rerun(names)
         sampled, judged = paid
@@ -193,7 +196,8 @@ class DamagedRuns:
         """
         paid, left, named = (Counter(), Counter()), set(names), False
         while True:
-            ended = self._command.run(*self._run.arguments)
+            again = ["--overwrite"] if named else []  # Its advice, where an export is nobody's.
+            ended = self._command.run(*self._run.arguments, *again)
             for total, more in zip(paid, self._run.paid(), strict=True):
                 total.update(more)
             outcome = _outcome(ended)

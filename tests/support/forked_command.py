@@ -73,7 +73,8 @@ class ForkedCommand:
             output = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))
+            sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+            sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
             os.environ.update(environment or {})
             sys.argv = ["rejuice", *arguments]
             from rejuice.pipelines import cli
