@@ -33,6 +33,7 @@ from .operator import (
     Mapper,
     Operator,
     ResumableOperator,
+    RowsOfChunk,
     Scope,
     drop,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "ResumableOperator",
     "RewardStdFilter",
     "RewardSumMapper",
+    "RowsOfChunk",
     "RuleQualityRewardMapper",
     "Scope",
     "SelfVerificationMapper",

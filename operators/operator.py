@@ -14,7 +14,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias, final
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
 import numpy as np
 import pyarrow as pa
@@ -221,6 +221,18 @@ on_definition: list[Callable[[type[Operator]], object]] = []
 """Called with every concrete operator class as it is defined: how Data-Juicer learns of yours."""
 
 
+class RowsOfChunk(NamedTuple):
+    """Rows that a resumable operator is to process, and the table that they are in.
+
+    Attributes:
+        table: whole groups, as for `apply`.
+        rows: the rows to process; the others were processed before.
+    """
+
+    table: pa.Table
+    rows: Sequence[int]
+
+
 class ResumableOperator(Operator):
     """A resumable operator, for expensive work such as sampling: each finished row is persisted.
 
@@ -241,6 +253,29 @@ class ResumableOperator(Operator):
         Yields:
             A row, and the change to a table of that row alone; each of `rows` once.
         """
+
+    def process_chunks(
+        self, chunks: Iterator[RowsOfChunk | None]
+    ) -> Iterator[tuple[int, int, Change]]:
+        """Changes to single rows of several tables, in any order, as they finish.
+
+        By default one table after the other. Override it where the work on a table ends with fewer
+        rows under way than could be, as while the longest responses are sampled: rows of the next
+        table can then be begun before.
+
+        Args:
+            chunks: the tables. Take the next when you can begin more rows, not before: it is read
+                from the disk then. None stands for none at present: another row must be finished
+                before the next table. It does not count as one.
+
+        Yields:
+            The number of a table, from 0, a row of it, and the change to a table of that row alone.
+        """
+        for number, chunk in enumerate(chunks):
+            if chunk is None:
+                return  # A table was left before all of its rows were finished.
+            for row, change in self.process_rows(*chunk):
+                yield number, row, change
 
     def has_results(self) -> bool:
         """Whether it may find results without computing them, as in a cache of its own."""

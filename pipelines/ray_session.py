@@ -79,4 +79,6 @@ def _check_listens(address: str) -> None:
 
 def _unreachable(address: str, found: str) -> EngineError:
     right = "give HOST:PORT of its head node, or local"
+    if os.environ.get("RAY_AUTH_MODE") != "token":
+        right += "; if it asks for a token, set RAY_AUTH_MODE=token"
     return EngineError(f"the Ray cluster at {address} cannot be reached: {found}", right)

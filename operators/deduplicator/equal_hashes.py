@@ -38,6 +38,7 @@ class EqualHashes(NamedTuple):
         same_M = np.zeros(n + 1, bool)
         np.less_equal(packed_M[1:] ^ packed_M[:-1], row_mask, out=same_M[1:n])
         packed_R = packed_M[same_M[:-1] | same_M[1:]]
+        del packed_M, same_M  # What follows takes their place in memory.
         rows_R = (packed_R & row_mask).astype(row_type(n))
         equal_R = hashes_M[rows_R]
         # Stable, so that the rows of one hash keep their order.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from ..change import concatenate
 from ..chats import check_chats
 from ..columns import ROW_CONTRACT, flat, of_task
 from ..errors import DataError
 from ..groups import Array
-from ..operator import Change, Columns
+from ..operator import Change, Columns, RowsOfChunk
+from ..sampling.chunk_prompts import PromptOrChange, changes_of_chunks
 from ..sampling.engines import decoded_prompt, open_engine, rendered_chat
 from ..sampling.protocol import Failure, Group, Prompt, Settings
 from ..sampling.rollout import RolloutMapper, column_of
@@ -71,41 +73,47 @@ class PolicyRolloutMapper(RolloutMapper):
         return {} if ids is None else {"the policy saw": decoded_prompt(self._engine_spec(), ids)}
 
     def apply(self, table: pa.Table) -> Change:
-        passed = self._passed(
-            table
-        )  # First, so that no samples are paid for if these columns are invalid.
-        found = dict(self._sampled(table, range(table.num_rows)))
-        results = [found[row] for row in range(table.num_rows)]
-        passing = np.array([row for row, each in enumerate(results) if each is None], np.int64)
-        return _with_rows(self._change(table["prompt_id"], results), passed, passing)
+        if table.num_rows == 0:
+            return self._change(table["prompt_id"], [])
+        found = dict(self.process_rows(table, range(table.num_rows)))
+        change = concatenate([found[row] for row in range(table.num_rows)], [1] * table.num_rows)
+        columns = {name: flat(column) for name, column in change.columns.items()}
+        return change._replace(columns=columns)
 
     def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        prompt_ids, passed = table["prompt_id"], self._passed(table)
-        for row, found in self._sampled(table, rows):
-            if found is None:
-                yield row, _unchanged(passed, row)
+        for _, row, change in self.process_chunks(iter([RowsOfChunk(table, rows)])):
+            yield row, change
+
+    def process_chunks(
+        self, chunks: Iterator[RowsOfChunk | None]
+    ) -> Iterator[tuple[int, int, Change]]:
+        def change_of(prompt_id: pa.ChunkedArray, found: Group | Failure) -> Change:
+            if isinstance(found, Failure):
+                self._report(found)
+            return self._change(prompt_id, [found])
+
+        return changes_of_chunks(chunks, self._prompts_or_changes, self._sample, change_of)
+
+    def _prompts_or_changes(self, table: pa.Table, rows: Sequence[int]) -> Iterator[PromptOrChange]:
+        """The prompt of each of these rows, or the change to it where nothing is sampled."""
+        # First, so that no samples are paid for if these columns are invalid.
+        passed, prompt_ids = self._passed(table), table["prompt_id"]
+        check_chats(table["prompt"])
+        is_prompt_N = self._is_prompt(table)
+        yield from ((row, _unchanged(passed, row)) for row in rows if not is_prompt_N[row])
+        for row, prompt in self.prompts_of(table, [row for row in rows if is_prompt_N[row]]):
+            if isinstance(prompt, Failure):
+                yield row, self._change(prompt_ids.slice(row, 1), [prompt])
             else:
-                yield row, self._change(prompt_ids.slice(row, 1), [found])
+                yield row, prompt
+
+    def _sample(self, prompts: Iterable[Prompt | None]) -> Iterator[tuple[int, Group | Failure]]:
+        settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
+        return open_engine(self._engine_spec()).sample(prompts, settings)
 
     def _passed(self, table: pa.Table) -> dict[str, pa.Array]:
         """The input values of the written columns; empty if no row passes unchanged."""
         return {} if self.task is None else {name: _as_written(table, name) for name in _WRITTEN}
-
-    def _sampled(
-        self, table: pa.Table, rows: Sequence[int]
-    ) -> Iterator[tuple[int, Group | Failure | None]]:
-        """The result of each of these rows, as they finish; None: it passes unchanged."""
-        check_chats(table["prompt"])
-        is_prompt_N = self._is_prompt(table)
-        yield from ((row, None) for row in rows if not is_prompt_N[row])
-
-        def sample(
-            _: Sequence[int], prompts: Sequence[Prompt]
-        ) -> Iterator[tuple[int, Group | Failure]]:
-            settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
-            return open_engine(self._engine_spec()).sample(prompts, settings)
-
-        yield from self._results(table, [row for row in rows if is_prompt_N[row]], sample)
 
     def _is_prompt(self, table: pa.Table) -> Array:
         """Which rows are prompts to sample from, bool[N]."""
@@ -122,10 +130,8 @@ class PolicyRolloutMapper(RolloutMapper):
         for row, prompt in super().prompts_of(table, rows):
             yield row, Failure("already_sampled", "") if sampled_N[row] else prompt
 
-    def _change(
-        self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure | None]
-    ) -> Change:
-        """The change to rows with these results, without the rows that pass unchanged."""
+    def _change(self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure]) -> Change:
+        """The change to rows with these results."""
         groups = [(row, group) for row, group in enumerate(found) if isinstance(group, Group)]
         samples = [(group, sample) for _, group in groups for sample in group.samples]
         columns = {
@@ -154,19 +160,6 @@ def _as_written(table: pa.Table, name: str) -> pa.Array:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         raise bad from None
-
-
-def _with_rows(change: Change, passed: Mapping[str, pa.Array], rows: Array) -> Change:
-    """The change, extended by `rows`, which keep their values in `passed`."""
-    if len(rows) == 0:
-        return change
-    parents = np.concatenate([change.parents, rows])
-    order = np.argsort(parents, kind="stable")
-    columns = {
-        name: pa.concat_arrays([column, passed[name].take(pa.array(rows))]).take(pa.array(order))
-        for name, column in change.columns.items()
-    }
-    return change._replace(columns=columns, parents=parents[order])
 
 
 def _unchanged(passed: Mapping[str, pa.Array], row: int) -> Change:

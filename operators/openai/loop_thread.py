@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
@@ -33,12 +33,27 @@ class LoopThread:
         """The result of `work`."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    def put(self, queue: asyncio.Queue[T], items: Iterable[T]) -> None:
+        """Put items into a queue without bounds that only coroutines of this loop read.
+
+        Once the loop is closed nobody reads it, and nothing happens.
+        """
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_put_all, queue, list(items))
+
     def stream(
-        self, work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
+        self,
+        work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
+        before_wait: Callable[[], None] = lambda: None,
     ) -> Iterator[T]:
         """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
 
         Leaving the iteration early cancels the work and waits until it has ended.
+
+        Args:
+            work: runs in the loop.
+            before_wait: called in the thread that iterates, each time before it waits for
+                something to yield.
 
         Raises:
             asyncio.CancelledError: the loop was closed meanwhile.
@@ -52,8 +67,10 @@ class LoopThread:
 
         task = self.run(begin())
         try:
+            before_wait()
             while not isinstance(result := results.get(), asyncio.Task):
                 yield result
+                before_wait()
             result.result()
         finally:
             if not task.done():
@@ -83,3 +100,8 @@ class LoopThread:
             # before atexit (concurrent.futures.thread._python_exit).
             if str(error) != _TOO_LATE:
                 raise
+
+
+def _put_all(queue: asyncio.Queue[T], items: Sequence[T]) -> None:
+    for item in items:
+        queue.put_nowait(item)

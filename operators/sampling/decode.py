@@ -1,7 +1,8 @@
 """Decoding of policies in the Hugging Face format, by our own loop around the model's forward.
 
 A prompt is computed once for its n responses; a finished response leaves the batch at once, and
-waiting prompts take the places of finished groups. Prompts enter in order of length.
+waiting prompts take the places of finished groups. Prompts enter in blocks, each in order of
+length.
 
 A sample is a function of (seed of the prompt, index of the sample, step) and the weights. The rest
 of the batch changes the last bits of logits; `choose` detects when that could change a token, which
@@ -11,7 +12,7 @@ is then computed on its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,8 @@ def choose(
 def decode(
     model: Any,
     store: Store,
-    requests: Sequence[SamplingRequest],
+    first: Sequence[SamplingRequest],
+    next_block: Callable[[], Sequence[SamplingRequest]],
     settings: Settings,
     stop_ids: Sequence[int],
 ) -> Iterator[tuple[SamplingRequest, list[SampledResponse]]]:
@@ -121,16 +123,20 @@ def decode(
     Args:
         model: the policy, of transformers.
         store: its keys and values, see `key_values`.
-        requests: the prompts.
+        first: the first prompts.
+        next_block: gives further prompts, each time that none waits; none if there are none, or
+            none at present.
         settings: how to sample.
         stop_ids: tokens that end a response.
     """
-    waiting = deque(sorted(requests, key=lambda request: len(request.prompt_ids)))
-    longest = max((request.max_tokens for request in requests), default=0)
-    batch = _DecodingBatch(model, store, settings, stop_ids, longest)
+    waiting = _by_length(first)
+    batch = _DecodingBatch(model, store, settings, stop_ids)
     report = token_listener()
-    while waiting or batch.groups:
-        while waiting and len(batch.groups) < store.groups:
+    while True:
+        while len(batch.groups) < store.groups:
+            waiting = waiting or _by_length(next_block())
+            if not waiting:
+                break
             free, new = store.groups - len(batch.groups), [waiting.popleft()]
             while waiting and len(new) < free:
                 if (len(new) + 1) * len(waiting[0].prompt_ids) > _PREFILL:
@@ -138,11 +144,17 @@ def decode(
                 new.append(waiting.popleft())
             with torch.inference_mode():
                 batch.admit(new)
+        if not batch.groups:
+            return
         unfinished = batch.rows
         with torch.inference_mode():
             finished = batch.step()
         report(unfinished)
         yield from finished
+
+
+def _by_length(requests: Sequence[SamplingRequest]) -> deque[SamplingRequest]:
+    return deque(sorted(requests, key=lambda request: len(request.prompt_ids)))
 
 
 class _DecodingBatch:
@@ -154,13 +166,12 @@ class _DecodingBatch:
         store: Store,
         settings: Settings,
         stop_ids: Sequence[int],
-        longest: int,
     ) -> None:
         self.groups = list[SamplingRequest]()
         self._model, self._store, self._settings = model, store, settings
         self._stop_ids = stop_ids
         self._tie_margin = TIE_MARGIN if model.dtype == torch.float32 else 0.0
-        self._ids = np.zeros((store.groups, settings.n, longest), np.int64)
+        self._ids = np.zeros((store.groups, settings.n, settings.max_tokens), np.int64)
         self._logprobs = np.zeros(self._ids.shape, np.float32)
         self._size = np.zeros(self._ids.shape[:2], np.int64)
         self._group_R, self._sample_R, self._step_R = np.zeros((3, 0), np.int64)

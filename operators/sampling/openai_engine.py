@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import EngineError
 from ..openai.client import OpenAIClient, Request, headers, run_concurrently
@@ -14,11 +14,13 @@ from ..openai.loop_thread import LoopThread
 from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body
 from .options import OpenAIOptions
+from .prompt_feed import NumberedPrompt, PromptFeed
 from .protocol import Failure, Group, Prompt, Settings
 from .token_count import token_listener
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
+_Todo: TypeAlias = "asyncio.Queue[NumberedPrompt | None]"
 _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
 
 
@@ -69,33 +71,50 @@ class OpenAIEngine:
         self._thread: LoopThread | None = None
 
     def sample(
-        self, prompts: Sequence[Prompt], settings: Settings
+        self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
+        thread, feed = self._thread, PromptFeed(prompts)
+        todo: _Todo = asyncio.Queue()
+        size = self.options.concurrency
+
+        def refill() -> None:
+            begins = not feed.exhausted
+            taken = feed.take_up_to(self.capacity(settings) - feed.under_way)
+            ends = [None] * size if begins and feed.exhausted else []  # One for each worker.
+            if taken or ends:
+                thread.put(todo, [*taken, *ends])
+
         try:
-            for index, found in self._thread.stream(partial(self._sample, prompts, settings)):
+            for index, found in thread.stream(partial(self._sample, todo, size, settings), refill):
+                feed.finish()
                 if isinstance(found, Group):
                     report(found.sampled_tokens())
                 yield index, found
         except asyncio.CancelledError:
             raise EngineError("the engine was closed while it sampled") from None
 
+    def capacity(self, settings: Settings) -> int:
+        # More than are under way: a slot that becomes free is taken at once, even while the thread
+        # that iterates is busy with results.
+        return self.options.concurrency + -(-self.options.concurrency // 4)
+
     def close(self) -> None:
         if self._thread is not None:
             self._thread.close()
             self._thread = None
 
-    async def _sample(self, prompts: Sequence[Prompt], settings: Settings, put: _PutGroup) -> None:
-        size = min(self.options.concurrency, len(prompts))
+    async def _sample(self, todo: _Todo, size: int, settings: Settings, put: _PutGroup) -> None:
         async with OpenAIClient(self.options, size) as client:
 
-            async def work(place: tuple[int, Prompt]) -> None:
-                index, prompt = place
-                put((index, await self.sample_one(client, prompt, settings)))
+            async def worker(_: int) -> None:
+                while (following := await todo.get()) is not None:
+                    index, prompt = following
+                    put((index, await self.sample_one(client, prompt, settings)))
 
-            await run_concurrently(work, enumerate(prompts), size)
+            await run_concurrently(worker, range(size), size)
 
     async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import MappingProxyType
@@ -20,24 +17,27 @@ from typing import IO, Any, NamedTuple
 
 from .._version import __version__
 from ..errors import EngineError, RejuiceError
+from .engine_process import SampledTokens
+from .on_demand import OnDemand
+from .prompt_feed import PromptFeed
 from .protocol import Engine, Failure, Group, Prompt, Settings
-from .token_count import listening, token_listener
+from .token_count import token_listener
+
+_log = logging.getLogger(__name__)
 
 # Started by command line, not by `multiprocessing`, so that `__main__` may be a notebook. The
 # process sends its version before it imports modules that another version may not have.
-_START = f"""
+_START = """
 import sys
 sys.path[:] = sys.argv[3:] or sys.path
 from multiprocessing.connection import Connection
 from rejuice.operators import __version__
 link = Connection(int(sys.argv[1]))
 link.send(__version__)
-from {__name__} import main
+from rejuice.operators.sampling.engine_process import main
 main(link)
 """
-_PARENT_POLL_S = 0.5  # seconds between checks that the parent is alive
 _EXIT_TIMEOUT_S = 5.0  # seconds that a failed process may take to exit
-_REPORT_S = 1.0  # seconds between two reports of sampled tokens
 _LOG_TAIL_BYTES = 8192  # bytes of a dead process's output that are shown, at most
 DEFAULT_ENVIRONMENT = {
     # Threads that spin while they wait slow down those that work.
@@ -59,32 +59,12 @@ class _Process(NamedTuple):
     log_file: IO[bytes]  # so that its output does not disturb our progress bar
 
 
-class _SampledTokens(NamedTuple):
-    """What a process sends while its groups are under way: tokens since it last did."""
-
-    number: int
-
-
-class TokenReports:
-    """Adds up sampled tokens, and sends their number about once a second.
-
-    Args:
-        send: called with the message.
-    """
-
-    def __init__(self, send: Callable[[_SampledTokens], object]) -> None:
-        self._send, self._number, self._last = send, 0, 0.0
-
-    def __call__(self, tokens: int) -> None:
-        """Add tokens that have been sampled."""
-        self._number += tokens
-        if self._number and time.monotonic() - self._last >= _REPORT_S:
-            self._send(_SampledTokens(self._number))
-            self._number, self._last = 0, time.monotonic()
-
-
 class EngineProcesses:
-    """Distributes prompts among `workers` processes, each with the engine that `build` returns.
+    """Shares prompts out among `workers` processes, each with the engine that `build` returns.
+
+    A process gets more prompts as it finishes some. The prompts of one that dies are sampled by the
+    others, with a line in the log; it is started again for the first call after `close`. The error
+    of the last one ends the call.
 
     The processes end with this process, however it ends, and when the iteration over `sample` is
     left early; the next call starts them again. One call at a time.
@@ -99,6 +79,7 @@ class EngineProcesses:
             engine needs; None: the current one, with the same `sys.path`.
         launcher: command that does what the current interpreter does; None: the interpreter itself.
         environment: further environment variables for the processes.
+        own_environment: and further ones for each of them.
 
     Raises:
         EngineError: a process does not start or has another version of rejuice, or `build` raised
@@ -114,41 +95,76 @@ class EngineProcesses:
         python: str | None = None,
         launcher: Sequence[str] | None = None,
         environment: Mapping[str, str] = MappingProxyType({}),
+        own_environment: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._build, self._workers, self._python = build, workers, python
         self._launcher = launcher or (sys.executable,)
         omp = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-        self._environment = {**omp, **environment}
+        own = own_environment or [{}] * workers
+        self._environments = [{**omp, **environment, **each} for each in own]
         self._weights: tuple[str, int] | None = None
         self._processes = list[_Process]()
         self._start()
 
     def sample(
-        self, prompts: Sequence[Prompt], settings: Settings
+        self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         self._start()
-        # Round-robin shards of the prompts ordered by length, so that the work is even.
-        order = sorted(range(len(prompts)), key=lambda index: _length(prompts[index]))
+        with self._closed_on_error():  # Also where the iteration is left early.
+            capacities = self._call("capacity", settings)
+            self._send_all("sample", settings)
+            work = OnDemand(
+                PromptFeed(prompts), dict(zip(self._processes, capacities, strict=True))
+            )
+            self._hand_out(work)
+            while work.busy:
+                yield from self._results(work)
+                self._hand_out(work)
+            for process in self._processes:
+                self._send(process, None)
+            self._receive_all()
+
+    def capacity(self, settings: Settings) -> int:
+        self._start()
+        return sum(self._call("capacity", settings))
+
+    def _hand_out(self, work: OnDemand[_Process]) -> None:
+        while shares := work.hand_out():  # Again if a process was lost.
+            for process, share in shares.items():
+                try:
+                    self._send(process, share)
+                except _ProcessDiedError as error:
+                    self._lose(process, work, error)
+
+    def _results(self, work: OnDemand[_Process]) -> Iterator[tuple[int, Group | Failure]]:
+        """What is there of results, after waiting for at least one message."""
         report = token_listener()
-        shards = [order[first :: self._workers] for first in range(self._workers)]
-        busy = dict(zip(self._processes, shards, strict=True))
-        try:
-            for process, shard in busy.items():
-                self._send(process, "sample", [prompts[index] for index in shard], settings)
-            while busy:
-                ready = wait([process.link for process in busy])
-                for process in [process for process in busy if process.link in ready]:
-                    reply = self._receive(process)
-                    if reply is None:
-                        del busy[process]
-                    elif isinstance(reply, _SampledTokens):
-                        report(reply.number)
-                    else:
-                        index, result = reply
-                        yield busy[process][index], result
-        finally:
-            if busy:
-                self.close()
+        ready = wait([process.link for process in work.busy])
+        for process in [process for process in work.busy if process.link in ready]:
+            try:
+                reply = self._receive(process)
+            except _ProcessDiedError as error:
+                self._lose(process, work, error)
+                continue
+            if isinstance(reply, SampledTokens):
+                report(reply.number)
+            else:
+                place, result = reply
+                yield work.finish(process, place), result
+
+    def _lose(self, process: _Process, work: OnDemand[_Process], error: _ProcessDiedError) -> None:
+        """Go on without a process.
+
+        Raises:
+            EngineError: it was the last one.
+        """
+        if len(work.workers) == 1:
+            raise error
+        number = work.lose(process)
+        self._processes.remove(process)
+        _end(process)
+        left = len(self._processes)
+        _log.warning("%s: %d of %d go on, with its %d prompts", error, left, left + 1, number)
 
     @property
     def pids(self) -> list[int]:
@@ -167,35 +183,37 @@ class EngineProcesses:
 
     def close(self) -> None:
         while self._processes:
-            process = self._processes.pop()
-            process.link.close()
-            process.child.kill()  # it holds no state worth saving
-            process.child.wait()
-            process.log_file.close()
+            _end(self._processes.pop())
 
     def _start(self) -> None:
         if self._processes:
             return
         with self._closed_on_error():
-            for _ in range(self._workers):
-                self._processes.append(self._launch())
+            for environment in self._environments:
+                self._processes.append(self._launch(environment))
             for process in self._processes:
                 self._check_version(self._receive(process))
         self._call("build", self._build)
         if self._weights:
             self._call("load_weights", *self._weights)
 
-    def _launch(self) -> _Process:
+    def _launch(self, environment: Mapping[str, str]) -> _Process:
         if self._python is None:
-            return _launch(self._launcher, sys.path, self._environment)
-        return _launch([self._python], [], self._environment)
+            return _launch(self._launcher, sys.path, environment)
+        return _launch([self._python], [], environment)
 
-    def _call(self, method: str, *arguments: object) -> None:
+    def _call(self, method: str, *arguments: object) -> list[Any]:
+        """What the method returns in each process."""
         with self._closed_on_error():  # otherwise only some might have done it
-            for process in self._processes:
-                self._send(process, method, *arguments)
-            for process in self._processes:
-                self._receive(process)
+            self._send_all(method, *arguments)
+            return self._receive_all()
+
+    def _send_all(self, method: str, *arguments: object) -> None:
+        for process in self._processes:
+            self._send(process, (method, *arguments))
+
+    def _receive_all(self) -> list[Any]:
+        return [self._receive(process) for process in self._processes]
 
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:
@@ -210,9 +228,9 @@ class EngineProcesses:
             found = f"{self._python} has rejuice {version}, this one is {__version__}"
             raise EngineError(found, "install the same version there")
 
-    def _send(self, process: _Process, *request: object) -> None:
+    def _send(self, process: _Process, message: object) -> None:
         try:
-            process.link.send(request)
+            process.link.send(message)
         except OSError as error:
             raise _process_died(process) from error
 
@@ -226,7 +244,18 @@ class EngineProcesses:
         return reply
 
 
-def _process_died(process: _Process) -> EngineError:
+class _ProcessDiedError(EngineError):
+    """A process has ended, which it never does by itself."""
+
+
+def _end(process: _Process) -> None:
+    process.link.close()
+    process.child.kill()  # it holds no state worth saving
+    process.child.wait()
+    process.log_file.close()
+
+
+def _process_died(process: _Process) -> _ProcessDiedError:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.child.wait(
             _EXIT_TIMEOUT_S
@@ -238,13 +267,7 @@ def _process_died(process: _Process) -> EngineError:
     tail = log.read().decode(errors="replace").strip()
     print(tail, file=sys.stderr, end="\n" if tail else "")
     hint = "its output is above" if tail else "it printed nothing; perhaps memory ran out"
-    return EngineError(f"a sampling process died with exit code {code}", hint)
-
-
-def _length(prompt: Prompt) -> int:
-    if prompt.token_ids is not None:
-        return len(prompt.token_ids)
-    return sum(len(content) for _, content in prompt.messages)
+    return _ProcessDiedError(f"a sampling process died with exit code {code}", hint)
 
 
 def _launch(python: Sequence[str], path: Sequence[str], environment: Mapping[str, str]) -> _Process:
@@ -266,38 +289,3 @@ def _launch(python: Sequence[str], path: Sequence[str], environment: Mapping[str
         log_file.close()
         raise EngineError(f"cannot run '{command[0]}'", str(error.strerror)) from error
     return _Process(child, Connection(ours.detach()), log_file)
-
-
-def main(link: Connection) -> None:
-    """Serve requests in the process at the other end of the link."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    threading.Thread(target=_exit_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
-    engine: Any = None
-    with link:
-        while True:
-            try:
-                method, *arguments = link.recv()
-            except EOFError:
-                return
-            try:
-                if method == "build":
-                    engine = arguments[0]()
-                else:
-                    with listening(TokenReports(link.send)):
-                        for item in getattr(engine, method)(*arguments) or ():
-                            link.send(item)
-                link.send(None)
-            except RejuiceError as error:
-                link.send(error)
-
-
-def _exit_with_parent(parent: int) -> None:
-    # A closed link would show it too, but not while the engine computes, nor if another child of
-    # the parent has inherited the other end.
-    if hasattr(os, "pidfd_open"):  # Then the process may also be a fork server's child.
-        with contextlib.suppress(ProcessLookupError):
-            select.select([os.pidfd_open(parent)], [], [])
-    else:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_POLL_S)
-    os._exit(1)

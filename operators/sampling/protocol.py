@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 
@@ -94,18 +94,41 @@ class Failure(NamedTuple):
 
 
 class Engine(Protocol):
-    """A sampling engine: built once, used for many batches, then closed."""
+    """A sampling engine: built once, used for many batches, then closed.
+
+    It takes prompts as it becomes free for them, so they need not all exist at the beginning:
+
+    | engine         | how many it takes before it needs a result, `capacity`               |
+    |----------------|----------------------------------------------------------------------|
+    | `openai`       | `concurrency`, and a quarter more, which wait here for a free slot   |
+    | `vllm`         | two for each that vLLM has a slot for: `2 * max_num_seqs / n`        |
+    | `transformers` | those that it decodes, `rows / n`, and a block of four times as many |
+    | `recorded`     | a block of 256                                                       |
+    | in processes   | the sum over the processes                                           |
+    """
 
     def sample(
-        self, prompts: Sequence[Prompt], settings: Settings
+        self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
         Sampled tokens are reported to `token_count.token_listener()`.
 
+        Args:
+            prompts: the prompts. They are taken while this iterator is advanced, in the same
+                thread, and never more than `capacity` of them are unfinished. None stands for no
+                prompt at present: the engine goes on with those under way, and asks again once
+                it has yielded another result. It does not count as an index.
+            settings: how to sample.
+
         Raises:
             EngineError: the engine itself has failed and gives no further samples.
+            ValueError: `prompts` gave None while no prompt was under way.
         """
+        ...
+
+    def capacity(self, settings: Settings) -> int:
+        """Most prompts that it takes before it has yielded a result of one of them; at least 1."""
         ...
 
     def close(self) -> None:

@@ -165,10 +165,13 @@ class RolloutMapper(ResumableOperator):
                 prompts.append(prompt)
         for index, found in sample(places, prompts) if prompts else ():
             if isinstance(found, Failure):
-                # The first with this reason is logged.
-                message = f"a prompt failed with {found.reason}: {found.detail}"
-                _first_failures.report(found.reason, message)
+                self._report(found)
             yield places[index], found
+
+    def _report(self, failure: Failure) -> None:
+        """Log the first failure with this reason."""
+        message = f"a prompt failed with {failure.reason}: {failure.detail}"
+        _first_failures.report(failure.reason, message)
 
     def _change_of(
         self,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError
+from .prompt_feed import PromptFeed
 from .protocol import Failure, Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded, prompt_ids
 
 if TYPE_CHECKING:
     from .decode import SampledResponse, SamplingRequest
+
+_BLOCKS = 4
+"""Prompts are put in order of length in blocks of so many times what is decoded at a time."""
 
 
 class TransformersEngine:
@@ -109,26 +114,43 @@ class TransformersEngine:
         self._version = version
 
     def sample(
-        self, prompts: Sequence[Prompt], settings: Settings
+        self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         from .decode import decode
 
-        requests: list[SamplingRequest] = []
-        for index, prompt in enumerate(prompts):
-            request = self._request(index, prompt, settings)
-            if isinstance(request, Failure):
-                yield index, request
-            else:
-                requests.append(request)
-        groups = max(1, min(self._rows // settings.n, len(requests)))
-        store = self._store(self._model, settings.n, groups)
-        for request, responses in decode(self._model, store, requests, settings, self._ends):
-            samples = tuple(self._sample(response) for response in responses)
-            ids = tuple(request.prompt_ids)
-            yield (
-                request.prompt_index,
-                Group(self.policy, self._version, request.seed, ids, samples),
-            )
+        feed, failures = PromptFeed(prompts), deque[tuple[int, Failure]]()
+
+        def failed() -> Iterator[tuple[int, Failure]]:
+            while failures:
+                feed.finish()
+                yield failures.popleft()
+
+        def block() -> list[SamplingRequest]:
+            """The next requests; none if there are none at present, or none at all."""
+            requests: list[SamplingRequest] = []
+            for index, prompt in feed.take_up_to(_BLOCKS * self._groups(settings)):
+                request = self._request(index, prompt, settings)
+                if isinstance(request, Failure):
+                    failures.append((index, request))
+                else:
+                    requests.append(request)
+            return requests
+
+        while not feed.exhausted:
+            first = block()
+            # Memory is reserved for all groups: fewer where there are no more.
+            most = len(first) if feed.exhausted else self._groups(settings)
+            store = self._store(self._model, settings.n, max(1, min(most, self._groups(settings))))
+            for request, responses in decode(
+                self._model, store, first, block, settings, self._ends
+            ):
+                feed.finish()
+                yield request.prompt_index, self._group(request, responses)
+                yield from failed()
+            yield from failed()
+
+    def capacity(self, settings: Settings) -> int:
+        return (1 + _BLOCKS) * self._groups(settings)
 
     def close(self) -> None:
         self._model = None
@@ -146,6 +168,15 @@ class TransformersEngine:
             return Failure("prompt_too_long", detail)
         max_tokens = min(settings.of(prompt).max_tokens, context - len(ids))
         return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
+
+    def _groups(self, settings: Settings) -> int:
+        """How many groups are decoded at a time."""
+        return max(1, self._rows // settings.n)
+
+    def _group(self, request: SamplingRequest, responses: Iterable[SampledResponse]) -> Group:
+        samples = tuple(self._sample(response) for response in responses)
+        ids = tuple(request.prompt_ids)
+        return Group(self.policy, self._version, request.seed, ids, samples)
 
     def _sample(self, response: SampledResponse) -> Sample:
         ids, logprobs, stopped = response

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import EngineError
 from .options import VllmOptions
 from .processes import EngineProcesses
+from .prompt_feed import NumberedPrompt, PromptFeed
 from .protocol import Failure, Group, Prompt, Sample, Settings
 from .token_count import token_listener
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, prompt_ids
@@ -88,35 +89,39 @@ class VllmEngine:
         self._broken: EngineError | None = None
 
     def sample(
-        self, prompts: Sequence[Prompt], settings: Settings
+        self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         self._check_usable()
         engine = self._llm.llm_engine
-        # Enough in vLLM's queue to keep it busy: a million prompts need not all be in memory.
-        capacity = 2 * max(1, engine.vllm_config.scheduler_config.max_num_seqs // settings.n)
-        todo, under_way = iter(enumerate(prompts)), set[str]()
-        report = token_listener()
+        feed, under_way = PromptFeed(prompts), dict[str, NumberedPrompt]()
+        report, capacity = token_listener(), self.capacity(settings)
         try:
             while True:
-                while len(under_way) < capacity and (following := next(todo, None)) is not None:
+                while len(under_way) < capacity and (following := feed.take()) is not None:
                     index, prompt = following
                     failure = self._begin(str(index), prompt, settings)
                     if failure:
+                        feed.finish()
                         yield index, failure
                     else:
-                        under_way.add(str(index))
+                        under_way[str(index)] = following
                 if not under_way:
                     return
                 for output in self._step():
-                    under_way.remove(output.request_id)
-                    index = int(output.request_id)
-                    found = self._result(output, prompts[index].seed)
+                    index, prompt = under_way.pop(output.request_id)
+                    found = self._result(output, prompt.seed)
                     if isinstance(found, Group):
                         report(found.sampled_tokens())
+                    feed.finish()
                     yield index, found
         finally:
             if under_way:
                 engine.abort_request(list(under_way))
+
+    def capacity(self, settings: Settings) -> int:
+        # Enough in vLLM's queue to keep it busy: a million prompts need not all be in memory.
+        slots: int = self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+        return 2 * max(1, slots // settings.n)
 
     def load_weights(self, path: str | Path, version: int) -> None:
         """Sample from the weights at `path` from now on, if the canary passes.

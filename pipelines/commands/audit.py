@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..dataset.remote import to_path
 from ..options import Debug, TrainingSteps, range_of_steps
+from .stored_path import StoredPath
 
 if TYPE_CHECKING:
     from ..audit.verifiers import GradedRows
@@ -17,15 +17,7 @@ _OUTPUT = Path("audit.jsonl")
 
 
 def audit(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            parser=to_path,
-            help="An export, its run folder or recipe, the folder of a training run, or one of "
-            "its steps.",
-        ),
-    ],
+    path: StoredPath,
     sample: Annotated[
         int, typer.Option("--sample", min=1, help="How many rows to draw for a person to label.")
     ] = 200,

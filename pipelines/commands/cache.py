@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
 """The subcommand `cache`."""
 
-Place = Annotated[
+CachePath = Annotated[
     Path | None,
     typer.Argument(
         metavar="PATH",
@@ -37,7 +37,7 @@ DryRun = Annotated[
 
 
 @app.command("ls")
-def list_entries(path: Place = None, cache_dir: CacheDir = None, debug: Debug = False) -> None:
+def list_entries(path: CachePath = None, cache_dir: CacheDir = None, debug: Debug = False) -> None:
     """List what a cache holds: size, last use, and the exports of the finished runs that use it."""
     from rich.console import Console
 
@@ -52,7 +52,7 @@ def list_entries(path: Place = None, cache_dir: CacheDir = None, debug: Debug = 
 
 @app.command()
 def prune(
-    path: Place = None,
+    path: CachePath = None,
     cache_dir: CacheDir = None,
     samples: Samples = False,
     dry_run: DryRun = False,
@@ -75,7 +75,7 @@ def rm(
     wanted: Annotated[
         str, typer.Argument(metavar="STEP|KEY", help="An operator's name, or how a key begins.")
     ],
-    path: Place = None,
+    path: CachePath = None,
     cache_dir: CacheDir = None,
     samples: Samples = False,
     dry_run: DryRun = False,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ...operators import EmptyResultError
-from ..dataset.remote import to_path
 from ..options import AllowEmpty, Debug, TrainingSteps, range_of_steps
+from .stored_path import StoredPath
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,15 +19,7 @@ show_more: list[Callable[[Stored, Console], None]] = []
 
 
 def report(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            parser=to_path,
-            help="An export, its run folder or recipe, the folder of a training run, or one of "
-            "its steps, such as RUN/steps/000012.",
-        ),
-    ],
+    path: StoredPath,
     steps: TrainingSteps = None,
     allow_empty: AllowEmpty = False,
     debug: Debug = False,

@@ -76,7 +76,16 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
     try:
         return pa.ipc.open_file(pa.BufferReader(_content(path, buffer))).read_all()
     except (pa.ArrowInvalid, OSError):
-        raise _damaged(path) from None
+        raise damaged(path) from None
+
+
+def unchecked_content(path: AnyPath) -> pa.Buffer:
+    """The bytes of the Arrow file without the trailer, whether they are as they were written."""
+    with open_input(path) as source:
+        buffer = source.read_buffer()
+    start = max(0, buffer.size - _TRAILER - len(_ARROW))
+    end = bytes(buffer[start:]).rfind(_ARROW)
+    return buffer if end < 0 else buffer.slice(0, start + end + len(_ARROW))
 
 
 def _content(path: AnyPath, buffer: pa.Buffer) -> pa.Buffer:
@@ -85,12 +94,12 @@ def _content(path: AnyPath, buffer: pa.Buffer) -> pa.Buffer:
     if not end.endswith(_MAGIC):
         if end.endswith(_ARROW):
             return buffer
-        raise _damaged(path)
+        raise damaged(path)
     content = buffer.slice(0, buffer.size - _TRAILER)
     state = _state(path)
     if state is None or _verified.get(Path(str(path))) != state:
         if xxhash.xxh3_128_digest(content) != end[:16]:
-            raise _damaged(path)
+            raise damaged(path)
         if state is not None:
             _verified[Path(str(path))] = state
     return content
@@ -104,5 +113,6 @@ def _state(path: AnyPath) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _damaged(path: AnyPath) -> DamagedError:
+def damaged(path: AnyPath) -> DamagedError:
+    """The error where a file of the cache is not as it was written."""
     return DamagedError(f"{path} is damaged", "remove it and run again", path=path)

@@ -255,7 +255,7 @@ def _checked_path(value: Any) -> Any:
 PathField = Annotated[
     Path | RemotePath,
     BeforeValidator(_checked_path),
-    PlainSerializer(str, return_type=str),
+    PlainSerializer(str, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "path"}),
 ]
 """A field of a model that holds a path on disk or in an object store."""

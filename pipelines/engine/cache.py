@@ -19,7 +19,7 @@ from ..dataset.remote import AnyPath, to_path
 from ..dataset.write import run_folder
 from .cache_lock import RUNS, sole_user
 from .finished import read_manifest
-from .resumable import RETRIES_FILE, count_retry
+from .kept import counts_retries, retry_count, write_retry_count
 
 CacheKind = Literal["source", "step", "samples"]
 _FOLDER = re.compile(r"(?P<kept>kept-)?(?P<operator>\w+)-(?P<key>[0-9a-f]{16})")
@@ -162,11 +162,9 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
         for entry in sorted(entries, key=lambda entry: entry.path.stat().st_mtime, reverse=True):
             removed = cache / f"{_REMOVED}{entry.path.name}"
             if again and entry.kind != "source":
-                count_retry(entry.path)
-                retries = (entry.path / RETRIES_FILE).read_text()
+                retries = retry_count(entry.path) + 1
                 entry.path.rename(removed)
-                entry.path.mkdir()
-                (entry.path / RETRIES_FILE).write_text(retries)
+                write_retry_count(entry.path, retries)
             else:
                 entry.path.rename(removed)
         for folder in cache.glob(f"{_REMOVED}*"):  # Those of a process that was killed, too.
@@ -181,7 +179,7 @@ def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         return None
-    files = [file for file in path.iterdir() if file.name != RETRIES_FILE]
+    files = [file for file in path.iterdir() if not counts_retries(file)]
     if not files:
         return None
     operator, kind = match["operator"], _kind(match)

@@ -8,7 +8,8 @@ step, so a chain of commits is as small as what the steps did.
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,70 @@ from ...operators import Change
 from ...operators.columns import flat
 from ...operators.groups import Array
 from ..apply.steps import StepResult
-from ..dataset.checked import read_checked, write_checked
+from ..dataset.checked import DamagedError, damaged, read_checked, write_checked
+from ..dataset.files import sync, temporary_path, write_file
+from ..dataset.remote import AnyPath, RemotePath
 
 _PARENT = "__parent__"
 _META = b"rejuice"
 _FAILED = b"failed_rows"
+_LINK = "rejuice-link "
+"""How a link begins in an object store, where it is a file with the relative path."""
+_LINK_BYTES = 4096
 
 
-def save(path: Path, commit: StepResult) -> None:
+def save(path: AnyPath, commit: StepResult) -> None:
     """Write a commit; it is there whole or not at all."""
+    write_checked(path, as_table(commit))
+
+
+def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
+    """Read a commit; mapped, its columns stay on disk until they are used.
+
+    Raises:
+        DamagedError: it is not as it was saved.
+    """
+    try:
+        table = read_checked(path, mapped=mapped)
+    except DamagedError:
+        target = _target(path)
+        if target is None:
+            raise
+        return load(target, mapped=mapped)
+    try:
+        return of_table(table)
+    except (LookupError, TypeError, ValueError):  # Of version 0.4, which wrote no checksum.
+        raise damaged(path) from None
+
+
+def link(path: AnyPath, target: AnyPath) -> None:
+    """Put a commit in place that is a link to another file of the cache."""
+    relative = os.path.relpath(str(target), str(path.parent))
+    if isinstance(path, RemotePath):
+        write_file(path, f"{_LINK}{relative}")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(path)
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(relative)
+    temporary.replace(path)
+    sync(path.parent)
+
+
+def _target(path: AnyPath) -> AnyPath | None:
+    """What a file in a store is a link to; None: it is none, or what it links to is gone."""
+    if not isinstance(path, RemotePath) or path.stat().st_size > _LINK_BYTES:
+        return None
+    text = path.read_bytes().decode("utf-8", "replace")
+    if not text.startswith(_LINK):
+        return None
+    key = os.path.normpath(f"{path.parent.key}/{text.removeprefix(_LINK)}")
+    target = replace(path, key=key)
+    return target if target.is_file() else None
+
+
+def as_table(commit: StepResult) -> pa.Table:
+    """A commit as it is in its file: columns and metadata."""
     change = commit.change
     rows, slugs, codes = _dropped(change)
     meta = {
@@ -45,17 +101,11 @@ def save(path: Path, commit: StepResult) -> None:
     }
     if change.failed is not None:
         schema_meta[_FAILED] = change.failed.astype("<i4").tobytes()
-    table = pa.table(pack(change)).replace_schema_metadata(schema_meta)
-    write_checked(path, table)
+    return pa.table(pack(change)).replace_schema_metadata(schema_meta)
 
 
-def load(path: Path, *, mapped: bool = True) -> StepResult:
-    """Read a commit; mapped, its columns stay on disk until they are used.
-
-    Raises:
-        DamagedError: it is not as it was saved.
-    """
-    table = read_checked(path, mapped=mapped)
+def of_table(table: pa.Table) -> StepResult:
+    """The commit of which `as_table` made a table."""
     meta = json.loads(table.schema.metadata[_META])
     rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
     codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")

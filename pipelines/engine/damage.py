@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from ..dataset.checked import DamagedError
 from ..dataset.remote import AnyPath
+from .kept import ChunkLock, is_finished, is_kept
 
 T = TypeVar("T")
 
@@ -32,6 +33,10 @@ def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[st
             if path is None or path in removed:
                 raise
             removed.add(path)
-            path.unlink(missing_ok=True)
-            warn(f"{path} is damaged: it was removed, and what was in it is computed again")
+            if is_kept(path):
+                with ChunkLock(path):
+                    is_finished(path)  # What is still good of it stays, and the rest is named.
+            else:
+                path.unlink(missing_ok=True)
+                warn(f"{path} is damaged: it was removed, and what was in it is computed again")
             work = again

@@ -32,8 +32,8 @@ from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import YAMLError, dump, parse
 from .finished import read_manifest, recipe_mark, sign
-from .parts import Part, cut_parts, one_part
-from .place import Place, placed
+from .parts import ExportPart, cut_parts, one_part
+from .place import RunPlace, placed
 from .plan import Plan
 from .progress import Progress
 from .workers import Workers
@@ -128,7 +128,7 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
         ) from None
 
 
-def _write_parts(plan: Plan, place: Place, workers: Workers, progress: Progress) -> AuditLog:
+def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
     """Write the export and the decisions, side by side where it is in parts."""
     export = plan.recipe.head.export_path
     parts, schema = _outline(plan)
@@ -157,12 +157,12 @@ def _write_parts(plan: Plan, place: Place, workers: Workers, progress: Progress)
 
 
 def _write_numbered(
-    plan: Plan, place: Place, schema: pa.Schema, parts: Sequence[Part], number: int
+    plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
 ) -> WrittenPart:
     return write_part(plan, place, schema, parts[number])
 
 
-def _outline(plan: Plan) -> tuple[list[Part], pa.Schema]:
+def _outline(plan: Plan) -> tuple[list[ExportPart], pa.Schema]:
     """The parts of the export, and its schema, from the commits; of the rows, only ids are read."""
     head = plan.recipe.head
     in_parts = is_folder(head.export_path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate
@@ -39,9 +39,9 @@ from .finished import finished_report
 from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
-from .progress import Progress
-from .resumable import Computed, dropped_rows, reopen, run_resumable
-from .retry import recompute_failed, reopen_failed, step_to_retry
+from .progress import Progress, StepProgress
+from .resumable import ChunkToRun, Computed, run_resumable
+from .retry import dropped_rows, recompute_failed, reopen, reopen_failed, step_to_retry
 from .sole_writer import sole_writer
 from .workers import LocalWorkers, OpenWorkers, Workers
 
@@ -230,7 +230,7 @@ def _run_resumable(
     progress: Progress,
 ) -> Computed:
     """Run a resumable operator on all chunks, in this process: it has workers of its own."""
-    kept, computed = kept_folder(plan.cache, operator), Computed(0, 0)
+    kept = kept_folder(plan.cache, operator)
     before = partial(preflight.before_rows_of, step)
     rows, found = 0, list[GroupStarts]()
     for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
@@ -239,17 +239,19 @@ def _run_resumable(
         found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
     _check_contiguous(plan, found)  # Before anything is paid for.
     with progress.task(step.name, rows) as task, listening(task.sample), closing(operator):
-        for chunk in range(len(plan.source.rows)):
-            frame, path = plan.frame_before(chunk, step), plan.path(step, chunk)
-            if path.exists():
-                task.find(frame.num_rows)
-                continue
-            with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-                done = run_resumable(
-                    operator, frame, kept, path, task, failed=failed, before=before
-                )
-            computed = Computed(computed.rows + done.rows, computed.retried + done.retried)
-    return computed
+        todo = _chunks_to_run(plan, step, task)
+        with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
+            return run_resumable(operator, todo, kept, task, failed=failed, before=before)
+
+
+def _chunks_to_run(plan: Plan, step: Step, task: StepProgress) -> Iterator[ChunkToRun]:
+    """The chunks of which a resumable step has no commit."""
+    for chunk in range(len(plan.source.rows)):
+        path = plan.path(step, chunk)
+        if path.exists():
+            task.find(plan.frame_before(chunk, step).num_rows)
+        else:
+            yield ChunkToRun(partial(plan.frame_before, chunk, step), path)
 
 
 def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> GroupStarts:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Slice(NamedTuple):
+class ExportSlice(NamedTuple):
     """Consecutive rows of a chunk after the last step.
 
     Attributes:
@@ -31,7 +31,7 @@ class Slice(NamedTuple):
     with_log: bool
 
 
-class Part(NamedTuple):
+class ExportPart(NamedTuple):
     """A file of an export.
 
     Attributes:
@@ -40,24 +40,24 @@ class Part(NamedTuple):
     """
 
     number: int | None
-    slices: tuple[Slice, ...]
+    slices: tuple[ExportSlice, ...]
 
     def name_of(self, stem: str, suffix: str) -> str:
         """`part-00003.parquet` of `part` and `.parquet`; the stem alone where it is the only one.
 
         Example:
-            >>> Part(3, ()).name_of("part", ".parquet"), Part(None, ()).name_of("all", ".jsonl")
-            ('part-00003.parquet', 'all.jsonl')
+            >>> ExportPart(3, ()).name_of("part", ".parquet")
+            'part-00003.parquet'
         """
         return f"{stem}{suffix}" if self.number is None else f"{stem}-{self.number:05d}{suffix}"
 
 
-def one_part(chunks: int) -> Part:
+def one_part(chunks: int) -> ExportPart:
     """All rows of so many chunks in one file."""
-    return Part(None, tuple(Slice(chunk, 0, None, True) for chunk in range(chunks)))
+    return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
 
 
-def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[Part]:
+def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
     """The parts of an export.
 
     Args:
@@ -85,7 +85,7 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[Part]:
         holds_rows = (starts[:-1] < end) & (starts[1:] > begin)
         chunks = np.flatnonzero(holds_rows | (owners == number))
         slices = (
-            Slice(
+            ExportSlice(
                 int(chunk),
                 int(max(begin - starts[chunk], 0)),
                 int(min(end, starts[chunk + 1]) - starts[chunk]),
@@ -93,5 +93,5 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[Part]:
             )
             for chunk in chunks
         )
-        parts.append(Part(number, tuple(slices)))
+        parts.append(ExportPart(number, tuple(slices)))
     return parts

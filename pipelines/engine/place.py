@@ -19,7 +19,7 @@ from ..dataset.write import PARTS_LIST, is_folder, parts_of, run_folder, unfinis
 _EXPORT, _OLD = "export", "old"
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """Where to write.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def placed(export: AnyPath) -> Iterator[Place]:
+def placed(export: AnyPath) -> Iterator[RunPlace]:
     """Where to write a run; it is in place when the block ends without an error.
 
     Args:
@@ -42,12 +42,12 @@ def placed(export: AnyPath) -> Iterator[Place]:
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.
-        yield Place(run_folder(export), export)
+        yield RunPlace(run_folder(export), export)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
     try:
-        yield Place(folder, folder / f"{_EXPORT}{export.suffix}")
+        yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}")
         remove_folder(final)
         folder.replace(final)
         _move(final, export)

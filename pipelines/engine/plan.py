@@ -24,7 +24,7 @@ from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load
-from .resumable import retry_count
+from .kept import kept_name, retry_count
 
 
 class Stage(NamedTuple):
@@ -139,7 +139,7 @@ class Plan(NamedTuple):
 
 def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return cache / f"kept-{operator.name()}-{operator_key(operator)}"
+    return cache / kept_name(operator.name(), operator_key(operator))
 
 
 def operator_key(operator: Operator) -> str:

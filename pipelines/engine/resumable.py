@@ -1,38 +1,31 @@
 """Resumable operators: each row is persisted as it finishes, and none is computed twice.
 
-What such an operator computed is kept under a cache key of its own, whatever steps and whatever
-code led to its rows; the commit of the step is a link to it. A row is found again by its content,
-in whatever chunk it was. A killed run leaves a journal of the rows that were finished; the next run
+What such an operator computed is kept under a cache key of its own, see `kept.py`; the commit of
+the step is a link to it. A killed run leaves a journal of the rows that were finished; the next run
 computes the others, and writes all of them as one chunk.
 
-    kept-policy_rollout_mapper-52c0…/generation          how often failed rows were retried
-    kept-policy_rollout_mapper-52c0…/9af3….arrow         a finished chunk
-    kept-policy_rollout_mapper-52c0…/9af3….keys          the content of its rows, hashed
-    kept-policy_rollout_mapper-52c0…/77b1…-0.journal     finished rows of an unfinished chunk
+Rows of several chunks are computed side by side. A chunk is opened as soon as the operator can
+take more rows, and written once its last row is finished:
+
+    chunks ──open──> rows to compute ──operator──> row finished ──> journal of its chunk
+                                                       └── last one of its chunk ──> commit
+
+Finished rows are on the disk, not in memory, until their chunk is written.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import time
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import xxhash
-from filelock import FileLock, Timeout
 
 from ...operators import Change, OperatorError, ResumableOperator
-from ...operators.change import concatenate, split
+from ...operators.change import concatenate
 from ...operators.check import checked
-from ...operators.columns import BoolArray
+from ...operators.operator import RowsOfChunk
 from ..apply.frame import Frame
 from ..apply.operator_call import (
     apply_operator,
@@ -42,18 +35,25 @@ from ..apply.operator_call import (
     without_dictionaries,
 )
 from ..apply.steps import StepResult
-from ..dataset.files import temporary_path
-from .commit import load, save
-from .journal import Entry, Journal, entries, journals
+from ..dataset.remote import AnyPath
+from . import kept_chunk
+from .commit import link
+from .journal import Entry, Journal, journals
+from .kept import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
 from .progress import StepProgress
+from .syncer import Syncer
 
-_log = logging.getLogger(__name__)
-RETRIES_FILE = "generation"
-"""In the folder of a step: how often its failures were computed again."""
 _CHECKED_ROWS = 16
+_OPEN_CHUNKS = 64
+_HELD_BYTES = 1 << 30
+"""What open chunks may hold in memory: their input, and results that are in no journal."""
 
-FindFailed = Callable[[Change, int], BoolArray]
-"""Finds the rows that failed, among so many rows to which a change was made: bool[N]."""
+
+class ChunkToRun(NamedTuple):
+    """A chunk that a step has no commit of: its rows before the step, and the commit's place."""
+
+    frame: Callable[[], Frame]
+    path: AnyPath
 
 
 class Computed(NamedTuple):
@@ -65,24 +65,22 @@ class Computed(NamedTuple):
 
 def run_resumable(
     operator: ResumableOperator,
-    frame: Frame,
-    kept: Path,
-    path: Path,
+    chunks: Iterable[ChunkToRun],
+    kept: AnyPath,
     task: StepProgress,
     *,
     failed: Container[str] = frozenset[str](),
     before: Callable[[], None] = lambda: None,
 ) -> Computed:
-    """Compute the rows of `frame` that are not finished yet, and commit all of them at `path`.
+    """Compute the rows of some chunks that are not finished yet, and commit all chunks.
 
     Args:
         operator: the operator.
-        frame: a chunk.
+        chunks: in order; each frame is asked for when its chunk is opened.
         kept: the folder of what this operator computed so far.
-        path: of the commit.
         task: what counts the rows, found and computed.
         failed: keys of rows that `reopen` has opened again.
-        before: called before a row is computed.
+        before: called before a row of a chunk is computed.
 
     Returns:
         How many rows had to be computed, and how many of them had failed before.
@@ -90,223 +88,220 @@ def run_resumable(
     Raises:
         RejuiceError: what the operator raised; rows that were finished before it are kept.
     """
-    table, computed = read_columns(operator, frame), Computed(0, 0)
-    keys = _row_keys(table)
-    whole = kept / f"{xxhash.xxh3_128_hexdigest(' '.join(keys).encode())}.arrow"
     kept.mkdir(parents=True, exist_ok=True)
-    with _locked(whole):
-        if whole.exists():
-            task.find(frame.num_rows)
-        else:
-            whole.with_suffix(".keys").write_text("\n".join(keys))
-            finished = _finished_before(whole, keys)
-            task.find(len(finished))
-            left = [row for row in range(frame.num_rows) if row not in finished]
-            computed = Computed(len(left), sum(keys[row] in failed for row in left))
-            if left:
-                before()
-            save(whole, _finish(operator, table, whole, finished, task))
-        for journal in journals(whole):
-            journal.unlink(missing_ok=True)
-    _link(path, whole)
-    return computed
+    with Syncer() as syncer:
+        window = _Window(operator, iter(chunks), KeptRows(kept), task, failed, before, syncer)
+        try:
+            window.run()
+        finally:
+            window.close()
+    return window.computed
 
 
-def _row_keys(table: pa.Table) -> list[str]:
-    """A hash of each row's content."""
-    texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
-    return [xxhash.xxh3_128_hexdigest(text.encode()) for text in texts]
+class _OpenChunk:
+    """A chunk of which rows are being computed; its lock is held.
 
-
-def _finished_before(path: Path, keys: Sequence[str]) -> dict[int, Entry]:
-    """Rows that are finished: by a stopped run of this chunk, or as part of other chunks."""
-    finished = _journalled(path)
-    rows_by_key = defaultdict[str, list[int]](list)
-    for row, key in enumerate(keys):
-        if row not in finished:
-            rows_by_key[key].append(row)
-    for file in path.parent.glob("*.keys"):
-        if not rows_by_key:
-            break
-        if file.stem == path.stem:
-            continue  # This chunk, whose journals were read above.
-        other_keys = file.read_text().split()
-        wanted = {
-            place: rows_by_key.pop(key)
-            for place, key in enumerate(other_keys)
-            if key in rows_by_key
-        }
-        for place, change in _rows_of_chunk(file.with_suffix(".arrow"), wanted):
-            finished |= {row: Entry(row, change, 0.0) for row in wanted[place]}
-            del wanted[place]
-        for place, rows in wanted.items():
-            rows_by_key[other_keys[place]] = rows  # It is not finished there either.
-    return finished
-
-
-def _journalled(whole: Path) -> dict[int, Entry]:
-    """The rows of an unfinished chunk that are finished."""
-    return {entry.row: entry for entry in entries(whole)}
-
-
-def _rows_of_chunk(whole: Path, places: Container[int]) -> Iterator[tuple[int, Change]]:
-    """The changes to these rows of a chunk; dropped rows are left out."""
-    if whole.exists():
-        commit = load(whole, mapped=False)
-        each = enumerate(split(commit.change, range(commit.rows_in + 1)))
-        yield from [(row, c) for row, c in each if row in places and not c.drops_all()]
-    else:
-        yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
-
-
-def _link(path: Path, whole: Path) -> None:
-    """Put a link in place by one rename, as commits are."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.relpath(whole, path.parent))
-    temporary.replace(path)
-
-
-def retry_count(folder: Path) -> int:
-    """How often results of a step were retried; the keys of later steps depend on it."""
-    path = folder / RETRIES_FILE
-    return int(path.read_text()) if path.exists() else 0
-
-
-def count_retry(folder: Path) -> None:
-    """Count one more retry of a step, so that later steps get other keys."""
-    (folder / RETRIES_FILE).write_text(str(retry_count(folder) + 1))
-
-
-def reopen(
-    kept: Path, find_failed: FindFailed, before: Callable[[], None] = lambda: None
-) -> frozenset[str]:
-    """Turn results with failed rows back into journals without them: these rows are retried.
-
-    Args:
-        kept: the folder of what the operator computed.
-        find_failed: finds the failed rows.
-        before: called once before anything is changed, if a row failed.
-
-    Returns:
-        The keys of the failed rows.
+    Attributes:
+        table: the rows that the operator reads.
+        rows: how many they are.
+        held: finished rows that are in no journal of the chunk: they were dropped, or found.
+        left: rows that are not finished.
+        bytes: what it holds in memory.
     """
-    found = set[str]()
-    for file in sorted(kept.glob("*.keys")):
-        whole = file.with_suffix(".arrow")
-        with _locked(whole):
-            failed = _failed_places(whole, find_failed)
-            if not failed:
-                continue
-            if not found:
-                before()
-                # First: no result of the old rows may ever be found under a key of the new rows.
-                count_retry(kept)
-            keys = file.read_text().split()
-            found |= {keys[row] for row in failed}
-            _rewrite_without(whole, failed)
-    return frozenset(found)
 
+    def __init__(self, todo: ChunkToRun, table: pa.Table, rows: int, kept: KeptRows) -> None:
+        self.table, self.keys, self.rows = table, row_keys(table), rows
+        self.path, self.whole = todo.path, chunk_path(kept.folder, self.keys)
+        self.lock = ChunkLock(self.whole)
+        self.held: dict[int, Entry] = {}
+        self.left: set[int] = set()
+        self.bytes = table.nbytes
+        self._kept = kept
+        self._journal: Journal | None = None
 
-def _failed_places(whole: Path, find_failed: FindFailed) -> set[int]:
-    """The failed rows of a chunk, whether all of it is finished or not."""
-    if not whole.exists():
-        found = _journalled(whole).items()
-        return {row for row, entry in found if find_failed(entry.change, 1)[0]}
-    commit = load(whole)
-    return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
+    def open(self) -> bool:
+        """Find the rows that are finished; gives whether the whole chunk is."""
+        if is_finished(self.whole):
+            self._kept.add(self.whole, self.keys)
+            return True
+        finished = journalled(self.whole).keys()
+        rows = [row for row in range(self.rows) if row not in finished]
+        self.held = self._kept.find(self.whole, self.keys, rows)
+        self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
+        self.left = set(rows) - self.held.keys()
+        self.bytes += sum(map(_size, self.held.values()))
+        return False
 
-
-def _rewrite_without(whole: Path, failed: Container[int]) -> None:
-    """Replace a chunk by journals of its rows, without the failed and the dropped ones."""
-    old = journals(whole)
-    if whole.exists():
-        commit = load(whole, mapped=False)
-        seconds = commit.seconds / commit.rows_in
-        # Its notes are about all rows, and go with the first that stays.
-        notes = commit.change.notes
-        changes = split(commit.change._replace(notes={}), range(commit.rows_in + 1))
-        each = (Entry(row, change, seconds) for row, change in enumerate(changes))
-    else:
-        notes, each = {}, (entry for entry in _journalled(whole).values())
-    with Journal(whole) as journal:
-        for entry in each:
-            if entry.row in failed or entry.change.drops_all():
-                continue
-            noted = entry.change._replace(notes={**entry.change.notes, **notes})
-            journal.add(entry._replace(change=noted))
-            notes = {}
-    for path in (*old, whole):
-        path.unlink(missing_ok=True)
-
-
-def dropped_rows(change: Change, num_rows: int) -> BoolArray:
-    """Which rows a change drops, bool[N]."""
-    if change.reasons is None:
-        return np.zeros(num_rows, bool)
-    return np.asarray(change.reasons.is_valid())
-
-
-def _finish(
-    operator: ResumableOperator,
-    table: pa.Table,
-    path: Path,
-    finished: dict[int, Entry],
-    task: StepProgress,
-) -> StepResult:
-    """Compute the rows that are not finished, and put all rows together."""
-    if table.num_rows == 0:
-        return StepResult(apply_operator(operator, table, 0), 0, 0.0, {})
-    left = set(range(table.num_rows)) - set(finished)
-    since = time.perf_counter()
-    with Journal(path) as journal:
-        for row, change in _changes(operator, table, sorted(left)) if left else ():
-            if row not in left:
-                raise OperatorError(f"finished row {row}, which it was not asked for")
-            left.remove(row)
-            seconds, since = time.perf_counter() - since, time.perf_counter()
-            finished[row] = Entry(row, change, seconds)
-            # A dropped row is not kept: should this run be stopped, the next one retries it.
-            if not change.drops_all():
-                journal.add(finished[row])
-            task(1)
-    if left:
-        raise OperatorError(f"left out {len(left)} of {table.num_rows} rows")
-    changes = [finished[row].change for row in range(table.num_rows)]
-    change = checked(operator, concatenate(changes, [1] * len(changes)), table.num_rows)
-    seconds = sum(entry.seconds for entry in finished.values())
-    return StepResult.of(change, table.num_rows, seconds)
-
-
-def _changes(
-    operator: ResumableOperator, table: pa.Table, rows: Sequence[int]
-) -> Iterator[tuple[int, Change]]:
-    """The rows that the operator finishes, in its order; its exceptions are attributed to it."""
-    with attribute_operator_errors(operator):
-        have_failures_kept(operator, table)
-        results = operator.process_rows(table, rows)
-    for number in count():
-        with attribute_operator_errors(operator):
-            item = next(results, None)
-        if item is None:
+    def add(self, entry: Entry, syncer: Syncer) -> None:
+        """Keep a row that was computed."""
+        self.left.remove(entry.row)
+        # A dropped row is not kept: should this run be stopped, the next one retries it.
+        if entry.change.drops_all():
+            self.held[entry.row] = entry
+            self.bytes += _size(entry)
             return
-        row, change = item
-        if number < _CHECKED_ROWS:  # A bug shows in the first rows; all are checked at the end.
-            change = checked(operator, change, 1)
-        yield row, without_dictionaries(change)
+        self._journal = self._journal or Journal(self.whole, syncer)
+        self._journal.add(entry)
+
+    def commit(self, operator: ResumableOperator) -> bool:
+        """Put all rows together and write them; False: some of them were damaged meanwhile."""
+        self.close_journal()
+        finished = {**self.held, **journalled(self.whole)}
+        self.left = set(range(self.rows)) - finished.keys()
+        if self.left:
+            return False
+        if self.rows:
+            changes = [finished[row].change for row in range(self.rows)]
+            change = checked(operator, concatenate(changes, [1] * len(changes)), self.rows)
+        else:
+            change = apply_operator(operator, self.table, 0)
+        seconds = sum(entry.seconds for entry in finished.values())
+        kept_chunk.save(self.whole, StepResult.of(change, self.rows, seconds), self.keys)
+        return True
+
+    def finish(self) -> None:
+        """Link the step's commit to the chunk, and let others have it."""
+        for journal in journals(self.whole):
+            journal.unlink(missing_ok=True)
+        link(self.path, self.whole)
+        self.lock.release()
+
+    def close_journal(self) -> None:
+        """Put on the disk what was computed."""
+        if self._journal is not None:
+            journal, self._journal = self._journal, None
+            journal.close()
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a chunk: another recipe with the same first steps may be computing it."""
-    lock = FileLock(path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        _log.warning("another run computes the same rows: waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+def _size(entry: Entry) -> int:
+    return sum(column.nbytes for column in entry.change.columns.values())
+
+
+class _Window:
+    """The open chunks of a step. Everything happens in the thread that iterates."""
+
+    def __init__(
+        self,
+        operator: ResumableOperator,
+        chunks: Iterator[ChunkToRun],
+        kept: KeptRows,
+        task: StepProgress,
+        failed: Container[str],
+        before: Callable[[], None],
+        syncer: Syncer,
+    ) -> None:
+        self._operator, self._todo, self._kept, self._task = operator, chunks, kept, task
+        self._failed, self._before, self._syncer = failed, before, syncer
+        self._open: dict[int, _OpenChunk] = {}
+        self._damaged: list[_OpenChunk] = []
+        self.computed = Computed(0, 0)
+
+    def run(self) -> None:
+        """Compute and commit all chunks.
+
+        Raises:
+            OperatorError: the operator finished other rows than those it was asked for.
+        """
+        self._run(self._opened())
+        while self._damaged:  # Hardly ever: a journal was damaged while its chunk was open.
+            self._run(iter(self._take_damaged()))
+
+    def close(self) -> None:
+        """Put on the disk what is finished of chunks that are not, and let others have them."""
+        for chunk in (*self._open.values(), *self._damaged):
+            try:
+                chunk.close_journal()
+            finally:
+                chunk.lock.release()
+        self._open, self._damaged = {}, []
+
+    def _run(self, chunks: Iterator[RowsOfChunk | None]) -> None:
+        since = time.perf_counter()
+        for number, row, change in self._changes(chunks):
+            chunk = self._open.get(number)
+            if chunk is None or row not in chunk.left:
+                raise OperatorError(f"finished row {row}, which it was not asked for")
+            seconds, since = time.perf_counter() - since, time.perf_counter()
+            chunk.add(Entry(row, change, seconds), self._syncer)
+            self._task(1)
+            if not chunk.left:
+                self._finish(number)
+        for chunk in self._open.values():
+            raise OperatorError(f"left out {len(chunk.left)} of {chunk.rows} rows")
+
+    def _changes(self, chunks: Iterator[RowsOfChunk | None]) -> Iterator[tuple[int, int, Change]]:
+        """The rows that the operator finishes, in its order; its errors are attributed to it."""
+        operator = self._operator
+        with attribute_operator_errors(operator):
+            results = operator.process_chunks(chunks)
+        for number in count():
+            with attribute_operator_errors(operator):
+                item = next(results, None)
+            if item is None:
+                return
+            chunk, row, change = item
+            if number < _CHECKED_ROWS:  # A bug shows in the first rows; all are checked at the end.
+                change = checked(operator, change, 1)
+            yield chunk, row, without_dictionaries(change)
+
+    def _opened(self) -> Iterator[RowsOfChunk | None]:
+        """What is left of each chunk; None while another chunk must be finished before."""
+        number = 0
+        for todo in self._todo:
+            while self._is_full():
+                yield None
+            frame = todo.frame()
+            table = read_columns(self._operator, frame)
+            chunk = _OpenChunk(todo, table, frame.num_rows, self._kept)
+            yield from self._wait_for(chunk)
+            self._open[number] = chunk
+            is_whole = chunk.open()
+            self._task.find(chunk.rows - len(chunk.left))
+            if chunk.left:
+                self._before()
+                self._count(chunk)
+                have_failures_kept(self._operator, table)
+                yield RowsOfChunk(table, sorted(chunk.left))
+                number += 1
+                continue
+            if is_whole:
+                self._open.pop(number).finish()
+            else:
+                self._finish(number)
+
+    def _count(self, chunk: _OpenChunk) -> None:
+        """Count the rows of a chunk that are computed."""
+        retried = sum(chunk.keys[row] in self._failed for row in chunk.left)
+        rows = self.computed.rows + len(chunk.left)
+        self.computed = Computed(rows, self.computed.retried + retried)
+
+    def _is_full(self) -> bool:
+        held = sum(chunk.bytes for chunk in self._open.values())
+        return bool(self._open) and (len(self._open) >= _OPEN_CHUNKS or held >= _HELD_BYTES)
+
+    def _wait_for(self, chunk: _OpenChunk) -> Iterator[None]:
+        """Get the lock of a chunk; None while another run has it and chunks of this one are open.
+
+        It never waits while it has locks that the other run may wait for.
+        """
+        while self._open:
+            if chunk.lock.try_acquire():
+                return
+            yield None
+        chunk.lock.acquire()
+
+    def _take_damaged(self) -> Iterator[RowsOfChunk]:
+        """What has to be computed again."""
+        for number in range(len(self._damaged)):
+            chunk = self._damaged.pop()
+            self._open[number] = chunk
+            yield RowsOfChunk(chunk.table, sorted(chunk.left))
+
+    def _finish(self, number: int) -> None:
+        """Commit an open chunk of which all rows are finished."""
+        chunk = self._open[number]
+        if chunk.commit(self._operator):
+            chunk.finish()
+        else:
+            self._damaged.append(chunk)
+        del self._open[number]

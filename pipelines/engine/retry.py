@@ -24,13 +24,17 @@ from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns
 from ..apply.retryable import MISSING, may_fail
 from ..apply.steps import StepResult
+from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
+from .kept import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
-from .resumable import count_retry, reopen
 
 _OPTION = "--retry_missing"
+
+FindFailed = Callable[[Change, int], BoolArray]
+"""Finds the rows that failed, among so many rows to which a change was made: bool[N]."""
 
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
@@ -52,6 +56,50 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
             right = f"--retry_dropped retries the rows that {step.name} dropped"
         raise RecipeError(f"{step.name} cannot leave a result missing", right, where=_OPTION)
     return step
+
+
+def reopen(
+    kept: AnyPath, find_failed: FindFailed, before: Callable[[], None] = lambda: None
+) -> frozenset[str]:
+    """Turn results with failed rows back into journals without them: these rows are retried.
+
+    Args:
+        kept: the folder of what the operator computed.
+        find_failed: finds the failed rows.
+        before: called once before anything is changed, if a row failed.
+
+    Returns:
+        The keys of the failed rows.
+    """
+    found = set[str]()
+    for whole, keys in chunks(kept):
+        with ChunkLock(whole):
+            failed = _failed_places(whole, find_failed)
+            if not failed:
+                continue
+            if not found:
+                before()
+                # First: no result of the old rows may ever be found under a key of the new rows.
+                count_retry(kept)
+            found |= {keys[row] for row in failed}
+            rewrite_without(whole, failed)
+    return frozenset(found)
+
+
+def _failed_places(whole: AnyPath, find_failed: FindFailed) -> set[int]:
+    """The failed rows of a chunk, whether all of it is finished or not."""
+    if not is_finished(whole):
+        found = journalled(whole).items()
+        return {row for row, entry in found if find_failed(entry.change, 1)[0]}
+    commit = load(whole)
+    return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
+
+
+def dropped_rows(change: Change, num_rows: int) -> BoolArray:
+    """Which rows a change drops, bool[N]."""
+    if change.reasons is None:
+        return np.zeros(num_rows, bool)
+    return np.asarray(change.reasons.is_valid())
 
 
 def reopen_failed(plan: Plan, step: Step, before: Callable[[], None]) -> frozenset[str]:

@@ -79,7 +79,7 @@ def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
     token = folder.absolute() / f".shared-{text}"
     token.write_text(text)
     try:
-        return [node for node, reads in on_each_node(_reads, token, text) if not reads]
+        return [node for node, reads in on_each_node(reads_text, token, text) if not reads]
     finally:
         token.unlink(missing_ok=True)
 
@@ -102,7 +102,7 @@ def check_shared(folder: AnyPath, what: str) -> None:
         raise EngineError(found, "give a folder that all nodes share, or one of an object store")
 
 
-def _reads(token: Path, text: str) -> bool:
+def reads_text(token: Path, text: str) -> bool:
     """Whether a file has the text, now or within a few seconds."""
     end = time.monotonic() + _WAIT_S
     while True:

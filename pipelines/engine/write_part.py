@@ -20,8 +20,8 @@ from ..apply.steps import apply_steps
 from ..data_juicer.running.helper_columns import filled
 from ..dataset.read import conform
 from ..dataset.write import PART, PART_SUFFIX, writer
-from .parts import Part, Slice
-from .place import Place
+from .parts import ExportPart, ExportSlice
+from .place import RunPlace
 from .plan import Plan
 
 
@@ -46,9 +46,9 @@ class _Finished(NamedTuple):
 
 def write_part(
     plan: Plan,
-    place: Place,
+    place: RunPlace,
     schema: pa.Schema,
-    part: Part,
+    part: ExportPart,
     count: Callable[[int], object] = lambda _: None,
 ) -> WrittenPart:
     """Write a part of an export from the commits of its chunks.
@@ -82,10 +82,10 @@ def write_part(
     return WrittenPart(rows, logs)
 
 
-def _prefetched(plan: Plan, part: Part) -> Iterator[tuple[Slice, _Finished]]:
+def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, _Finished]]:
     """The rows of a part in order; the next ones are gathered while these are written."""
     with ThreadPoolExecutor(1) as pool:
-        waiting: deque[tuple[Slice, Future[_Finished]]] = deque()
+        waiting: deque[tuple[ExportSlice, Future[_Finished]]] = deque()
         for piece in part.slices:
             waiting.append((piece, pool.submit(_finish, plan, piece)))
             if len(waiting) > 1:
@@ -95,7 +95,7 @@ def _prefetched(plan: Plan, part: Part) -> Iterator[tuple[Slice, _Finished]]:
             yield first, future.result()
 
 
-def _finish(plan: Plan, piece: Slice) -> _Finished:
+def _finish(plan: Plan, piece: ExportSlice) -> _Finished:
     log = AuditLog()
     frame = apply_steps(
         plan.steps,

@@ -17,6 +17,7 @@ from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import SUFFIX, Dataset
+from ..dataset.remote import RemotePath
 from .head import Head, checked_head, data_juicer_only, position
 from .steps import FILES, MissingPackages, build_operator, number_steps, of_files, split_entry
 from .steps import Step as Step
@@ -213,8 +214,8 @@ def _fill(recipe: Recipe, *values: Any) -> None:
 
 def _absolute(value: Any) -> Any:
     """A value of a recipe's head, with absolute paths."""
-    if isinstance(value, Path):
-        return value.resolve()
+    if isinstance(value, Path | RemotePath):
+        return str(value.resolve())
     if isinstance(value, Mapping):
         return {_absolute(key): _absolute(each) for key, each in value.items()}
     return [_absolute(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -18,7 +18,8 @@ pytest.importorskip("ray")
         ("nonsense", "Invalid address format: nonsense"),
     ],
 )
-def test_a_cluster_that_cannot_be_reached(address, found):
+def test_a_cluster_that_cannot_be_reached(address, found, monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]  # Nobody listens there from the next line on.
     address = address.format(port=port)
@@ -26,7 +27,8 @@ def test_a_cluster_that_cannot_be_reached(address, found):
         pass
     assert str(error.value) == (
         f"the Ray cluster at {address} cannot be reached: {found}; "
-        "give HOST:PORT of its head node, or local"
+        "give HOST:PORT of its head node, or local; if it asks for a token, "
+        "set RAY_AUTH_MODE=token"
     )
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rejuice.operators.errors import EngineError
+from rejuice.operators.sampling.prompt_feed import PromptFeed
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
 from rejuice.operators.sampling.token_count import token_listener
+
+CAPACITY = 4
+"""Prompts that one is given at a time."""
 
 
 class StubEngine:
@@ -24,9 +28,12 @@ class StubEngine:
         self._variable, self._version = variable, 0
 
     def sample(
-        self, prompts: Sequence[Prompt], settings: Settings
+        self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        for index, prompt in enumerate(prompts):
+        feed = PromptFeed(prompts)
+        while (taken := feed.take()) is not None:
+            index, prompt = taken
+            feed.finish()
             text = prompt.messages[0][1]
             if text == "chatter":
                 print("on stdout", flush=True)
@@ -45,6 +52,10 @@ class StubEngine:
             texts = (text, os.environ.get(self._variable, ""), str(os.getpid()))
             samples = [Sample(text, None, None, "stop") for text in texts]
             yield index, Group(self.policy, self._version, prompt.seed, None, tuple(samples))
+
+    def capacity(self, settings: Settings) -> int:
+        """How far ahead it reads."""
+        return CAPACITY
 
     def load_weights(self, path: str | Path, version: int) -> None:
         """Only the version counts."""

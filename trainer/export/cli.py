@@ -56,14 +56,14 @@ def push(
         str, typer.Argument(metavar="REPO", help="A dataset of the hub, such as user/curated.")
     ],
     private: Annotated[
-        bool | None,
-        typer.Option("--private/--public", help="Who sees the dataset, where it is made now."),
-    ] = None,
+        bool,
+        typer.Option("--private", help="A dataset that is made now is seen by its owner only."),
+    ] = False,
 ) -> None:
     """Push an export to the Hugging Face hub, with a card: columns, figures, funnel and recipe."""
     from .push import push as pushed
 
-    found = pushed(export, repo, private=private)
+    found = pushed(export, repo, private=private or None)
     files = "1 file" if found.files == 1 else f"{found.files:,} files"
     typer.echo(f"{repo}: {found.rows:,} rows in {files}: {found.url}")
 

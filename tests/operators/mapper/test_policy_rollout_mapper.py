@@ -45,8 +45,7 @@ class Parrot:
         self.closed = 0
 
     def sample(self, prompts, settings):
-        for index in reversed(range(len(prompts))):
-            prompt = prompts[index]
+        for index, prompt in reversed(list(enumerate(prompts))):
             self.requested.append(prompt)
             text = prompt.messages[-1][1]
             if text.startswith("fail "):

@@ -16,7 +16,7 @@ from stub_engine import StubEngine
 from rejuice.operators import __version__
 from rejuice.operators.cores import usable_cores
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling import processes
+from rejuice.operators.sampling import engine_process
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
 from rejuice.operators.sampling.token_count import listening
@@ -72,9 +72,9 @@ def test_tokens_are_reported_from_the_processes(two):
 
 def test_tokens_are_reported_once_a_second(monkeypatch):
     clock = SimpleNamespace(now=50.0)
-    monkeypatch.setattr(processes.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(engine_process.time, "monotonic", lambda: clock.now)
     sent = []
-    report = processes.TokenReports(sent.append)
+    report = engine_process.TokenReports(sent.append)
     for clock.now in (50.0, 50.2, 50.9, 51.1, 52.0):
         report(8)
     assert [each.number for each in sent] == [8, 24]

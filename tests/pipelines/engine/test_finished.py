@@ -14,7 +14,7 @@ from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.write import run_folder
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.finished import read_manifest
-from rejuice.pipelines.engine.resumable import count_retry
+from rejuice.pipelines.engine.kept import count_retry
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"pass_rate_filter": {"max": 0.9}}, {"exact_deduplicator": {}}]

@@ -13,6 +13,7 @@ import pytest
 
 from rejuice.operators import OperatorError
 from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine import kept_chunk
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -250,11 +251,9 @@ def test_another_run_of_the_same_rows_waits(recipe_path, rollouts, log):
 
 
 def test_a_disk_that_is_full_ends_the_run(recipe_path, monkeypatch):
-    from rejuice.pipelines.engine import resumable as streaming
-
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(streaming, "save", full)
+    monkeypatch.setattr(kept_chunk, "save", full)
     with pytest.raises(Exception, match=r"no space left for .*; free some and run again"):
         engine.run(load(recipe_path))

@@ -1,13 +1,15 @@
 """What the nodes of a cluster must share is checked on a real Ray cluster of two nodes."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from fake_run import write_recipe
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.engine import shared_folder
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.nodes import NodeRequest, check_nodes, look
+from rejuice.trainer.launch.nodes import check_nodes, look
 from rejuice.trainer.run import TrainingRun
 
 OPERATOR = """
@@ -59,13 +61,13 @@ def cluster():
 def on_node(node, looks):
     """What is called on each node: `looks` on that one, `look` on the others."""
 
-    def call(request):
+    def call(token, copies):
         import ray
 
         from rejuice.trainer.launch.nodes import look as here
 
         there = ray.get_runtime_context().get_node_id() == node
-        return looks(request) if there else here(request)
+        return (looks if there else here)(token, copies)
 
     return call
 
@@ -73,14 +75,16 @@ def on_node(node, looks):
 def elsewhere(prefix, other):
     """A node whose folder `prefix` is another one."""
 
-    def looks(request):
+    def looks(token, copies):
+        from rejuice.pipelines.engine import shared_folder
         from rejuice.trainer.launch.nodes import look as here
+
+        shared_folder._WAIT_S = 0.1
 
         def moved(path):
             return Path(str(path).replace(str(prefix), str(other), 1))
 
-        copies = tuple(map(moved, request.copies))
-        return here(request._replace(token=moved(request.token), copies=copies))
+        return here(moved(token), tuple(map(moved, copies)))
 
     return looks
 
@@ -131,36 +135,38 @@ def test_what_a_node_does_not_see(run, cluster, tmp_path):
     (copy / "policy" / "config.json").write_text("[]")
     check_nodes(run(), on_node(cluster, other))  # A copy on the disk of the node.
 
-    def read_only(request):
-        return look(request)._replace(error="Read-only file system")
+    def read_only(*seen):
+        return look(*seen)._replace(error="Read-only file system")
 
     assert error(run(), read_only) == (
         f"cannot write to {folder}: Read-only file system; let it write there"
     )
 
-    def outdated(request):
-        return look(request)._replace(version="0.3.0")
+    def outdated(*seen):
+        return look(*seen)._replace(version="0.3.0")
 
     assert error(run(), outdated).startswith("has rejuice 0.3.0, this one ")
 
-    def fails(request):
+    def fails(*_):
         raise ImportError("No module named 'pyarrow'")
 
     assert error(run(), fails) == (
-        "cannot run rejuice: ImportError: No module named 'pyarrow'; install it there, too"
+        "of the Ray cluster: ImportError: No module named 'pyarrow'; "
+        "install what the driver has there"
     )
 
 
 @pytest.mark.slow
-def test_a_folder_of_the_same_name_is_not_shared(run, cluster, tmp_path):
+def test_a_folder_of_the_same_name_is_not_shared(run, cluster, monkeypatch):
     """The node sees the token, as in a copy, but what it writes does not come back."""
 
-    def copied(request):
-        view = look(request)
-        request.token.with_name(request.answer).unlink()
+    def copied(token, copies):
+        view = look(token, copies)
+        token.with_name(view.answer).unlink()
         return view
 
-    with pytest.raises(RejuiceError, match=r"has another folder .*run than this one; put it on a"):
+    monkeypatch.setattr(shared_folder, "_WAIT_S", 0.1)
+    with pytest.raises(RejuiceError, match=r"has a copy of the folder of the run .*; put it on a"):
         check_nodes(run(), on_node(cluster, copied))
 
 
@@ -174,14 +180,9 @@ def test_too_few_nodes(run, cluster):
     )
 
 
-@pytest.mark.slow
 def test_no_cluster(run, monkeypatch):
-    ray = pytest.importorskip("ray")
-
-    def init(**_):
-        raise ConnectionError("Could not find any running Ray instance")
-
-    monkeypatch.setattr(ray, "init", init)
+    """Where there is none, one would be started on this machine."""
+    monkeypatch.setattr("rejuice.trainer.launch.nodes.connected_to_ray", lambda: nullcontext(True))
     with pytest.raises(RejuiceError) as error:
         check_nodes(run())
     assert str(error.value) == (
@@ -196,8 +197,13 @@ def test_what_this_node_sees(tmp_path):
     (tmp_path / "model" / "a.py").write_text("12")
     (tmp_path / "model" / "__pycache__" / "a.pyc").touch()
     copies = (tmp_path / "model", tmp_path / "model" / "a.py", tmp_path / "nothing")
-    found = look(NodeRequest(tmp_path / "token", "answer", copies))
-    assert found.token == (tmp_path / "answer").read_text() == "token"
+    found = look(tmp_path / "token", copies)
+    assert (tmp_path / found.answer).read_text() == found.answer
     assert found.copies == ({"a.py": 2}, {"a.py": 2}, {})
-    assert found.error is None
-    assert look(NodeRequest(tmp_path / "no" / "token", "answer", ())).token is None
+    assert (found.reads, found.error) == (True, None)
+
+
+def test_a_node_without_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared_folder, "_WAIT_S", 0.0)
+    found = look(tmp_path / "no" / "token", ())
+    assert (found.reads, found.error) == (False, None)
