@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -60,8 +61,19 @@ class ForkedCommand:
             code_version(type(step.operator))  # It parses our own source files, for 0.4 s.
         self._command = typer.main.get_command(cli.app)
 
-    def start(self, *arguments: str, environment: dict[str, str] | None = None) -> int:
-        """Start the command in a session of its own; gives its process."""
+    def start(
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        before: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Start the command in a session of its own; gives its process.
+
+        Args:
+            arguments: of `rejuice`.
+            environment: more variables.
+            before: called in the new process, before the command.
+        """
         process = os.fork()
         if process:
             return process
@@ -79,6 +91,7 @@ class ForkedCommand:
             sys.argv = ["rejuice", *arguments]
             from rejuice.pipelines import cli
 
+            before()
             cli.app = self._command
             cli.main()
         except SystemExit as end:
@@ -96,6 +109,11 @@ class ForkedCommand:
         text = self._log.read_text(errors="replace")
         return Ended(os.waitstatus_to_exitcode(status), text)
 
-    def run(self, *arguments: str, environment: dict[str, str] | None = None) -> Ended:
-        """Run the command."""
-        return self.wait(self.start(*arguments, environment=environment))
+    def run(
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        before: Callable[[], object] = lambda: None,
+    ) -> Ended:
+        """Run the command; arguments as those of `start`."""
+        return self.wait(self.start(*arguments, environment=environment, before=before))
