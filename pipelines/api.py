@@ -108,7 +108,7 @@ def run(
                 open_workers=chosen_workers(recipe, engine, ray_address, shown),
             )
         except RejuiceError as error:
-            table = None if recipe.table is None else located.head.dataset_path
+            table = None if recipe.table is None else str(located.head.dataset_spec)
             raise _about_the_table(error, table) from error.__cause__
         result = _result(recipe, located, report)
     if not allow_empty:
@@ -125,7 +125,7 @@ def _on_disk(recipe: Recipe) -> Iterator[Recipe]:
     with TemporaryDirectory(prefix="rejuice-") as folder:
         head: dict[str, Any] = {}
         if recipe.table is not None:
-            head |= {"dataset_path": Path(folder) / "table.arrow", "suffixes": ()}
+            head |= {"dataset_path": Path(folder) / "table.arrow", "dataset": None, "suffixes": ()}
             # One dictionary for all chunks, as an Arrow file needs it.
             write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
         if not recipe.has_export:
@@ -164,9 +164,9 @@ def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
     )
 
 
-def _about_the_table(error: RejuiceError, path: Path | None) -> RejuiceError:
+def _about_the_table(error: RejuiceError, path: str | None) -> RejuiceError:
     """The error, without the name of a temporary file."""
     if path is None:
         return error
-    found, where = (text.replace(str(path), _TABLE) for text in (error.found, error.where))
+    found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))
     return type(error)(found, error.right, where=where)

@@ -33,6 +33,7 @@ from .options import (
     RayAddress,
     RecipePath,
     RetryMissing,
+    Verify,
     overrides_of,
 )
 
@@ -81,6 +82,7 @@ def run(
     retry_missing: RetryMissing = None,
     chunk_rows: ChunkRows = None,
     cache_dir: CacheDir = None,
+    verify: Verify = False,
     engine: EngineOption = None,
     ray: RayAddress = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
@@ -111,6 +113,7 @@ def run(
         retry_missing=retry_missing,
         chunk_rows=chunk_rows,
         cache=cache_dir,
+        verify=verify,
         progress=progress,
         warn=(lambda _: None) if quiet else warn,
         open_workers=chosen_workers(loaded, engine, ray, progress),
@@ -140,17 +143,17 @@ def check(
     dataset = loaded.opened()
     left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
     right, columns = "fields", list[str]()
-    if dataset.path.exists() or head.generated(dataset.path):
+    if dataset.spec.exists() or head.generated_part():
         try:
             columns = checked_schema(loaded, dataset).names
             right = "fields and columns"
         except RejuiceError as error:
             if training is None or training.replay is None:
                 raise
-            line = f"{dataset.path} is not read in training, but `rejuice run` refuses it: {error}"
+            line = f"{dataset.spec} is not read in training, but `rejuice run` refuses it: {error}"
             left_out.insert(0, line)
     else:
-        left_out.insert(0, f"{dataset.path} does not exist yet, so columns were not checked.")
+        left_out.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
     for line in setting_warnings(loaded.for_data_juicer):
         warn(line)
     warn_of_groups(loaded, columns)
@@ -245,9 +248,10 @@ def download(
     split: Annotated[str, typer.Option("--split", help="The split to read.")] = "train",
 ) -> None:
     """Download a dataset from the Hugging Face hub to a file that recipes read."""
+    from .dataset.hub import HubDataset
     from .dataset.hub import download as write
 
-    rows = write(name, path, config=config, split=split)
+    rows = write(HubDataset(name, config, split), path)
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
 
 

@@ -33,6 +33,9 @@ ChunkRows = Annotated[
         "of Data-Juicer's asks a server.",
     ),
 ]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged.")
+]
 EngineOption = Annotated[
     Literal["local", "ray"] | None,
     typer.Option(

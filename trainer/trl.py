@@ -29,6 +29,8 @@ from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
+from ..pipelines.dataset.remote import to_path
+from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.read import load
 from ..pipelines.recipe.steps import Step, of_files
@@ -90,11 +92,12 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
     from datasets.table import InMemoryTable
 
     loaded = load(Path(recipe))
-    path = Path(dataset_path or loaded.head.dataset_path)
-    loaded.head.write_missing(path)
-    suffixes = () if dataset_path else loaded.head.file_suffixes
-    rows = read_all(path, suffixes, with_suffix=bool(of_files(loaded.steps)))
-    check_replaced(loaded.steps, rows.column_names, path, loaded.where)
+    spec = loaded.head.dataset_spec
+    if dataset_path is not None:
+        spec = DatasetSpec.of(to_path(str(dataset_path)))
+    loaded.head.write_missing(*spec.paths)
+    rows = read_all(spec.with_suffix() if of_files(loaded.steps) else spec)
+    check_replaced(loaded.steps, rows.column_names, spec, loaded.where)
     table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})
     first = named.group_by("name", use_threads=False).aggregate([("row", "min")])["row_min"]

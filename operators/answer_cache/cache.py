@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import EngineError
-from .index import KeyIndex
+from .index import AnswerIndex
 from .log import LogReader, LogWriter, Record, read_record
 from .open_files import OpenFiles
 from .sqlite import SqliteAnswers, UnknownFileError
@@ -82,7 +82,7 @@ class AnswerCache:
         self._path, self._content, self._right, self._clock = path, content, right, clock
         self._folder = folder_of(path)
         self._reading, self._writing = threading.Lock(), threading.Lock()
-        self._index, self._files = KeyIndex(), OpenFiles()
+        self._index, self._files = AnswerIndex(), OpenFiles()
         self._numbers = dict[str, int]()  # of logs, by name
         self._readers = dict[str, LogReader]()  # of logs of others
         self._writer: LogWriter | None = None

@@ -7,7 +7,7 @@ import numpy as np
 _FEWEST_MERGED = 1 << 16
 
 
-class KeyIndex:
+class AnswerIndex:
     """Finds places by the first 8 bytes of a key; places are integers below 2**63.
 
     Two keys with the same first bytes share their places: the caller reads which is which.

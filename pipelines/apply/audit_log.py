@@ -10,11 +10,11 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...operators import Change
 from ...operators.change import merge_logged, surviving_rows
+from ...operators.compute import pc
 from .frame import Frame
 from .report import StepReport
 from .summary import Summary, merge

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...operators import Change
 from ...operators.change import surviving_rows
+from ..dataset.source import ChunkColumns
 
 Index = NDArray[np.int64]
 
@@ -34,6 +35,11 @@ class _Layer(NamedTuple):
         if self.rows is not None:
             rows = np.append(self.rows, -1)[rows]  # -1 stays -1, with no rows here too.
         return _Layer(self.columns, rows)
+
+    def type_of(self, name: str) -> pa.DataType:
+        if isinstance(self.columns, ChunkColumns):  # It is known without reading the column.
+            return self.columns.schema.field(name).type
+        return self.columns[name].type
 
     def column(self, name: str) -> pa.ChunkedArray:
         column = self.columns[name]
@@ -55,6 +61,11 @@ class Frame:
         columns = dict(zip(table.column_names, table.columns, strict=True))
         return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), table.num_rows)
 
+    @classmethod
+    def of_chunk(cls, columns: ChunkColumns) -> Frame:
+        """The frame of a chunk of a dataset, of which nothing is read yet."""
+        return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), columns.num_rows)
+
     @property
     def column_names(self) -> list[str]:
         """Columns in the order in which they first appeared."""
@@ -69,7 +80,7 @@ class Frame:
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         homes = self._home.items()
-        return pa.schema([(name, self._layers[at].columns[name].type) for name, at in homes])
+        return pa.schema([(name, self._layers[at].type_of(name)) for name, at in homes])
 
     @property
     def source_rows(self) -> Index:

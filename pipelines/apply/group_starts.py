@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,11 +44,16 @@ class GroupStarts(NamedTuple):
 NO_GROUP_STARTS = GroupStarts(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
 
-def check_contiguous(parts: Sequence[GroupStarts]) -> None:
+def _plain(row: int) -> str:
+    return f"row {row + 1}"
+
+
+def check_contiguous(parts: Sequence[GroupStarts], place: Callable[[int], str] = _plain) -> None:
     """Check that the rows of each prompt are contiguous; else it would be two smaller groups.
 
     Args:
         parts: the groups of all parts, in order.
+        place: what to call a row of the dataset, from 0: `row 1`, or `row 1 of b.jsonl`.
 
     Raises:
         DataError: a prompt comes up again; the message names both rows, from 1.
@@ -57,8 +62,11 @@ def check_contiguous(parts: Sequence[GroupStarts]) -> None:
     again = EqualHashes.of(hashes).rows_R
     if len(again):
         rows = np.concatenate([part.rows_G for part in parts])
-        first, second = (rows[again[:2]] + 1).tolist()
+        first, second = (place(row) for row in rows[again[:2]].tolist())
+        both = f"{first} and {second}"
+        if " of " not in both:
+            both = f"rows {both.replace('row ', '')}"
         raise DataError(
-            f"rows {first} and {second} have the same prompt but are not next to each other",
+            f"{both} have the same prompt but are not next to each other",
             "sort the dataset by prompt, see docs/recipes.md",
         )

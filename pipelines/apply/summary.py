@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...operators.columns import is_text
+from ...operators.compute import pc
 
 Summary = dict[str, dict[str, Any]]
 

@@ -29,7 +29,7 @@ def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
 
 def _lines(a: Recipe, b: Recipe) -> Iterator[str]:
     heads = [_plain(each.head) for each in (a, b)]
-    if a.head.dataset_path != b.head.dataset_path:  # How others are generated says nothing then.
+    if a.head.dataset_spec != b.head.dataset_spec:  # How others are generated says nothing then.
         heads = [{**each, "generated_datasets": None} for each in heads]
     for name in sorted(heads[0].keys() | heads[1].keys()):
         if name not in _PLACES:

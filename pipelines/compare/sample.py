@@ -47,13 +47,13 @@ def run_on_some(
     if not any(isinstance(step.operator, sampling) for step in recipe.steps):
         raise DataError("no step of the recipe samples responses", "run the recipe")
     head = recipe.head
-    for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+    for path in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
         progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
     table = recipe.opened().table()
     if table.num_rows > prompts:
         rows = np.sort(np.random.default_rng(0).choice(table.num_rows, prompts, replace=False))
         table = table.take(pa.array(rows))
-    table = table.cast(mark_written(table.schema, written_columns(head.dataset_path)))
+    table = table.cast(mark_written(table.schema, written_columns(head.dataset_spec)))
     folder = head.export_path.parent / "preview" / head.export_path.stem
     folder.mkdir(parents=True, exist_ok=True)
     write_arrow(folder / "prompts.arrow", table)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs
 
 import pyarrow as pa
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, SerializationInfo, WithJsonSchema
 
 from ...operators import DataError
 
@@ -252,10 +252,15 @@ def _checked_path(value: Any) -> Any:
     return to_path(value) if isinstance(value, str | Path) else value
 
 
+def dumped_path(value: Any, info: SerializationInfo) -> Any:
+    """A text, but for a path on disk where the dump is not for YAML: it may be made absolute."""
+    return value if isinstance(value, Path) and info.mode == "python" else str(value)
+
+
 PathField = Annotated[
     Path | RemotePath,
     BeforeValidator(_checked_path),
-    PlainSerializer(str, return_type=str, when_used="json"),
+    PlainSerializer(dumped_path),
     WithJsonSchema({"type": "string", "format": "path"}),
 ]
 """A field of a model that holds a path on disk or in an object store."""

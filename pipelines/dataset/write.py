@@ -20,6 +20,7 @@ import pyarrow as pa
 from ...operators import DataError, RecipeError
 from .files import write_file, written
 from .remote import AnyPath, RemotePath
+from .spec import DatasetSpec
 
 Write = Callable[[pa.Table], None]
 PART, PART_SUFFIX = "part", ".parquet"
@@ -79,7 +80,7 @@ def write_parts_list(folder: AnyPath, rows: Sequence[int]) -> None:
     write_file(folder / PARTS_LIST, f"{content}\n")
 
 
-def check_export_path(recipe: Path, export_path: AnyPath, dataset_path: AnyPath) -> None:
+def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | DatasetSpec) -> None:
     """Refuse an unknown format, and an export that would overwrite the dataset or other files.
 
     Raises:
@@ -93,17 +94,12 @@ def check_export_path(recipe: Path, export_path: AnyPath, dataset_path: AnyPath)
         )
     if is_folder(export_path):
         _check_folder(export_path)
-    export, dataset = export_path.resolve(), dataset_path.resolve()
-    if export == dataset or _is_in(export, dataset) or _is_in(dataset, export):
+    if DatasetSpec.of(dataset).clashes(export_path):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",
             "give another export_path",
             where=str(recipe),
         )
-
-
-def _is_in(path: AnyPath, folder: AnyPath) -> bool:
-    return any(each == folder for each in path.parents)
 
 
 def _check_folder(export_path: AnyPath) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...operators import DataError
-from .read import dataset_files
-from .write import run_folder
+from .files import open_input
+from .remote import AnyPath
+from .spec import DatasetSpec, files_of
 
 _KEY = b"rejuice.written"
 
@@ -26,38 +27,47 @@ def mark_written(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), _KEY: json.dumps(marked)})
 
 
-def written_columns(path: Path) -> frozenset[str]:
+def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
     """The columns of a dataset that steps have written, as far as is known.
 
     Args:
-        path: a file or a folder of files: the export of a run under Ray, or several exports, of
-            which all have to say it.
+        dataset: the export of a run under Ray, or several exports, of which all have to say it.
     """
+    spec = DatasetSpec.of(dataset)
+    if len(spec.paths) < len(spec.parts):
+        return frozenset()  # A dataset of the hub is no export.
+    of_paths = [_written(path) for path in spec.paths]
+    return frozenset(spec.selection.renamed(frozenset.intersection(*of_paths)))
+
+
+def _written(path: AnyPath) -> frozenset[str]:
+    """The columns that steps have written of a file, a folder or the files of a pattern."""
     try:
-        files = dataset_files(path)
+        files = files_of(path)
     except DataError:
         return _reported(path)  # `dj-process` reads formats that we do not, such as CSV.
     of_files = [_marked(file) or _reported(file) for file in files]
     return _reported(path) | frozenset.intersection(*of_files)
 
 
-def _marked(file: Path) -> frozenset[str]:
+def _marked(file: AnyPath) -> frozenset[str]:
     """The columns that the metadata of a file names."""
     metadata = None
     if file.suffix == ".parquet":
         import pyarrow.parquet as pq  # It loads clients of object stores.
 
-        metadata = pq.read_schema(file).metadata
+        with open_input(file, mapped=False) as source:
+            metadata = pq.read_schema(source).metadata
     elif file.suffix == ".arrow":
-        with suppress(pa.ArrowInvalid), pa.memory_map(str(file)) as source:
+        with suppress(pa.ArrowInvalid), open_input(file) as source:
             # An export is no stream.
             metadata = pa.ipc.open_file(source).schema.metadata
     return frozenset(json.loads((metadata or {}).get(_KEY, b"[]")))
 
 
-def _reported(export_path: Path) -> frozenset[str]:
+def _reported(export_path: AnyPath) -> frozenset[str]:
     """The columns that the run to a path has written."""
-    path = run_folder(export_path) / "report.json"
+    path = export_path.with_suffix(".run") / "report.json"
     if not path.exists():
         return frozenset()
     report = json.loads(path.read_text("utf-8"))

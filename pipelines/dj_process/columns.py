@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...operators import RejuiceError
+from ...operators import RecipeError, RejuiceError
 from ..data_juicer.reading.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
 from ..recipe.columns import check_reads
+from ..recipe.dataset_block import selection
 from ..recipe.steps import Step, step_names
 from .current_run import current_run
 from .ours import has_ours, is_ours
@@ -25,13 +26,32 @@ from .stop import stop
 def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
     """`DatasetBuilder.load_dataset`, for which a recipe with an operator of ours has no text."""
     settings = builder.cfg
-    if not has_ours(getattr(settings, "process", None) or ()):
+    columns = getattr(settings, "columns", None)
+    if not columns and not has_ours(getattr(settings, "process", None) or ()):
         return load(builder, *args, **kwargs)
     text_keys, settings.text_keys = settings.text_keys, []  # The steps have theirs already.
     try:
-        return load(builder, *args, **kwargs)
+        found = load(builder, *args, **kwargs)
     finally:
         settings.text_keys = text_keys
+    return _selected(found, columns, str(settings.get("dataset_path"))) if columns else found
+
+
+def _selected(dataset: Any, columns: Any, path: str) -> Any:
+    """The dataset with the columns that the recipe selects, under their new names."""
+    from data_juicer.core.data import NestedDataset
+    from data_juicer.utils.ray_utils import is_ray_mode
+
+    try:
+        selected = selection(columns)
+        if is_ray_mode():
+            raise RecipeError("`columns` is not read under Ray", "rename columns in the dataset")
+        selected.check(dataset.column_names, path)
+    except (RejuiceError, ValueError) as error:
+        stop(error if isinstance(error, RejuiceError) else RecipeError(f"columns: {error}"))
+    names = selected.names or ()
+    found = dataset.select_columns([old for old, _ in names])
+    return NestedDataset(found.rename_columns(dict(names)))
 
 
 def post_instantiation_check(

@@ -17,11 +17,13 @@ from .stop import stop
 def accept_our_sections(parser: Any) -> Any:
     """Data-Juicer's parser, which refuses unknown keys, with the sections that are ours.
 
-    `train:` is for `rejuice train`; `generated_datasets:` are written before a run;
+    `train:` is for `rejuice train`; `generated_datasets:` are written before a run; `columns:` are
+    selected when the dataset is loaded;
     `max_rows_per_file:` is for `rejuice run`.
     """
     parser.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
     parser.add_argument("--generated_datasets", type=Any, help="Written where missing.")
+    parser.add_argument("--columns", type=Any, help="Columns that are read, and their names.")
     parser.add_argument("--max_rows_per_file", type=int, help="Of an export that is a folder.")
     return parser
 
@@ -41,9 +43,9 @@ def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwarg
         )
     generated = getattr(settings, "generated_datasets", None)
     if generated:
-        dataset = settings.dataset_path
         head = {
-            "dataset_path": dataset,
+            "dataset_path": settings.dataset_path,
+            "dataset": settings.dataset,
             "export_path": settings.export_path,
             "generated_datasets": generated,
         }
@@ -52,7 +54,8 @@ def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwarg
         recordings = [path for path in found if path]
         recipe = Path(", ".join(map(str, settings.config or [])))
         try:
-            checked_head(recipe, head, {}, ()).write_missing(*map(Path, [dataset, *recordings]))
+            checked = checked_head(recipe, head, {}, ())
+            checked.write_missing(*checked.dataset_spec.paths, *map(Path, recordings))
         except RejuiceError as error:
             stop(error)
     return set_up(settings, *args, **kwargs)

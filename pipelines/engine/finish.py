@@ -82,7 +82,7 @@ def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
     return {
         "project_name": recipe.head.project_name,
         "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
-        "dataset_path": str(recipe.head.dataset_path),
+        "dataset_path": str(recipe.head.dataset_spec),
         "export_path": str(recipe.head.export_path),
         "key": plan.keys[-1],
         "cache": str(plan.cache.resolve()),
@@ -167,7 +167,7 @@ def _outline(plan: Plan) -> tuple[list[ExportPart], pa.Schema]:
     head = plan.recipe.head
     in_parts = is_folder(head.export_path)
     chunks = range(len(plan.source.rows))
-    written, schemas = set(written_columns(head.dataset_path)), list[pa.Schema]()
+    written, schemas = set(written_columns(head.dataset_spec)), list[pa.Schema]()
     sizes = []
     for chunk in chunks:
         frame = plan.frame_before(chunk, None)

@@ -75,7 +75,7 @@ def run_key(plan: Plan) -> str:
         plan.result_key,
         head.keep_stats_in_res_ds,
         head.keep_hashes_in_res_ds,
-        sorted(written_columns(head.dataset_path)),
+        sorted(written_columns(head.dataset_spec)),
         head.max_rows_per_file if is_folder(head.export_path) else None,
     ]
     return _hash(json.dumps(made_of))

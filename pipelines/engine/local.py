@@ -54,6 +54,7 @@ def run(
     retry_missing: str | int | None = None,
     chunk_rows: int | None = None,
     cache: Path | None = None,
+    verify: bool = False,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
     open_workers: OpenWorkers = LocalWorkers,
@@ -67,6 +68,7 @@ def run(
         retry_missing: name or number of a step of which failures that may pass are computed again.
         chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
         cache: where commits are kept; None: see `default_cache`.
+        verify: hash the dataset again, even if it has not changed as far as is known.
         progress: where progress is shown.
         warn: called with each warning, one line, before a step is run.
         open_workers: where chunks are run; memory is bounded by `np` chunks.
@@ -79,7 +81,7 @@ def run(
     cache = cache or default_cache(head.export_path)
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
-    check_export_path(recipe.path, head.export_path, head.dataset_path)
+    check_export_path(recipe.path, head.export_path, head.dataset_spec)
     if not overwrite:
         check_may_replace_export(recipe, head.export_path)
     try:
@@ -87,7 +89,14 @@ def run(
             checked_schema(recipe)  # A recipe that cannot run leaves no folder.
         with use_cache(cache, head.export_path):
             return _run(
-                recipe, cache, chunk_rows, retry_dropped, again, progress, warn, open_workers
+                recipe,
+                partial(Plan.open, recipe, cache, chunk_rows, verify=verify),
+                chunk_rows,
+                retry_dropped,
+                again,
+                progress,
+                warn,
+                open_workers,
             )
     except OSError as error:
         raise _disk_error(error, cache) from error
@@ -95,7 +104,7 @@ def run(
 
 def _run(
     recipe: Recipe,
-    cache: Path,
+    reopen_plan: Callable[[], Plan],
     chunk_rows: int,
     retry_dropped: bool,
     again: Step | None,
@@ -105,13 +114,11 @@ def _run(
 ) -> Report:
     """Run a recipe whose export may be written; see `run`."""
     head = recipe.head
-    for path in head.write_missing(head.dataset_path, *recipe.recordings()):
+    for path in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
         progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
     with progress.task("read", None):
-        reopen_plan = partial(Plan.open, recipe, cache, chunk_rows)
         plan = undamaged(reopen_plan, reopen_plan, warn)
-    of_groups = group_warnings(recipe, plan.source.schema.names)
-    for line in (*setting_warnings(recipe.for_data_juicer), *of_groups):
+    for line in _warnings(plan):
         warn(line)
     with sole_writer(head.export_path):
         retry = partial(_retry, retry_dropped, again)
@@ -129,6 +136,12 @@ def _run(
                 return write_export(plan, cached, retried, chunk_rows, workers, progress)
 
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
+
+
+def _warnings(plan: Plan) -> list[str]:
+    """A line about each thing in a recipe that may not be what its author meant."""
+    of_groups = group_warnings(plan.recipe, plan.source.schema.names)
+    return [*setting_warnings(plan.recipe.for_data_juicer), *of_groups]
 
 
 def _run_stages(
@@ -216,9 +229,9 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
 
 def _check_contiguous(plan: Plan, parts: Sequence[GroupStarts]) -> None:
     try:
-        check_contiguous(parts)
+        check_contiguous(parts, plan.source.place)
     except DataError as error:
-        raise error.at(str(plan.recipe.head.dataset_path)) from None
+        raise error.at(str(plan.recipe.head.dataset_spec)) from None
 
 
 def _run_resumable(

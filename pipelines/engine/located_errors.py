@@ -17,5 +17,5 @@ def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
         yield
     except RejuiceError as error:
         in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_path) if in_data else recipe.line_of(step)
+        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
         raise error.at(file) from error.__cause__

@@ -13,7 +13,7 @@ import os
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 from ...operators import EngineError, RejuiceError
 from ...operators.errors import first_line
 from ...operators.registry import load_file
+from ..dataset.checked import DamagedError
 from ..ray_session import AUTO, connected_to_ray
-from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .plan import Plan, operator_key
 from .shared_folder import check_shared, on_each_node
@@ -178,7 +178,7 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     check_shared(plan.cache, "the cache")
     check_shared(plan.recipe.head.export_path.parent, "the export")
     ours = [operator_key(step.operator) for step in plan.steps]
-    nodes = on_each_node(_run, setup, [ray.put(_KeysOf(plan.recipe))], 0)
+    nodes = on_each_node(_run, setup, [ray.put(_Probe(plan))], 0)
     for node, found in nodes:
         if isinstance(found, _Raised):
             raise EngineError(f"node {node} of the Ray cluster: {first_line(found.error)}") from (
@@ -195,10 +195,12 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     return len(nodes)
 
 
-class _KeysOf(NamedTuple):
-    """Work whose result are the keys of a recipe's operators, by the code of where it runs."""
+class _Probe(NamedTuple):
+    """Work that reads a chunk, and returns the keys of all operators by the code of its node."""
 
-    recipe: Recipe
+    plan: Plan
 
-    def __call__(self, _: int) -> list[str]:
-        return [operator_key(step.operator) for step in self.recipe.steps]
+    def __call__(self, chunk: int) -> list[str]:
+        with suppress(DamagedError):  # That is found, and repaired, where the chunk is used.
+            self.plan.source_frame(chunk)
+        return [operator_key(step.operator) for step in self.plan.steps]

@@ -19,7 +19,7 @@ from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
-from ..dataset.read import Source, chunk_name
+from ..dataset.source import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
@@ -64,17 +64,23 @@ class Plan(NamedTuple):
         return self.recipe.steps
 
     @classmethod
-    def open(cls, recipe: Recipe, cache: Path, chunk_rows: int) -> Plan:
+    def open(cls, recipe: Recipe, cache: Path, chunk_rows: int, *, verify: bool = False) -> Plan:
         """Open the dataset, check the recipe against it, cut it into chunks, and plan the steps.
+
+        Args:
+            recipe: what is to be run.
+            cache: the folder of commits.
+            chunk_rows: rows per chunk, about.
+            verify: hash the dataset again, even if it has not changed as far as is known.
 
         Raises:
             RejuiceError: the dataset cannot be read, or the recipe does not fit it.
         """
-        dataset = recipe.opened()
+        dataset = recipe.opened(cache, verify=verify)
         groups = group_columns(recipe, checked_schema(recipe, dataset))
         source = dataset.chunks(cache, chunk_rows=chunk_rows, group_by=groups)
         # Once more with all columns: some may first turn up far down.
-        check_replaced(recipe.steps, source.schema.names, dataset.path, recipe.where)
+        check_replaced(recipe.steps, source.schema.names, dataset.spec, recipe.where)
         return cls.of(recipe, source, cache)
 
     @classmethod
@@ -125,7 +131,7 @@ class Plan(NamedTuple):
 
     def source_frame(self, chunk: int) -> Frame:
         """A chunk before the first step."""
-        return Frame.of(self.source.chunk(chunk))
+        return Frame.of_chunk(self.source.columns(chunk))
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""

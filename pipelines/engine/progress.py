@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from math import inf
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
-from rich.progress import Progress as RichProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_BASIS = 5.0
@@ -112,12 +110,14 @@ class Progress:
         if self.quiet:
             yield StepProgress(rows, lambda _: None)
         elif self.console.is_terminal:
-            with RichProgress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[figures]}"),
+            from rich import progress  # Only where somebody looks at a bar.
+
+            with progress.Progress(
+                progress.SpinnerColumn(),
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[figures]}"),
                 console=self.console,
                 transient=True,
             ) as bar:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...operators import Change, Operator, RecipeError, ResumableOperator
 from ...operators.change import merge_logged, surviving_rows
 from ...operators.columns import BoolArray, flat
+from ...operators.compute import pc
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ..apply.operator_call import apply_operator, read_columns

@@ -18,7 +18,7 @@ from ..apply import decision_files
 from ..apply.audit_log import DECISIONS, AuditLog
 from ..apply.steps import apply_steps
 from ..data_juicer.running.helper_columns import filled
-from ..dataset.read import conform
+from ..dataset.schemas import conform
 from ..dataset.write import PART, PART_SUFFIX, writer
 from .parts import ExportPart, ExportSlice
 from .place import RunPlace

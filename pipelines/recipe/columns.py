@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,11 @@ from ...operators.errors import suggest
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.arrow_types import is_text
-from ..dataset.read import Dataset, conform
+from ..dataset.datafile import suffix_of
+from ..dataset.read import Dataset
+from ..dataset.remote import AnyPath
+from ..dataset.schemas import conform
+from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
 from ..dataset.written import written_columns
 from .first_rows import check_first_rows
@@ -37,11 +40,14 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
             that is not there or would replace one that it does not read, or no prompts can be made
             of the first rows.
     """
-    path = recipe.head.dataset_path
-    check_export_path(recipe.path, recipe.head.export_path, path)
-    generated = recipe.head.generated(path)
+    spec = recipe.head.dataset_spec
+    check_export_path(recipe.path, recipe.head.export_path, spec)
+    generated = recipe.head.generated_part()
     if generated is not None:
-        rows = generated.first_rows(path)
+        path, of_path = generated
+        rows = of_path.first_rows(path)
+        spec.selection.check(rows.column_names, path)
+        rows = spec.selection.of(rows, suffix_of(path))
         check_columns(recipe, rows.schema)
         check_replaced(recipe.steps, rows.column_names, path, recipe.where)
         check_first_rows(recipe, rows)
@@ -55,7 +61,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
             raise
         schema = dataset.schema
         check_columns(recipe, schema)
-    check_replaced(recipe.steps, schema.names, path, recipe.where)
+    check_replaced(recipe.steps, schema.names, spec, recipe.where)
     try:
         check_first_rows(recipe, dataset.first_rows)
     except DataError:
@@ -78,7 +84,7 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
     for name in ("prompt_id", "response_id"):
         if name in schema.names and not _may_be_text(schema.field(name).type):
             found = f"column '{name}' is {schema.field(name).type}"
-            raise DataError(found, "make it a string", where=str(recipe.head.dataset_path))
+            raise DataError(found, "make it a string", where=str(recipe.head.dataset_spec))
     check_helper_columns(recipe, schema)
     check_reads(recipe.steps, schema.names, recipe.where)
 
@@ -144,7 +150,10 @@ def _check_text(
 
 
 def check_replaced(
-    steps: Sequence[Step], columns: Iterable[str], dataset: Path, where: Callable[[Step], str]
+    steps: Sequence[Step],
+    columns: Iterable[str],
+    dataset: AnyPath | DatasetSpec,
+    where: Callable[[Step], str],
 ) -> None:
     """Follow who wrote each column, so that nothing of the user's is replaced.
 
@@ -154,7 +163,7 @@ def check_replaced(
     Args:
         steps: of a recipe.
         columns: of the rows before the first of the steps.
-        dataset: the path of the dataset.
+        dataset: its path, or what is read as the dataset.
         where: what to call a step in a message.
 
     Raises:
@@ -169,7 +178,8 @@ def check_replaced(
         _check_of_steps(step, {name: writers[name] for name in taken}, where)
         of_dataset = [name for name in taken if writers[name] is None]
         if of_dataset:  # Only now: files are opened for it.
-            written = written_columns(dataset) if dataset.exists() else frozenset[str]()
+            there = DatasetSpec.of(dataset).exists()
+            written = written_columns(dataset) if there else frozenset[str]()
             of_dataset = [name for name in of_dataset if name not in written]
         if of_dataset:
             them = "it" if len(of_dataset) == 1 else "them"

@@ -29,7 +29,7 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
         DataError: a row has no reference, and the step does not drop such rows.
         RecipeError: no row has one, or the verifier can use none.
     """
-    step, path = recipe.steps[0], recipe.head.dataset_path
+    step, path = recipe.steps[0], recipe.head.dataset_spec
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
         return

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+)
 from pydantic.fields import FieldInfo
 
 from ...operators import RecipeError
@@ -14,12 +26,32 @@ from ...operators.config import Config
 from ...operators.errors import suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
-from ..dataset.read import SUFFIXES
-from ..dataset.remote import PathField
+from ..dataset.datafile import SUFFIXES
+from ..dataset.remote import AnyPath, PathField, dumped_path
+from ..dataset.spec import DatasetSpec
+from ..dataset.write import default_cache
+from .dataset_block import DatasetPath, checked_block, dataset_paths, parts, selection
 from .generated import GeneratedDataset
 from .train import Train
 
 _CUSTOM = "custom_operator_paths"
+_PATHS_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+    ]
+}
+
+
+def _dumped_paths(value: Any, info: SerializationInfo) -> Any:
+    """Texts, but for paths on disk where the dump is not for YAML: they are made absolute."""
+    if isinstance(value, tuple):
+        return [_dumped_paths(each, info) for each in value]
+    return None if value is None else dumped_path(value, info)
+
+
+def _checked_block(value: Any) -> Any:
+    return checked_block(value) if value else None
 
 
 class Head(Config):
@@ -27,8 +59,21 @@ class Head(Config):
 
     project_name: str = "rejuice"
     """Name of the project, for reports."""
-    dataset_path: Path
-    """A .jsonl, .json, .parquet or .arrow file, or a folder of such files."""
+    dataset_path: Annotated[
+        DatasetPath | tuple[DatasetPath, ...] | None,
+        PlainValidator(dataset_paths),
+        PlainSerializer(_dumped_paths),
+        WithJsonSchema(_PATHS_SCHEMA),
+    ] = None
+    """A .jsonl, .json, .parquet or .arrow file, .jsonl.gz or .jsonl.zst, a folder of such files, a
+    pattern such as data/*.parquet, a list of these, or one of the hub such as
+    hf://datasets/openai/gsm8k?config=main&split=train."""
+    dataset: Annotated[dict[str, Any] | None, BeforeValidator(_checked_block)] = None
+    """Instead of `dataset_path`, as Data-Juicer writes it: several datasets with weights, or one of
+    the hub."""
+    columns: dict[str, str] | tuple[str, ...] | None = None
+    """The columns of the dataset that are read: a list, or a mapping of each to its new name.
+    Null: all."""
     export_path: PathField
     """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
     Parquet files."""
@@ -63,6 +108,19 @@ class Head(Config):
     """How `rejuice train` trains; nothing else reads it."""
 
     @property
+    def dataset_spec(self) -> DatasetSpec:
+        """What is read as the dataset."""
+        block = None if self.dataset_path is not None else self.dataset
+        return DatasetSpec(
+            parts(self.dataset_path, block),
+            suffixes=self.file_suffixes,
+            selection=selection(self.columns),
+            max_rows=(block or {}).get("max_sample_num"),
+            repeats=block is not None,
+            cache=default_cache(self.export_path),
+        )
+
+    @property
     def text_key(self) -> str:
         """The first of `text_keys`."""
         return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
@@ -71,6 +129,19 @@ class Head(Config):
     def file_suffixes(self) -> tuple[str, ...]:
         """`suffixes` in lower case and with a dot, as Data-Juicer takes them."""
         return _dotted(self.suffixes)
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_set(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what Data-Juicer's parser refuses or does not know where it is null."""
+        found: dict[str, Any] = dump(self)
+        optional = ("dataset_path", "dataset", "columns")
+        return {key: v for key, v in found.items() if key not in optional or v is not None}
+
+    @field_validator("columns")
+    @classmethod
+    def _check_columns(cls, value: Any) -> Any:
+        selection(value)
+        return value
 
     @field_validator("suffixes")
     @classmethod
@@ -86,14 +157,22 @@ class Head(Config):
             names, keep_stats=self.keep_stats_in_res_ds, keep_hashes=self.keep_hashes_in_res_ds
         )
 
-    def generated(self, path: Path | None) -> GeneratedDataset | None:
+    def generated_part(self) -> tuple[Path, GeneratedDataset] | None:
+        """The first part of the dataset that is missing and is generated; None: there is none."""
+        for path in self.dataset_spec.paths:
+            generated = self.generated(path)
+            if generated is not None and isinstance(path, Path):
+                return path, generated
+        return None
+
+    def generated(self, path: AnyPath | None) -> GeneratedDataset | None:
         """How a file is generated; None where it exists, or where the recipe does not say."""
-        if path is None or path.exists():
+        if not isinstance(path, Path) or path.exists():
             return None
         found = {name.resolve(): each for name, each in self.generated_datasets.items()}
         return found.get(path.resolve())
 
-    def write_missing(self, *paths: Path | None) -> list[Path]:
+    def write_missing(self, *paths: AnyPath | None) -> list[Path]:
         """Write those of some files that do not exist and are generated; returns them.
 
         Raises:
@@ -102,7 +181,7 @@ class Head(Config):
         written = list[Path]()
         for path in paths:
             dataset = self.generated(path)
-            if path is not None and dataset is not None:
+            if isinstance(path, Path) and dataset is not None:
                 dataset.write(path)
                 written.append(path)
         return written
@@ -156,10 +235,12 @@ def checked_head(
             rows under `dj-process` and not here.
     """
     check_keys(path, document, lines)
-    local = settings.local_dataset(document)
-    if local is not None:
-        document = {**document, "dataset_path": local}
-        lines = {**lines, "dataset_path": lines["dataset"]} if "dataset" in lines else lines
+    # Data-Juicer, too, reads `dataset` only where there is no `dataset_path`.
+    second = "dataset" if document.get("dataset_path") else "dataset_path"
+    if document.get("dataset"):
+        document = {key: value for key, value in document.items() if key != second}
+    elif "dataset_path" not in document:
+        raise _head_error(position(path, None), ("dataset_path",), "missing", "", None)
     for refused in settings.refusals(document):
         line = None if refused.key in overrides else lines.get(refused.key)
         raise RecipeError(refused.found, refused.right, where=position(path, line))

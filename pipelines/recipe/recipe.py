@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,8 +17,10 @@ from ...operators import Operator, RecipeError
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
-from ..dataset.read import SUFFIX, Dataset
-from ..dataset.remote import RemotePath
+from ..dataset.read import Dataset
+from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.selection import SUFFIX
+from ..dataset.spec import DatasetSpec
 from .head import Head, checked_head, data_juicer_only, position
 from .steps import FILES, MissingPackages, build_operator, number_steps, of_files, split_entry
 from .steps import Step as Step
@@ -55,7 +58,7 @@ class Recipe:
     def __init__(
         self,
         process: Sequence[Operator | str | Mapping[str, Any]],
-        dataset: pa.Table | Path | str,
+        dataset: pa.Table | Path | str | Sequence[Path | str],
         *,
         export_path: Path | str | None = None,
         name: str = "Recipe",
@@ -65,7 +68,7 @@ class Recipe:
 
         Args:
             process: the steps: operators or, as in YAML, names or `{name: {field: value}}`.
-            dataset: a table, or the path of a dataset.
+            dataset: a table, or the path of a dataset, or several of them.
             export_path: where the curated dataset goes; None: it is only returned by `run`.
             name: stands in messages for the file that this recipe does not have.
             settings: any other key of a recipe's head, such as `np` or `train`.
@@ -75,7 +78,7 @@ class Recipe:
         """
         path = Path(name)
         table = dataset if isinstance(dataset, pa.Table) else None
-        if not isinstance(dataset, pa.Table | Path | str):
+        if not isinstance(dataset, pa.Table | Path | str | list | tuple):
             found, right = (
                 f"dataset is a {type(dataset).__name__}",
                 "give a pyarrow.Table or a path",
@@ -125,10 +128,21 @@ class Recipe:
         """Whether it was read from a file, which `path` is."""
         return bool(self.step_lines)
 
-    def opened(self) -> Dataset:
-        """Its dataset, of which nothing is read yet."""
-        head, with_suffix = self.head, bool(of_files(self.steps))
-        return Dataset(head.dataset_path, head.file_suffixes, with_suffix=with_suffix)
+    def dataset_spec(self) -> DatasetSpec:
+        """What it reads as its dataset."""
+        spec = self.head.dataset_spec
+        return spec.with_suffix() if of_files(self.steps) else spec
+
+    def opened(self, cache: AnyPath | None = None, *, verify: bool = False) -> Dataset:
+        """Its dataset, of which nothing is read yet.
+
+        Args:
+            cache: where downloads and hashes of content are kept; by default, beside the export.
+            verify: hash the dataset again, even if it has not changed as far as is known.
+        """
+        spec = self.dataset_spec()
+        spec = spec if cache is None else dataclasses.replace(spec, cache=cache)
+        return Dataset(spec, workers=self.head.np, verify=verify)
 
     def line_of(self, step: Step) -> str:
         """`recipe.yaml, line 12`: where a step begins."""

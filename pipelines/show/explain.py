@@ -24,7 +24,7 @@ _LAST_LINES = 8
 
 def explain_recipe(recipe: Recipe) -> str:
     """Each step with its scope, its fields and the columns it reads and writes."""
-    lines = [f"{recipe.head.dataset_path} -> {recipe.head.export_path}", ""]
+    lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
     for step in recipe.steps:
         operator = step.operator
         lines += [

@@ -34,7 +34,7 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
     ids = ((name, path.id(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     if path.number is not None:
-        origin = str(path.one.recipe.head.dataset_path)
+        origin = str(path.one.recipe.head.dataset_spec)
         if path.one.training_step is not None:
             origin = f"rollouts of {path.one.name}"
         lines.append(f"{origin}, row {path.number:,}")

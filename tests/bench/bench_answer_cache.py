@@ -25,9 +25,9 @@ ROUNDS = 3
 INDEX = """
 import resource, sys, time
 import numpy as np
-from rejuice.operators.answer_cache.index import KeyIndex
+from rejuice.operators.answer_cache.index import AnswerIndex
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-count, index = int(sys.argv[1]), KeyIndex()
+count, index = int(sys.argv[1]), AnswerIndex()
 keys = np.random.default_rng(0).bytes(32 * count)
 made = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.process_time()

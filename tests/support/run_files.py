@@ -2,6 +2,8 @@
 
 import json
 
+NAMES_PATHS = ("recipe.yaml", "manifest.json")
+"""Files in which the path of the export stands, or a checksum of it."""
 ITS_OWN = ("recipe", "dataset_path", "export_path", "cache", "seconds")
 """Entries of a report that differ between runs whose rows do not."""
 
@@ -14,9 +16,10 @@ def files_of(folder):
 
 
 def rows_of(folder):
-    """`files_of`, without the recipe, which has the path of the export; and the report, apart from
-    times, paths and what was found in the cache."""
-    files = {name: data for name, data in files_of(folder).items() if "recipe.yaml" not in name}
+    """`files_of`, without those of `NAMES_PATHS`; and the report, apart from times, paths and what
+    was found in the cache."""
+    written = files_of(folder).items()
+    files = {name: data for name, data in written if name.rpartition("/")[2] not in NAMES_PATHS}
     (path,) = folder.rglob("report.json")
     report = json.loads(path.read_text())
     steps = [

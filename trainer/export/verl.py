@@ -87,16 +87,15 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         columns.update(dict.fromkeys(step.operator.writes()))
     found = scoring(parts.after, list(columns), leave_out)
     held_out, encode, longest = _inputs(recipe, parts)
-    recipe.head.write_missing(recipe.head.dataset_path, *(each.path for each in held_out))
+    recipe.head.write_missing(*recipe.head.dataset_spec.paths, *(each.path for each in held_out))
     train = make_prompts(
-        recipe.head.dataset_path,
+        recipe.head.dataset_spec,
         parts.before,
         folder,
         "train",
         source=parts.source,
         encode=encode,
         longest=longest,
-        suffixes=recipe.head.file_suffixes,
     )
     made = {"train": train.prompts} | {
         each.split: make_held_out(each, folder, encode=encode, longest=longest).prompts

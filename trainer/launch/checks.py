@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ...operators.errors import DataError, RecipeError
 from ...pipelines.dataset.read import Dataset
@@ -40,8 +41,8 @@ def check_training(
         RejuiceError: a dataset is not what the run needs, or verl does not know a key.
     """
     may_lack_data = may_lack or resume
-    path = run.recipe.head.dataset_path
-    there = path.exists() or run.recipe.head.generated(path) is not None
+    head = run.recipe.head
+    there = head.dataset_spec.exists() or head.generated_part() is not None
     if run.config.replay is None and (there or not may_lack_data):
         checked_schema(run.recipe, dataset)
     left_out = [
@@ -94,7 +95,7 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
     recipe, parts = run.recipe, run.split
     numbers = {step.number for step in grading_steps(parts.after)}
     rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
-    head = recipe.head.model_copy(update={"dataset_path": held_out.path, "suffixes": ()})
+    head = recipe.head.model_copy(update=_of_file(held_out.path))
     steps = (*held_out.steps, *rest)
     try:
         checked_schema(recipe.replace(head=head, steps=steps, table=None))
@@ -102,3 +103,8 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
         named = held_out.name in run.config.validation
         where = f"train.validation.{held_out.name}" if named else "train.validation_path"
         raise error.at(where) from None
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    """The head of a recipe that reads one file as it is, and not what the recipe's own reads."""
+    return {"dataset_path": path, "dataset": None, "columns": None, "suffixes": ()}

@@ -111,12 +111,12 @@ def _too_few(wanted: int, found: int) -> RejuiceError:
     if not found:
         return RejuiceError(
             f"train.gpu.nodes is {wanted}, and no Ray cluster runs on this machine",
-            "start one with `ray start --head` here and `ray start --address` on the others",
+            "start Ray on all nodes, or lower train.gpu.nodes",
         )
     counted = f"{found} node{'' if found == 1 else 's'}"
     return RejuiceError(
         f"train.gpu.nodes is {wanted}, and the Ray cluster has {counted}",
-        "add nodes with `ray start --address`, or lower train.gpu.nodes",
+        "add nodes to it, or lower train.gpu.nodes",
     )
 
 

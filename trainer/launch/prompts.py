@@ -21,6 +21,8 @@ from ...operators.sampling.protocol import Settings
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.remote import AnyPath
+from ...pipelines.dataset.spec import DatasetSpec
 from ...pipelines.recipe.steps import Step, of_files
 from ..held_out import RESPONSES, HeldOutSet
 from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
@@ -72,7 +74,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
     else:
         head = run.recipe.head
         make_prompts(
-            head.dataset_path,
+            head.dataset_spec,
             run.split.before,
             folder,
             "train",
@@ -80,7 +82,6 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             encode=encode,
             longest=longest,
             least=config.prompts_per_step,
-            suffixes=head.file_suffixes,
         )
 
 
@@ -114,7 +115,7 @@ def write_held_out(held_out: HeldOutSet, folder: Path) -> int:
 
 
 def make_prompts(
-    dataset: Path,
+    dataset: AnyPath | DatasetSpec,
     steps: Sequence[Step],
     folder: Path,
     name: str,
@@ -123,7 +124,6 @@ def make_prompts(
     encode: Encode,
     longest: int,
     least: int = 1,
-    suffixes: Sequence[str] = (),
 ) -> PromptCounts:
     """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
 
@@ -136,12 +136,12 @@ def make_prompts(
         encode: token ids of a chat.
         longest: the most tokens that a prompt may have.
         least: the fewest prompts that there may be.
-        suffixes: which files of the dataset are read.
 
     Raises:
         RejuiceError: a step fails, or too few prompts are left.
     """
-    rows = read_all(dataset, suffixes, with_suffix=bool(of_files(steps)))
+    spec = DatasetSpec.of(dataset)
+    rows = read_all(spec.with_suffix() if of_files(steps) else spec)
     prompts = _drop_repeated_prompts(curate(steps, rows))
     curated = drop_overlong_prompts(prompts, encode, longest)
     table = curated.table
@@ -155,7 +155,7 @@ def make_prompts(
     return PromptCounts(table.num_rows, curated.decisions.num_rows)
 
 
-def _check_enough(dataset: Path, prompts: int, least: int) -> None:
+def _check_enough(dataset: AnyPath | DatasetSpec, prompts: int, least: int) -> None:
     if prompts < least:
         raise DataError(
             f"{dataset} gives {prompts} prompts, a step takes {least}", "set prompts_per_step lower"

@@ -65,7 +65,8 @@ def prepare(
     preflight(run)
     replayed = run.config.replay is not None
     held_out = [each.path for each in run.held_out]
-    recipe.head.write_missing(None if replayed else recipe.head.dataset_path, *held_out)
+    of_training = [] if replayed else recipe.head.dataset_spec.paths
+    recipe.head.write_missing(*of_training, *held_out)
     run.folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         _clear(run.folder)

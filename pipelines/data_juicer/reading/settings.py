@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from . import source
@@ -90,7 +90,6 @@ REFUSED: Mapping[str, str] = {
 """They change which rows are read, or what is written, and are not obeyed."""
 
 NOT_YET: Mapping[str, tuple[str, str]] = {
-    "dataset": ("'dataset' blocks are", "give dataset_path"),
     "generated_dataset_config": ("'generated_dataset_config' is", "give dataset_path"),
     "validators": ("'validators' are", "leave them out"),
 }
@@ -108,11 +107,8 @@ EXPORT_TYPE = "export_type"
 """Obeyed where it is the suffix of the export, else refused."""
 
 _PATHS = ("dataset_path", "export_path")
-_REMOTE = re.compile(r"(s3|hdfs|oss|gs|https?):/", re.IGNORECASE)
 _NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
-"""Places that Arrow, which writes our exports, does not open."""
-_MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet)\s+\S")
-"""`0.5 a.jsonl 0.5 b.jsonl`, with or without the weights."""
+"""Places that Arrow, which reads datasets and writes exports, does not open."""
 _TOKENS = re.compile(r"\bSpecialTokens\b|\bremove_(?:non_)?special_tokens\b")
 _ELSEWHERE = "run this recipe with dj-process"
 
@@ -131,23 +127,6 @@ class Refusal(NamedTuple):
     right: str
 
 
-def local_dataset(document: Mapping[str, Any]) -> str | None:
-    """The path of a `dataset` block that says no more than `dataset_path` does; else None.
-
-    A weight is that of a mixture: Data-Juicer looks at it only with `max_sample_num`. It reads the
-    block only where there is no `dataset_path`.
-
-    Args:
-        document: the top-level keys of a recipe.
-    """
-    if document.get("dataset_path"):
-        return None
-    match document.get("dataset"):
-        case {"configs": [{"type": "local", "path": str(path), **more}], **others}:
-            return path if path and not others and not more.keys() - {"weight"} else None
-    return None
-
-
 def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
     """The keys of a recipe that would change rows or the export, and that are not obeyed.
 
@@ -161,11 +140,9 @@ def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
             found = f"'{key}' {REFUSED[key]}, which rejuice does not do"
             yield Refusal(key, found, f"leave it out, or {_ELSEWHERE}")
         elif key in NOT_YET and _is_set(key, value):
-            # Data-Juicer, too, reads `dataset` only where there is no `dataset_path`.
-            if key != "dataset" or not document.get("dataset_path"):
-                what, right = NOT_YET[key]
-                found = f"{what} not supported yet by rejuice"
-                yield Refusal(key, found, f"{right}, or {_ELSEWHERE}")
+            what, right = NOT_YET[key]
+            found = f"{what} not supported yet by rejuice"
+            yield Refusal(key, found, f"{right}, or {_ELSEWHERE}")
         elif key == EXPORT_TYPE and value is not None:
             suffix = PurePath(str(document.get("export_path", ""))).suffix
             if not suffix and value != "parquet":
@@ -204,8 +181,6 @@ def description(key: str) -> str:
     """What `rejuice run` does with a key that is not a field of `Head`."""
     if key in PASSED_ON:
         return "For Data-Juicer's operators."
-    if key == "dataset":
-        return "One local file or folder, in place of `dataset_path`; any other is refused here."
     if key in REFUSED or key in NOT_YET:
         return "For dj-process only: where it is set, the recipe is refused here."
     return "For dj-process only."
@@ -252,15 +227,10 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
     text = str(value)
     if value in ("", None):
         yield Refusal(key, f"'{key}' is empty", "give a path")
-    elif key == "dataset_path" and _REMOTE.match(text):
-        found = f"'{key}' is {text!r}, and rejuice does not read remote files yet"
-        yield Refusal(key, found, f"give a local path, or {_ELSEWHERE}")
-    elif key == "export_path" and _NO_STORE.match(text):
-        found = f"'{key}' is {text!r}, which rejuice does not write"
+    elif _NO_STORE.match(text):
+        verb = "read" if key == "dataset_path" else "write"
+        found = f"'{key}' is {text!r}, which rejuice does not {verb}"
         yield Refusal(key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}")
-    elif key == "dataset_path" and _MIXTURE.match(text) and not Path(text).exists():
-        found = f"'{key}' is a mixture of datasets, which rejuice does not read yet"
-        yield Refusal(key, found, f"give one file or folder, or {_ELSEWHERE}")
 
 
 @cache

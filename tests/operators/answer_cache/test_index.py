@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators.answer_cache import index
-from rejuice.operators.answer_cache.index import KeyIndex
+from rejuice.operators.answer_cache.index import AnswerIndex
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -17,7 +17,7 @@ def merged_often():
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**63 - 1)), max_size=60))
 def test_all_places_of_a_key_are_found(added):
-    found, expected = KeyIndex(), defaultdict(list)
+    found, expected = AnswerIndex(), defaultdict(list)
     for number, place in added:
         found.add(number.to_bytes(8, "little") * 4, place)
         expected[number].append(place)
@@ -27,7 +27,7 @@ def test_all_places_of_a_key_are_found(added):
 
 
 def test_keys_with_the_same_beginning_share_their_places():
-    found = KeyIndex()
+    found = AnswerIndex()
     found.add(b"12345678" + b"a" * 24, 1)
     found.add(b"12345678" + b"b" * 24, 2)
     assert found.find(b"12345678" + b"c" * 24) == [1, 2]

@@ -53,7 +53,7 @@ def test_defaults_are_those_of_data_juicers_parser():
         key, _, inner = action.dest.partition(".")
         if inner:
             theirs.setdefault(key, {})[inner] = action.default
-        elif key not in ("help", "config", "train", "generated_datasets"):
+        elif key not in ("help", "config", "train", "generated_datasets", "columns"):
             theirs[key] = action.default
     read = {k: v for k, v in settings.defaults().items() if k != "config"}
     assert {**read, **settings.SPECIAL_TOKENS} == theirs
@@ -80,7 +80,7 @@ DJ_PROCESS = "or run this recipe with dj-process"
         ("validators", [{"type": "required_fields"}], f"'validators' are not supported yet by rejuice; leave them out, {DJ_PROCESS}"),
         ("generated_dataset_config", {"type": "EmptyFormatter"}, f"'generated_dataset_config' is not supported yet by rejuice; give dataset_path, {DJ_PROCESS}"),
         ("export_type", "jsonl", "'export_type' is 'jsonl', and export_path ends in '.parquet'; end export_path in .jsonl"),
-        ("suffixes", [".jsonl", "TXT"], "suffixes: '.txt' is not one of .jsonl, .json, .parquet, .arrow"),
+        ("suffixes", [".jsonl", "TXT"], "suffixes: '.txt' is not one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst"),
     ],
 )  # fmt: skip
 def test_a_key_that_would_change_rows_is_refused_where_it_is_set(recipe_file, key, value, expected):
@@ -106,80 +106,26 @@ def test_a_key_with_its_default_is_not_refused_and_not_mentioned(recipe_file):
     )
 
 
-ONE = {"type": "local", "path": "a.jsonl"}
-BLOCK = {"configs": [ONE, ONE]}
-
-
-@pytest.mark.parametrize("weight", [{}, {"weight": 0.3}, {"weight": None}])
-def test_a_block_of_one_local_dataset_is_its_path(recipe_file, tmp_path, weight):
-    plain = recipe_file(STEPS, ROWS)
-    document = yaml.safe_load(plain.read_text())
-    expected = load(plain)
-    block = {"configs": [{**ONE, **weight, "path": document.pop("dataset_path")}]}
-    for given in ({}, {"dataset_path": ""}, {"dataset_path": None}):
-        path = tmp_path / "block.yaml"
-        path.write_text(yaml.safe_dump({**document, **given, "dataset": block}))
-        found = load(path)
-        assert found.head == expected.head
-        assert settings.setting_warnings(found.for_data_juicer) == []
-        again = tmp_path / "again.yaml"
-        again.write_text(found.to_yaml())
-        assert load(again).head == expected.head
-    assert run(found).table.num_rows == run(expected, overwrite=True).table.num_rows > 0
-    path.write_text(yaml.safe_dump({"dataset": {"configs": [{**ONE, "path": "s3://b/a.jsonl"}]}, **document}))  # fmt: skip
-    assert message(path).startswith("recipe.yaml, line 1: 'dataset_path' is 's3://b/a.jsonl', and")
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        {**BLOCK, "configs": [ONE], "max_sample_num": 2},
-        {**BLOCK, "configs": [{**ONE, "source": "json"}]},
-        {**BLOCK, "configs": [{**ONE, "type": "remote"}]},
-        {**BLOCK, "configs": [{"type": "local"}]},
-        {**BLOCK, "configs": [{**ONE, "path": ""}]},
-        {**BLOCK, "configs": ONE},
-    ],
-)
-def test_any_other_block_is_not_supported_yet(tmp_path, block):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump({"dataset": block, "export_path": "b.jsonl", "process": STEPS}))
-    assert "'dataset' blocks are not supported yet by rejuice" in message(path)
-
-
-def test_datasets_that_are_not_supported_yet(tmp_path, monkeypatch):
+def test_a_dataset_has_a_path_or_a_block(tmp_path):
     path = tmp_path / "recipe.yaml"
 
     def written_as(**head):
         path.write_text(yaml.safe_dump({**head, "export_path": "b.jsonl", "process": STEPS}))
         return message(path)
 
-    blocks = f"'dataset' blocks are not supported yet by rejuice; give dataset_path, {DJ_PROCESS}"
-    assert written_as(dataset=BLOCK) == f"recipe.yaml, line 1: {blocks}"
-    assert written_as(dataset=[BLOCK]) == f"recipe.yaml, line 1: {blocks}"
-    # Data-Juicer does not look at it where there is a `dataset_path`.
-    assert load(path, {"dataset_path": "a.jsonl"}).head.dataset_path == Path("a.jsonl")
     assert written_as() == "recipe.yaml: 'dataset_path' is missing; add `dataset_path: …`"
     for empty in ("", None):  # It is to be given on the command line.
         expected = "recipe.yaml, line 1: 'dataset_path' is empty; give a path"
         assert written_as(dataset_path=empty) == expected
         assert load(path, {"dataset_path": "a.jsonl"}).head.dataset_path == Path("a.jsonl")
-    for mixture in ("0.5 a.jsonl 0.5 b.jsonl", ".5 a b", "2 a.jsonl", "a.jsonl b.parquet"):
-        assert written_as(dataset_path=mixture) == (
-            "recipe.yaml, line 1: 'dataset_path' is a mixture of datasets, which rejuice does not "
-            f"read yet; give one file or folder, {DJ_PROCESS}"
-        )
-    (tmp_path / "a.jsonl b.parquet").touch()
-    monkeypatch.chdir(tmp_path)
-    assert load(path).head.dataset_path.exists()
-    assert written_as(dataset_path="s3://bucket/a.jsonl") == (
-        "recipe.yaml, line 1: 'dataset_path' is 's3://bucket/a.jsonl', and rejuice does not "
-        f"read remote files yet; give a local path, {DJ_PROCESS}"
+    assert written_as(dataset_path="https://host/a.jsonl") == (
+        "recipe.yaml, line 1: 'dataset_path' is 'https://host/a.jsonl', which rejuice does not "
+        f"read; give a path on disk, or s3://BUCKET/..., {DJ_PROCESS}"
     )
-    path.write_text(yaml.safe_dump({"dataset_path": "a", "export_path": "s3://b/c.jsonl", "process": STEPS}))  # fmt: skip
+    path.write_text(yaml.safe_dump({"dataset_path": "a", "export_path": "oss://b/c.jsonl", "process": STEPS}))  # fmt: skip
     assert message(path) == (
-        "recipe.yaml, line 2: 'export_path' is 's3://b/c.jsonl', and rejuice does not "
-        f"write remote files yet; give a local path, {DJ_PROCESS}"
+        "recipe.yaml, line 2: 'export_path' is 'oss://b/c.jsonl', which rejuice does not "
+        f"write; give a path on disk, or s3://BUCKET/..., {DJ_PROCESS}"
     )
 
 

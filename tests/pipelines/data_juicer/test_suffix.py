@@ -13,7 +13,9 @@ import yaml
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines import Recipe, load, run
-from rejuice.pipelines.dataset.read import SUFFIX, Dataset
+from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.selection import SUFFIX
+from rejuice.pipelines.dataset.spec import DatasetSpec
 
 pytest.importorskip("data_juicer")
 
@@ -33,7 +35,7 @@ def folder(tmp_path):
 
 def test_a_row_has_the_suffix_of_its_file(folder):
     expected = [".jsonl"] * 6 + [".json"] * 4
-    dataset = Dataset(folder, with_suffix=True)
+    dataset = Dataset(DatasetSpec.of(folder).with_suffix())
     assert dataset.table()[SUFFIX].to_pylist() == expected
     assert dataset.first_schema.names == dataset.schema.names == ["text", "n", SUFFIX]
     chunks = dataset.chunks(folder.parent / "cache", chunk_rows=4, group_by=())
@@ -47,7 +49,10 @@ def test_a_row_has_the_suffix_of_its_file(folder):
 def test_a_column_of_the_dataset_stays(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": [1, 2], SUFFIX: [".txt", ".json"]}), path)
-    assert Dataset(path, with_suffix=True).table()[SUFFIX].to_pylist() == [".txt", ".json"]
+    assert Dataset(DatasetSpec.of(path).with_suffix()).table()[SUFFIX].to_pylist() == [
+        ".txt",
+        ".json",
+    ]
     assert run(Recipe([FILTER], path)).table["n"].to_pylist() == [2]
     assert run(Recipe([FILTER], pq.read_table(path))).table["n"].to_pylist() == [2]
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset.hub import download
+from rejuice.pipelines.dataset.hub import HubDataset, download
 
 ROWS = [{"question": f"{k} + 1?", "answer": f"#### {k + 1}"} for k in range(5)]
 
@@ -23,7 +23,7 @@ def hub(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["out/train.parquet", "out/train.jsonl"])
 def test_a_split_becomes_a_file(hub, tmp_path, name):
     path = tmp_path / name
-    assert download(hub, path, config=None, split="train") == 5
+    assert download(HubDataset(hub, split="train"), path) == 5
     if path.suffix == ".parquet":
         assert pq.read_table(path).to_pylist() == ROWS
     else:
@@ -33,7 +33,7 @@ def test_a_split_becomes_a_file(hub, tmp_path, name):
 
 def test_a_split_that_is_not_there(hub, tmp_path):
     with pytest.raises(DataError, match='Unknown split "test"'):
-        download(hub, tmp_path / "a.parquet", config=None, split="test")
+        download(HubDataset(hub, split="test"), tmp_path / "a.parquet")
 
 
 @pytest.mark.recommended("pipelines/dataset/hub.py", "give another --split")
@@ -43,15 +43,15 @@ def test_a_split_without_rows(tmp_path, monkeypatch):
     nothing = datasets.Dataset.from_list([])
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: nothing)
     with pytest.raises(DataError, match=r"^split train of 'some/set' has no row; give another"):
-        download("some/set", tmp_path / "a.parquet", config=None, split="train")
+        download(HubDataset("some/set", split="train"), tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dataset_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"^cannot load '.*/none'; "):
-        download(str(tmp_path / "none"), tmp_path / "a.parquet", config=None, split="train")
+        download(HubDataset(str(tmp_path / "none"), split="train"), tmp_path / "a.parquet")
 
 
 def test_a_format_that_is_not_known(hub, tmp_path):
     with pytest.raises(DataError, match=r"a\.csv has no known format; end it in"):
-        download(hub, tmp_path / "a.csv", config=None, split="train")
+        download(HubDataset(hub, split="train"), tmp_path / "a.csv")

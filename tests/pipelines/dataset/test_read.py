@@ -10,8 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset import read as source
-from rejuice.pipelines.dataset.read import Dataset, conform, dataset_files, fingerprint, prepare
+from rejuice.pipelines.dataset import cut, formats
+from rejuice.pipelines.dataset.content_hash import fingerprint
+from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.read import Dataset, prepare
+from rejuice.pipelines.dataset.schemas import conform
+from rejuice.pipelines.dataset.spec import DatasetSpec, Part, dataset_files
 
 QUICK = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -90,8 +94,8 @@ def test_chunks_end_only_where_groups_end(tmp_path_factory, sizes, chunk_rows, k
     table = pa.Table.from_pylist([{"prompt_id": f"p{g}", "k": k} for g, n in enumerate(sizes) for k in range(n)])  # fmt: skip
     path = write(tmp_path / f"data.{kind.replace('_', '.')}", table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "_BLOCK", block)
-        patch.setattr(source._batches, "__kwdefaults__", {"block": block, "rows": 3})
+        patch.setattr(formats, "BLOCK", block)
+        patch.setitem(formats.read_batches.__kwdefaults__, "rows", 3)
         chunks = read(path, tmp_path, chunk_rows, ("prompt_id",))
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()
     first_ids = [
@@ -147,7 +151,7 @@ def test_a_folder_is_read_by_name_whatever_the_formats(dataset, tmp_path):
 def test_a_folder_without_data(tmp_path):
     (tmp_path / "in").mkdir()
     assert message(tmp_path / "in", tmp_path) == (
-        "in holds no dataset file; one of .jsonl, .json, .parquet, .arrow is needed"
+        "in holds no dataset file; one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst is needed"
     )
 
 
@@ -167,7 +171,7 @@ def test_lines_however_they_are_set(dataset, tmp_path, text):
 
 
 def test_a_huge_line_and_lines_across_blocks(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(source._batches, "__kwdefaults__", {"block": 10, "rows": 1})
+    monkeypatch.setattr(formats, "BLOCK", 10)
     expected = [{"a": "x" * n} for n in (3, 100_000, 0, 17)]
     assert rows(dataset(a_jsonl=lines(*expected)), tmp_path) == expected
 
@@ -268,7 +272,7 @@ def test_lines_that_cannot_be_taken(dataset, tmp_path, text, line):
 
 
 def test_the_line_is_right_in_a_later_block(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(source._batches, "__kwdefaults__", {"block": 30, "rows": 1})
+    monkeypatch.setattr(formats, "BLOCK", 30)
     text = '{"a": 1}\n\n' * 20 + '{"a": \n'
     assert message(dataset(a_jsonl=text), tmp_path).startswith("in/a.jsonl, line 41: not JSON")
 
@@ -360,7 +364,7 @@ def test_the_key_is_the_content_and_the_cutting(dataset, tmp_path):
 
 
 def test_the_fingerprint_sees_the_format_and_the_order(tmp_path):
-    paths = [write(tmp_path / name, b"x") for name in ("a.jsonl", "b.parquet")]
+    paths = [DataFile.of(write(tmp_path / name, b"x")) for name in ("a.jsonl", "b.parquet")]
     assert fingerprint(paths) != fingerprint(paths[::-1])
     assert fingerprint(paths[:1]) != fingerprint(paths[1:])
 
@@ -368,7 +372,7 @@ def test_the_fingerprint_sees_the_format_and_the_order(tmp_path):
 def test_an_unchanged_file_is_read_once(dataset, tmp_path, monkeypatch):
     folder = dataset(a_jsonl=lines({"a": 1}))
     prepared(folder, tmp_path)
-    monkeypatch.setattr(source, "_read_into", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(Dataset, "_cut", lambda *_: pytest.fail("read again"))
     prepared(folder, tmp_path)
 
 
@@ -384,7 +388,7 @@ def test_reading_that_was_stopped_is_done_again(dataset, tmp_path):
 def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, kind):
     table = pa.table({"a": [f"{n:0100d}" for n in range(60)], "group": [n // 3 for n in range(60)]})
     folder = dataset(**{f"a_{kind}": table})
-    monkeypatch.setattr(source, "_CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(cut, "CHUNK_BYTES", 1_000)
     chunks = read(folder, tmp_path, group_by=("group",))
     assert max(map(len, chunks)) == 6
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()
@@ -393,9 +397,13 @@ def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, 
 def test_suffixes_say_which_files_of_a_folder_are_read(tmp_path):
     for name in ("a.jsonl", "b.json", "c.jsonl"):
         (tmp_path / name).write_text(json.dumps({"n": name}) + "\n")
-    assert [file.name for file in dataset_files(tmp_path, [".jsonl"])] == ["a.jsonl", "c.jsonl"]
-    assert Dataset(tmp_path, [".json"]).table().to_pylist() == [{"n": "b.json"}]
+
+    def of(path, suffix):
+        return DatasetSpec((Part(path),), suffixes=(suffix,))
+
+    assert [file.name for file in dataset_files(of(tmp_path, ".jsonl"))] == ["a.jsonl", "c.jsonl"]
+    assert Dataset(of(tmp_path, ".json")).table().to_pylist() == [{"n": "b.json"}]
     for path, found in [(tmp_path, "holds no"), (tmp_path / "a.jsonl", "is not a")]:
         with pytest.raises(DataError) as raised:
-            dataset_files(path, [".parquet"])
+            dataset_files(of(path, ".parquet"))
         assert str(raised.value) == f"{path} {found} dataset file; one of .parquet is needed"

@@ -164,3 +164,14 @@ def test_without_a_step_of_ours_the_preflight_is_as_it_was(settings):
 def test_after_a_step_that_may_change_columns_nothing_is_refused(settings):
     group = {"naive_grouper": {}}
     checked(settings, [RECORDED, group, SPACES, {"pass_rate_filter": {}}])
+
+
+def test_columns_are_selected_and_renamed_once_the_rows_are_loaded(settings):
+    rows = [{"output": "x", "n": 1}, {"output": None, "n": 2}]
+    process = [{"text_length_filter": {"text_key": "text"}}]
+    made = settings(process, rows, columns={"output": "text"})
+    assert loaded(made) == [{"text": "x"}, {"text": None}]
+    assert loaded(settings(process, rows, columns=["n", "output"])) == [
+        {"n": 1, "output": "x"},
+        {"n": 2, "output": None},
+    ]

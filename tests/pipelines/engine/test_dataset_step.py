@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rejuice.operators import OperatorError
 from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.dataset import files
 from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.commit import load as load_commit
@@ -140,13 +141,14 @@ def cut(count):
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: "-".join(map(str, step.items())))
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(rows=responses(), chunk_rows=st.integers(1, 12))
+@given(rows=responses(), chunk_rows=st.integers(2, 12))
 def test_any_shards_give_the_same_commits(opened, step, rows, chunk_rows):
     plan = opened(step, rows, chunk_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset_step.time, "perf_counter", lambda: 0.0)  # Commits have seconds.
+        patch.setattr(files, "sync", lambda path: None)  # Hundreds of files: power does not fail.
         texts, results = commits(plan, [ALL_ROWS])
         for count in (2, 7):
             assert commits(plan, cut(count))[0] == texts

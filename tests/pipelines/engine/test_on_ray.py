@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,8 +84,8 @@ def made(recipe_file, rollouts, tmp_path):
 def run(ray_cluster, tmp_path):
     """A function that runs a recipe into a folder, on Ray or here, and returns what it wrote."""
 
-    def run(path, out, *, np=1, ray=True):
-        overrides = {"np": str(np), "export_path": str(tmp_path / out / "curated.parquet")}
+    def run(path, out, *, np=1, ray=True, name="curated.parquet", **more):
+        overrides = {"np": str(np), "export_path": str(tmp_path / out / name), **more}
         workers = partial(RayWorkers, address=ray_cluster.address, report_line=lambda _: None)
         engine.run(
             load(path, overrides),
@@ -118,6 +119,26 @@ def test_shards_of_dataset_steps_are_decided_by_the_workers(made, run, monkeypat
     )  # fmt: skip
     assert run(path, "ray", np=2) == expected
     assert max(decided) > 5, "more shards than chunks"
+
+
+def test_parts_of_an_export_are_written_by_the_workers(made, run, tmp_path):
+    path = made()
+    parts = {"name": "curated", "max_rows_per_file": "20"}
+    expected = run(path, "local", ray=False, **parts)
+    assert len(list((tmp_path / "local" / "curated").glob("part-*.parquet"))) > 3
+    assert run(path, "ray", np=2, **parts) == expected
+
+
+def test_a_damaged_commit_is_computed_again(made, run, tmp_path):
+    path = made()
+    expected = run(path, "out", ray=False)
+    (tmp_path / "out" / "curated.parquet").unlink()
+    shutil.rmtree(tmp_path / "out" / "curated.run")
+    commit = next((tmp_path / "out").glob(".rejuice/grpo_advantage_mapper-*/000001.arrow"))
+    data = bytearray(commit.read_bytes())
+    data[len(data) // 2] ^= 1
+    commit.write_bytes(data)
+    assert run(path, "out", np=2) == expected
 
 
 def test_a_worker_that_is_killed_is_replaced(made, run, tmp_path):
@@ -250,7 +271,7 @@ def test_a_ray_of_its_own_ends_with_the_run(made, tmp_path):
     assert any("raylet" in child.name() for child in children)
     os.kill(driver.pid, signal.SIGINT)
     _, err = driver.communicate()
-    assert driver.returncode == 130
+    assert driver.returncode == 130, err
     assert err.splitlines()[-1] == "rejuice: stopped; run it again to continue where it stopped"
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive

@@ -73,12 +73,12 @@ READ = {
 REFUSED = {
     "configs/datasets/block.yaml": (
         """
-        dataset: {configs: [{type: remote, source: huggingface, path: some/thing, split: train}]}
+        dataset: {configs: [{type: remote, source: arxiv, path: some/thing}]}
         export_path: b.jsonl
         process: [text_length_filter: ]
         """,
-        "line 2: 'dataset' blocks are not supported yet by rejuice; "
-        "give dataset_path, or run this recipe with dj-process",
+        "line 2, dataset: the source of dataset 1 is 'arxiv'; "
+        "give huggingface, or a path such as s3://… as dataset_path",
     ),
     "demos/group.yaml": (
         """

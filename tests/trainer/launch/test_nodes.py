@@ -176,7 +176,7 @@ def test_too_few_nodes(run, cluster):
         check_nodes(run(nodes=3))
     assert str(error.value) == (
         "train.gpu.nodes is 3, and the Ray cluster has 2 nodes; "
-        "add nodes with `ray start --address`, or lower train.gpu.nodes"
+        "add nodes to it, or lower train.gpu.nodes"
     )
 
 
@@ -187,7 +187,7 @@ def test_no_cluster(run, monkeypatch):
         check_nodes(run())
     assert str(error.value) == (
         "train.gpu.nodes is 2, and no Ray cluster runs on this machine; "
-        "start one with `ray start --head` here and `ray start --address` on the others"
+        "start Ray on all nodes, or lower train.gpu.nodes"
     )
 
 

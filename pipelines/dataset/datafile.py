@@ -1,0 +1,78 @@
+"""A file of a dataset, as it was when the dataset was opened."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...operators import DataError
+from .files import open_input
+from .remote import AnyPath
+
+JSON_SUFFIXES = (".jsonl", ".json")
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+"""Suffixes of compressed files, and the codecs as Arrow names them."""
+SUFFIXES = (
+    *JSON_SUFFIXES,
+    ".parquet",
+    ".arrow",
+    *(f"{suffix}{packed}" for packed in COMPRESSIONS for suffix in JSON_SUFFIXES),
+)
+"""Of the files that are read."""
+
+
+class DataFile(NamedTuple):
+    """A file of a dataset.
+
+    Attributes:
+        path: where it is.
+        size: bytes, when it was opened.
+        mtime_ns: the time of its last change, then, in nanoseconds.
+    """
+
+    path: AnyPath
+    size: int
+    mtime_ns: int
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def suffix(self) -> str:
+        """Of its format, such as `.jsonl.gz`."""
+        return suffix_of(self.path)
+
+    @classmethod
+    def of(cls, path: AnyPath) -> DataFile:
+        """A file as it is now."""
+        found = path.stat()
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+    def open(self) -> Any:
+        """Its bytes, as a file of Arrow's."""
+        return open_input(self.path, mapped=False)
+
+    def check_unchanged(self) -> None:
+        """Check that the file is still the one that was opened.
+
+        Raises:
+            DataError: it is another one, or gone.
+        """
+        try:
+            same = DataFile.of(self.path) == self
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise self.changed()
+
+    def changed(self) -> DataError:
+        """The error for a file that is no longer what it was."""
+        return DataError(
+            f"{self} has changed since the run began", "leave it as it is, and run again"
+        )
+
+
+def suffix_of(path: AnyPath) -> str:
+    """`.jsonl`, or `.jsonl.gz` of a compressed file."""
+    if path.suffix in COMPRESSIONS:
+        return f"{path.with_suffix('').suffix}{path.suffix}"
+    return path.suffix

@@ -1,0 +1,235 @@
+"""Parquet files as they are: which rows of them make a chunk, and reading those rows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...operators import DataError
+from . import cut
+from .cut import cuts, rows_within, starts_of_batches
+from .datafile import DataFile
+from .remote import RemotePath
+from .schemas import conform, decoded
+
+_SAMPLED_ROWS = 64
+"""Rows of each row group that are read to know how large its rows are in memory."""
+_MOST_DECODED = 2.0
+"""A row group can only be decoded from its start. Chunks are read from the file itself unless that
+would decode its rows more often than this."""
+
+
+class RowRange(NamedTuple):
+    """Consecutive rows of a file.
+
+    Attributes:
+        file: its number among the files of the dataset.
+        first: the first of the rows, from 0.
+        rows: how many.
+    """
+
+    file: int
+    first: int
+    rows: int
+
+
+class Layout(NamedTuple):
+    """The row groups of some files, one after another.
+
+    Attributes:
+        first_rows: int64[F+1], the row of the dataset at which each file starts, and the end.
+        groups: int64[R+1], the rows at which row groups start, and the end.
+        sizes: float64[R+1], bytes in memory, about, of all rows before each of these.
+    """
+
+    first_rows: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    sizes: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, files: Sequence[DataFile]) -> Layout:
+        """Read the footers of files, and a few rows of each row group."""
+        first_rows, groups, sizes = [0], [0], [0.0]
+        for file in files:
+            with parquet_file(file) as parquet:
+                for number in range(parquet.num_row_groups):
+                    if rows := parquet.metadata.row_group(number).num_rows:
+                        groups.append(groups[-1] + rows)
+                        sizes.append(sizes[-1] + _size_in_memory(file, parquet, number))
+            first_rows.append(groups[-1])
+        return cls(np.array(first_rows), np.array(groups), np.array(sizes))
+
+    def limit(self, row: int, chunk_rows: int) -> int:
+        """The row at which a chunk that starts at `row` should end, at the latest."""
+        size = np.interp(row, self.groups, self.sizes) + cut.CHUNK_BYTES
+        within = int(np.interp(size, self.sizes, self.groups))
+        return min(row + chunk_rows, max(row + 1, within))
+
+    def ranges(self, bounds: Sequence[int]) -> tuple[tuple[RowRange, ...], ...]:
+        """The rows of each chunk, given the rows at which chunks start and the end."""
+        chunks = []
+        for begin, end in pairwise(bounds):
+            parts, row = list[RowRange](), begin
+            while row < end:
+                file = int(np.searchsorted(self.first_rows, row, side="right")) - 1
+                rows = min(end, int(self.first_rows[file + 1])) - row
+                parts.append(RowRange(file, row - int(self.first_rows[file]), rows))
+                row += rows
+            chunks.append(tuple(parts))
+        return tuple(chunks)
+
+    def is_read_in_place(self, bounds: Sequence[int]) -> bool:
+        """Whether chunks can be read from the files without decoding most rows several times."""
+        begin, end = np.array(bounds[:-1]), np.array(bounds[1:])
+        first = self.groups[np.searchsorted(self.groups, begin, side="right") - 1]
+        last = self.groups[np.searchsorted(self.groups, end, side="left")]
+        return bool((last - first).sum() <= _MOST_DECODED * max(1, int(self.groups[-1])))
+
+
+def bounds_of_chunks(
+    files: Sequence[DataFile],
+    layout: Layout,
+    schema: pa.Schema,
+    *,
+    chunk_rows: int,
+    group_by: Sequence[str],
+) -> list[int]:
+    """The rows at which chunks start, and the end; only the columns of groups are read.
+
+    Args:
+        files: of the dataset.
+        layout: of their row groups.
+        schema: of all rows, as columns are named in the files.
+        chunk_rows: rows per chunk, about.
+        group_by: names in the files of the columns whose equal values make a group.
+    """
+    names = [name for name in group_by if name in schema.names]
+    wanted = pa.schema([schema.field(name) for name in names])
+    if names:
+        tables = (
+            conform(table, wanted) for file in files for table in read_batches(file, columns=names)
+        )
+        starts = starts_of_batches(tables, names)
+    else:
+        edges = zip(layout.groups[:-1], layout.groups[1:], strict=True)
+        starts = (np.arange(first, last) for first, last in edges)
+    found = cuts(starts, lambda row: layout.limit(row, chunk_rows))
+    return [0, *found, int(layout.groups[-1])]
+
+
+def read_schema(file: DataFile) -> pa.Schema:
+    """The schema of a file's rows as they are read; empty where it has no row."""
+    with parquet_file(file) as parquet:
+        if not parquet.metadata.num_rows:
+            return pa.schema([])
+        return decoded(file, parquet.schema_arrow.empty_table()).schema
+
+
+def read_batches(
+    file: DataFile, *, rows: int = 65_536, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """Tables of at most `rows` rows of a file, fewer where rows are long."""
+    with parquet_file(file) as parquet:
+        groups = (parquet.metadata.row_group(i) for i in range(parquet.num_row_groups))
+        size = sum(group.total_byte_size for group in groups)
+        rows = rows_within(rows, parquet.metadata.num_rows, size)
+        there = None if columns is None else _there(parquet, columns)
+        for batch in parquet.iter_batches(batch_size=rows, columns=there):
+            yield _picked(file, pa.Table.from_batches([batch]), columns)
+
+
+def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Table:
+    """Some columns of consecutive rows; columns that the file lacks are left out.
+
+    Raises:
+        DataError: the file has changed since it was opened, or is damaged.
+    """
+    file.check_unchanged()
+    with parquet_file(file) as parquet:
+        firsts = _first_rows(file)
+        group = bisect_right(firsts, found.first) - 1
+        groups = [group]
+        while firsts[groups[-1] + 1] < found.first + found.rows:
+            groups.append(groups[-1] + 1)
+        # Row groups without a row are between others of the same first row.
+        table = parquet.read_row_groups(groups, columns=_there(parquet, columns))
+        picked = _picked(file, table, columns)
+        rows = picked.slice(found.first - firsts[group], found.rows)
+    if rows.num_columns and rows.num_rows != found.rows:
+        raise file.changed()
+    return rows
+
+
+@contextmanager
+def parquet_file(file: DataFile) -> Iterator[Any]:
+    """A Parquet file that is open; errors of the format name the file.
+
+    Raises:
+        DataError: it is not Parquet, or damaged.
+    """
+    import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
+
+    try:
+        # The parts of a row group are fetched from a store at once, and not one after another.
+        far = isinstance(file.path, RemotePath)
+        with (
+            file.open() as source,
+            pq.ParquetFile(source, metadata=_footer(file), pre_buffer=far) as parquet,
+        ):
+            yield parquet
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        found = f"{file} is not Parquet: {error}"
+        raise DataError(" ".join(found.split()), "write it again") from None
+
+
+@lru_cache(maxsize=16)
+def _footer(file: DataFile) -> Any:
+    """The metadata of a file as it was when it was opened: each column is read by itself."""
+    import pyarrow.parquet as pq
+
+    with file.open() as source:
+        return pq.read_metadata(source)
+
+
+@lru_cache(maxsize=16)
+def _first_rows(file: DataFile) -> list[int]:
+    """The row at which each row group of a file starts, and the end."""
+    footer = _footer(file)
+    rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    return list(accumulate(rows, initial=0))
+
+
+def _there(parquet: Any, columns: Sequence[str]) -> list[str]:
+    names = set(parquet.schema_arrow.names)
+    return [name for name in columns if name in names]
+
+
+def _picked(file: DataFile, table: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+    """Exactly some columns: Parquet also reads `a.b` when it is asked for `a`."""
+    table = decoded(file, table)
+    if columns is None:
+        return table
+    return table.select([name for name in columns if name in table.column_names])
+
+
+def _size_in_memory(file: DataFile, parquet: Any, number: int) -> float:
+    """Bytes that the rows of a row group take in memory, about.
+
+    Parquet stores a text that is repeated once, as are the prompts of many responses, and counts
+    it once. So a few rows are read, too.
+    """
+    group = parquet.metadata.row_group(number)
+    batches = parquet.iter_batches(batch_size=_SAMPLED_ROWS, row_groups=[number])
+    sample = decoded(file, pa.Table.from_batches([next(batches)]))
+    sampled: float = sample.nbytes / sample.num_rows * group.num_rows
+    return max(float(group.total_byte_size), sampled)

@@ -1,0 +1,200 @@
+"""What is read as one dataset: which files, how many rows of each, and which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+from ...operators import DataError
+from .datafile import SUFFIXES, suffix_of
+from .hub import HubDataset
+from .remote import AnyPath, RemotePath
+from .selection import Selection
+
+_WILD = frozenset("*?[")
+
+
+class Part(NamedTuple):
+    """Files that are read one after another.
+
+    Attributes:
+        path: a file, a folder of files, a pattern such as `data/*.parquet`, or one of the hub.
+        weight: the share of rows that are taken, where the dataset has a limit of them.
+    """
+
+    path: AnyPath | HubDataset
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What is read as one dataset.
+
+    Attributes:
+        parts: read one after another.
+        suffixes: which files of a folder or pattern are read; empty: all that can be.
+        selection: which columns are read, and what they are called.
+        max_rows: rows that are taken in all, by the weights of the parts; None: all rows.
+        repeats: whether a file may be in several parts.
+        cache: the folder in which downloads and hashes of content are kept; None: nowhere.
+    """
+
+    parts: tuple[Part, ...]
+    suffixes: tuple[str, ...] = ()
+    selection: Selection = field(default=Selection())
+    max_rows: int | None = None
+    repeats: bool = False
+    cache: AnyPath | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, dataset: AnyPath | DatasetSpec) -> DatasetSpec:
+        """A path, or what is a specification already."""
+        return dataset if isinstance(dataset, DatasetSpec) else cls((Part(dataset),))
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.parts))
+
+    @property
+    def paths(self) -> list[AnyPath]:
+        """The paths of its parts, without those of the hub."""
+        return [part.path for part in self.parts if not isinstance(part.path, HubDataset)]
+
+    def exists(self) -> bool:
+        """Whether there is something to read, as far as is known without asking the hub."""
+        return all(_exists(path) for path in self.paths)
+
+    def with_suffix(self) -> DatasetSpec:
+        """The same, where each row says from what kind of file it is."""
+        return replace(self, selection=self.selection._replace(with_suffix=True))
+
+    def clashes(self, export: AnyPath) -> bool:
+        """Whether an export would be read with the dataset, or would replace a part of it."""
+        return any(_clash(path, export.resolve()) for path in self.paths)
+
+
+def dataset_files(dataset: AnyPath | DatasetSpec) -> list[AnyPath]:
+    """The files of a dataset without those of the hub, part by part, in each by name.
+
+    Raises:
+        DataError: a part is not there or has nothing that can be read, or a file is in two parts.
+    """
+    spec = DatasetSpec.of(dataset)
+    found = [(part, file) for part in spec.paths for file in files_of(part, spec.suffixes)]
+    if not spec.repeats:
+        check_unique(found)
+    return [file for _, file in found]
+
+
+def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
+    """The files of a file, a folder or a pattern, by name.
+
+    A folder is not searched further down; `**` in a pattern is.
+
+    Raises:
+        DataError: nothing there, or nothing that can be read.
+    """
+    known = suffixes or SUFFIXES
+    needed = f"one of {', '.join(known)} is needed"
+    if _is_pattern(path):
+        matches = sorted(_glob(path))
+        files = [file for file in matches if suffix_of(file) in known and file.is_file()]
+        if not matches:
+            raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
+        if not files:
+            raise DataError(f"no file that matches {path} is a dataset file", needed)
+        return files
+    if not path.exists():
+        raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
+    if path.is_dir():
+        # The list of the parts of an export begins with `_`, as those of others do.
+        inside = (file for file in path.iterdir() if not file.name.startswith(("_", ".")))
+        files = sorted(file for file in inside if suffix_of(file) in known)
+        if not files:
+            raise DataError(f"{path} holds no dataset file", needed)
+        return files
+    if suffix_of(path) not in known:
+        raise DataError(f"{path} is not a dataset file", needed)
+    return [path]
+
+
+def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
+    """Check that no file is in two parts, so that no row is read twice by mistake.
+
+    Args:
+        found: pairs of a part and a file of it.
+
+    Raises:
+        DataError: one is.
+    """
+    parts: dict[AnyPath, object] = {}
+    for part, file in found:
+        same = file.resolve()
+        if same in parts:
+            by = f"by {parts[same]} and by {part}" if str(parts[same]) != str(part) else "twice"
+            raise DataError(f"{file} is read {by}", "let dataset_path name each file once")
+        parts[same] = part
+
+
+def _is_pattern(path: AnyPath) -> bool:
+    """Whether a path has wildcards; one that exists under that very name has none."""
+    return _has_wildcards(path) and not path.exists()
+
+
+def _has_wildcards(path: AnyPath) -> bool:
+    return not _WILD.isdisjoint(path.key if isinstance(path, RemotePath) else str(path))
+
+
+def _exists(path: AnyPath) -> bool:
+    return any(True for _ in _glob(path)) if _is_pattern(path) else path.exists()
+
+
+def _fixed(path: AnyPath) -> AnyPath:
+    """The part of a path before its first wildcard."""
+    if not _is_pattern(path):
+        return path
+    above = path
+    while _has_wildcards(above):
+        above = above.parent
+    return above
+
+
+def _clash(path: AnyPath, export: AnyPath) -> bool:
+    above = _fixed(path).resolve()
+    if not _is_pattern(path):
+        return export == above or above in export.parents or export in above.parents
+    # Files may be looked for in a folder of other things, such as the working directory.
+    inside = above in export.parents and fnmatch(export.name, path.name)
+    return inside or export == above or export in above.parents
+
+
+def _glob(path: AnyPath) -> list[AnyPath]:
+    """What matches a pattern."""
+    above = _fixed(path)
+    if isinstance(path, RemotePath):
+        assert isinstance(above, RemotePath)
+        names = path.key.removeprefix(above.key).strip("/").split("/")
+        return list(dict.fromkeys(_remote_glob(above, names)))
+    assert isinstance(above, Path)
+    return list(above.glob(str(path.relative_to(above))))
+
+
+def _remote_glob(folder: RemotePath, names: Sequence[str]) -> Iterator[RemotePath]:
+    """As `pathlib` does on disk: `**` is any number of folders."""
+    name, *rest = names
+    if name == "**":
+        yield from _remote_glob(folder, rest or ["*"])
+        for below in folder.iterdir():
+            if below.is_dir():
+                yield from _remote_glob(below, names)
+        return
+    for found in folder.glob(name):
+        if not rest:
+            yield found
+        elif found.is_dir():
+            yield from _remote_glob(found, rest)
