@@ -78,7 +78,7 @@ class KilledRuns:
         self._run.paid()
 
     def runs(
-        self, kills: int, seed: int, *, workers: bool = False, at_most: int = 4
+        self, kills: int, seed: int, *, workers: bool = False, at_most: int = 6
     ) -> Iterator[KilledRun]:
         """Runs until `kills` processes have been killed.
 
