@@ -2,8 +2,9 @@
 
     python tests/bench/bench_damage.py --count 10000 --workers 2
 
-Prints two tables: damages by kind of file and outcome, and by kind of damage and outcome; then
-each failure with what is needed to repeat it.
+Prints damages by file, by kind of damage and by state of the run, and what became of each; then
+some failures with what they were. "Same result" without a message: the file was not needed, or is
+written anew by each run.
 """
 
 import argparse
@@ -58,10 +59,10 @@ def main() -> None:
     found = [attempt for each in done for attempt in each]
     by_file, by_damage, by_state = Counter(), Counter(), Counter()
     for attempt in found:
-        by_state[attempt.state, attempt.outcome] += len(attempt.damaged)
-        for kind, damage in attempt.damaged:
-            by_file[kind, attempt.outcome] += 1
-            by_damage[damage, attempt.outcome] += 1
+        for file, damage, outcome in attempt.damaged:
+            by_state[attempt.state, outcome] += 1
+            by_file[file, outcome] += 1
+            by_damage[damage, outcome] += 1
     table("file", by_file)
     table("damage", by_damage)
     table("state of the run", by_state)

@@ -34,12 +34,26 @@ _KINDS = {
 }
 
 
+class Damaged(NamedTuple):
+    """A damaged file.
+
+    Attributes:
+        file: what it was to the run.
+        damage: how it was damaged.
+        outcome: that of the run, but `SAME` where it is right and no message named this file.
+    """
+
+    file: str
+    damage: str
+    outcome: str
+
+
 class Attempt(NamedTuple):
     """What was damaged, and what the next run made of it.
 
     Attributes:
         state: of the run before.
-        damaged: of each damaged file: what it was, and how it was damaged.
+        damaged: what was damaged.
         outcome: one of `RIGHT`, or what went wrong.
         sampled: rows that were sampled though an earlier run had sampled them.
         judged: responses that were judged though an earlier run had judged them.
@@ -47,7 +61,7 @@ class Attempt(NamedTuple):
     """
 
     state: str
-    damaged: tuple[tuple[str, str], ...]
+    damaged: tuple[Damaged, ...]
     outcome: str
     sampled: int
     judged: int
@@ -168,7 +182,7 @@ class DamagedRuns:
                 # With all of them gone nothing says which recipe made the export.
                 names[path].add(f"export_path {self._run.export} exists; give another")
             damages[path] = (kind, damage(path, rng))
-        outcome, output, paid = self._rerun(names)
+        outcome, output, paid, named = self._rerun(names)
         sampled, judged = paid
         again = sampled - Counter(state.samples)
         due = frozenset().union(*(self._rows_in(path) for path in damages))
@@ -183,38 +197,43 @@ class DamagedRuns:
         elif judged_again and not lost:
             outcome = "WRONG: judged again what was not damaged"
         files = ", ".join(str(path.relative_to(out)) for path in damages)
+        damaged = tuple(
+            Damaged(*each, outcome if outcome not in RIGHT else named.get(path, SAME))
+            for path, each in damages.items()
+        )
         return Attempt(
-            name, tuple(damages.values()), outcome, again.total(), judged_again.total(),
+            name, damaged, outcome, again.total(), judged_again.total(),
             f"{files}\n{output}",
         )  # fmt: skip
 
-    def _rerun(self, names: dict[Path, set[str]]) -> tuple[str, str, tuple[Counter, Counter]]:
+    def _rerun(
+        self, names: dict[Path, set[str]]
+    ) -> tuple[str, str, tuple[Counter, Counter], dict[Path, str]]:
         """Run again, and do what its line says where it ends with one.
 
         Returns:
-            The outcome, the output, and what was paid for.
+            The outcome, the last output, what was paid for, and how each file was named.
         """
-        paid, left, named = (Counter(), Counter()), set(names), False
+        paid, found = (Counter(), Counter()), {}
         while True:
-            again = ["--overwrite"] if named else []  # Its advice, where an export is nobody's.
+            again = ["--overwrite"] if NAMED in found.values() else []  # What its line advises.
             ended = self._command.run(*self._run.arguments, *again)
             for total, more in zip(paid, self._run.paid(), strict=True):
                 total.update(more)
             outcome = _outcome(ended)
-            mentioned = {path for path in left if _mentions(ended.output, names[path])}
+            new = [p for p in names.keys() - found if _mentions(ended.output, names[p])]
+            found |= dict.fromkeys(new, FOUND if outcome == SAME else NAMED)
             if outcome == SAME:
                 break
-            if outcome != NAMED or not mentioned:
+            if outcome != NAMED or not new:
                 if outcome == NAMED:
                     outcome = "WRONG: a line that does not name the file"
-                return outcome, ended.output, paid
-            named = True
-            for path in mentioned:
+                return outcome, ended.output, paid, found
+            for path in new:
                 path.unlink(missing_ok=True)
-            left -= mentioned
         if not self._is_right():
-            return "WRONG: another result, in silence", ended.output, paid
-        return (NAMED if named else FOUND if mentioned else SAME), ended.output, paid
+            return "WRONG: another result, in silence", ended.output, paid, found
+        return max(found.values(), key=RIGHT.index, default=SAME), ended.output, paid, found
 
     def _is_right(self) -> bool:
         try:

@@ -24,7 +24,7 @@ def test_each_damage_is_found_and_computed_again_or_named(tmp_path):
     assert sum(len(attempt.damaged) for attempt in attempts) == DAMAGES
     for attempt in attempts:
         assert attempt.outcome in RIGHT, attempt
-    kinds = Counter(kind for attempt in attempts for kind, _ in attempt.damaged)
+    kinds = Counter(each.file for attempt in attempts for each in attempt.damaged)
     assert kinds.keys() >= KINDS
     # What a damaged file held was sampled again, or this test damages nothing that matters.
     assert sum(attempt.sampled for attempt in attempts) > 0
