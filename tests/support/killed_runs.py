@@ -150,7 +150,9 @@ def _workers_of(driver: psutil.Process) -> list[psutil.Process]:
             line = " ".join(process.cmdline())
         except psutil.Error:
             continue  # It has ended.
-        if "popen_loky" in line or line.startswith("ray::"):
+        # Not Ray's agents, without which it gives up the node.
+        is_ray = line.startswith("ray::") and not line.partition(" ")[0].endswith("Agent")
+        if "popen_loky" in line or is_ray:
             found.append(process)
     return found
 
