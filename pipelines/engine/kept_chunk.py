@@ -1,6 +1,7 @@
 """A finished chunk of a resumable operator: a commit of which damage costs a part, not the whole.
 
-Its rows are in several record batches, and its metadata has a checksum of each batch and of the schema.
+Its rows are in several record batches, and its metadata has a checksum of each batch, and one of the
+schema.
 Where the file is damaged, the rows of the batches whose checksums hold are still good.
 """
 
@@ -137,7 +138,8 @@ def _schema_checksum(schema: pa.Schema) -> bytes:
 
     The checksum of a batch is of its values: they stay right under a name that is damaged.
     """
-    state = xxhash.xxh3_128(json.dumps([[field.name, str(field.type)] for field in schema]))
+    fields = [(field.name, str(field.type)) for field in schema]
+    state = xxhash.xxh3_128(json.dumps(fields).encode())
     for name, content in sorted(schema.metadata.items()):
         if name != _CHECKSUM:
             state.update(b"%d:%s%d:" % (len(name), name, len(content)))
