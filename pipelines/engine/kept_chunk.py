@@ -1,7 +1,7 @@
 """A finished chunk of a resumable operator: a commit of which damage costs a part, not the whole.
 
-Its rows are in several record batches, and its metadata has a checksum of each batch, and one of the
-schema.
+Its rows are in several record batches, and its metadata has a checksum of each batch and one of the
+schema with this metadata.
 Where the file is damaged, the rows of the batches whose checksums hold are still good.
 """
 

@@ -42,7 +42,8 @@ def small_disk(folder, size):
             ["mount", "-o", f"remount,{options}", str(folder)], check=True
         )
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        # Lazily: a table that was read here may not be collected yet.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def last_line(ended):
