@@ -1,8 +1,7 @@
 """A finished chunk of a resumable operator: a commit of which damage costs a part, not the whole.
 
-Its rows are in several record batches, and its metadata has a checksum of each batch and one of the
-schema with this metadata.
-Where the file is damaged, the rows of the batches whose checksums hold are still good.
+Its rows are in several record batches. Its metadata has a checksum of each batch, and one of the
+schema. Where the file is damaged, the rows of the batches whose checksums hold are still good.
 """
 
 from __future__ import annotations
