@@ -147,7 +147,7 @@ class OpenAIEngine:
             read_group,
             prompt=prompt,
             ids=ids,
-            n=settings.n,
+            settings=settings.of(prompt),
             policy=self.policy,
             version=self.version,
             exact=exact,

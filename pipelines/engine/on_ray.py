@@ -27,10 +27,9 @@ from ..ray_session import AUTO, connected_to_ray
 from ..recipe.steps import Step
 from .plan import Plan, operator_key
 from .shared_folder import check_shared, on_each_node
+from .workers import TRIES, worker_died
 
 T = TypeVar("T")
-_TRIES = 3
-"""How often an item is run whose worker dies: by a signal, for lack of memory, with its node."""
 
 
 class _Setup(NamedTuple):
@@ -119,8 +118,9 @@ class RayWorkers:
                     raise
                 except ray.exceptions.RayError as error:
                     deaths[item] += 1
-                    if deaths[item] == _TRIES:
-                        raise _died(steps, item, count, error) from error
+                    if deaths[item] == TRIES:
+                        cause = first_line(error).rstrip(".")
+                        raise worker_died("Ray worker", steps, [item], count, cause) from error
                     running[task.remote(self._setup, shared, item)] = item
                 else:
                     yield item, _raise_failure(result)
@@ -162,13 +162,6 @@ def _raise_failure(result: Any) -> Any:
     if isinstance(result, _Raised):
         raise result.error from _WorkerTracebackError(result.text)
     return result
-
-
-def _died(steps: Sequence[Step], item: int, count: int, error: Exception) -> EngineError:
-    where = f"step {steps[0].number} {steps[0].name}" if steps else ""
-    found = f"the Ray worker of part {item + 1} of {count} died {_TRIES} times"
-    found = f"{found}: {first_line(error).rstrip('.')}"
-    return EngineError(found, "run it again: finished parts are kept", where=where)
 
 
 def _check_nodes(plan: Plan, setup: _Setup) -> int:

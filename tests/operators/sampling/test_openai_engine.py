@@ -42,6 +42,11 @@ COSTS = {  # reason, attempts that it costs of 6
     Trouble.TWICE: ("bad_response", 2),
     Trouble.ABORTED: ("bad_response", 2),
     Trouble.HTML: ("bad_response", 2),
+    Trouble.MISCOUNTED: ("bad_response", 2),
+    Trouble.OVERLONG: ("bad_response", 2),
+    Trouble.NO_TOKEN: ("bad_response", 2),
+    Trouble.UNLIKELY: ("bad_response", 2),
+    Trouble.UNCOUNTED: ("bad_response", 2),
     Trouble.REFUSED: ("request_refused", 6),
     Trouble.FILTERED: ("content_refused", 6),
 }
@@ -269,6 +274,29 @@ def test_details_contain_the_message_of_the_server(make):
     assert found[1].detail.startswith("body: Invalid JSON: EOF while parsing")
     assert found[2] == Failure("too_few_samples", "3 of 4 responses")
     assert found[3] == Failure("bad_response", "choices [0, 0, 1, 2], not 0 to 3")
+
+
+def test_a_server_that_lies_about_its_tokens(make):
+    """Nothing of such an answer is taken: what is wrong in it would be trained on."""
+    lies = {
+        Trouble.MISCOUNTED: "choice 3 has 3 token ids, 4 logprobs",
+        Trouble.OVERLONG: "choice 3 has 5000 token ids, more than max_tokens 1024",
+        Trouble.NO_TOKEN: "choice 3 has token id -100",
+        Trouble.UNLIKELY: "choice 3 has a log-probability of 0.7, above 0",
+        Trouble.UNCOUNTED: "choice 3 has text, but no token ids",
+    }
+    script = {seed: [lie] * 3 for seed, lie in enumerate(lies)}
+    with FakeServer(script) as server:
+        found = dict(make(server).sample(prompts(6), FOUR))
+    for seed, detail in enumerate(lies.values()):
+        assert found[seed] == Failure("bad_response", detail)
+    check_group(found[5], 5, 0)  # The others are kept.
+    with FakeServer(always=Trouble.OVERLONG) as server, pytest.raises(EngineError) as caught:
+        list(make(server).sample(prompts(1), FOUR))
+    assert str(caught.value) == (
+        f"{server.url} answers no prompt: bad_response, "
+        "choice 3 has 5000 token ids, more than max_tokens 1024"
+    )
 
 
 troubles = st.lists(st.sampled_from([t for t in COSTS if t is not Trouble.SLOW]), max_size=7)
@@ -659,17 +687,17 @@ def test_key_that_is_named_must_be_there(make, monkeypatch, value):
 
 @pytest.mark.parametrize("api", ["completions", "generate"])
 def test_token_ids_are_sent_as_they_are(make, api):
-    asked = [Prompt((("user", "x"),), 0, (5, 6, 7), 2), Prompt((("user", "x"),), 1, None, 99)]
+    asked = [Prompt((("user", "x"),), 0, (5, 6, 7), 3), Prompt((("user", "x"),), 1, None, 99)]
     with FakeServer() as server:
         found = dict(make(server, api=api).sample(asked, Settings(n=1, max_tokens=30)))
     (first,), (second,) = server.bodies[0], server.bodies[1]
     assert found[0].prompt_token_ids == (5, 6, 7)
     if api == "completions":
-        assert (first["prompt"], first["max_tokens"], second["max_tokens"]) == ([5, 6, 7], 2, 30)
+        assert (first["prompt"], first["max_tokens"], second["max_tokens"]) == ([5, 6, 7], 3, 30)
     else:
         assert first["token_ids"] == [5, 6, 7]
         limits = [body["sampling_params"]["max_tokens"] for body in (first, second)]
-        assert limits == [2, 30]
+        assert limits == [3, 30]
 
 
 def test_chat_refuses_token_ids(make):

@@ -99,6 +99,18 @@ def test_whatever_is_damaged_what_is_found_is_right(chunk, tmp_path_factory, dat
     assert kept_chunk.keys_of(damaged) in (KEYS, None)
 
 
+def test_values_under_a_damaged_name_are_not_taken(chunk, tmp_path):
+    path, *_ = chunk
+    content = path.read_bytes()
+    at = content.find(b"text")
+    while at >= 0:
+        damaged = tmp_path / f"{at}.arrow"
+        damaged.write_bytes(content[:at] + b"texT" + content[at + 4 :])
+        assert all("text" in each.columns for _, each in kept_chunk.undamaged_rows(damaged))
+        at = content.find(b"text", at + 1)
+    assert len(list(tmp_path.iterdir())) >= 2, "the schema is there twice"
+
+
 def test_one_damaged_value_costs_one_batch(chunk):
     path, *_ = chunk
     content = bytearray(path.read_bytes())
