@@ -10,7 +10,8 @@ from aiohttp import web
 from fake_server import FakeServer, Trouble
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.openai.client import OpenAIClient, Request, ServerDownError
+from rejuice.operators.openai.client import OpenAIClient, Request
+from rejuice.operators.openai.endpoints import ServerDownError
 from rejuice.operators.openai.options import ServerOptions
 from rejuice.operators.openai.preflight import check_server
 from rejuice.operators.openai.wait_log import WaitLog
@@ -141,7 +142,7 @@ def test_a_server_that_fails_every_request_is_waited_for_aloud(caplog):
         options = options_of(server, give_up_s=1800)
         async with OpenAIClient(options, 1, clock=seconds(3)) as client:
             body = {"model": "m", "seed": 0, "n": 1}
-            request = Request(f"{client.base}/completions", body, lambda body: body)
+            request = Request("{}/completions".format, body, lambda body: body)
             return await client.answer(request, request, Counter())
 
     with FakeServer({0: script}) as server:
