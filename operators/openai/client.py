@@ -22,7 +22,6 @@ from tenacity import (
     RetryCallState,
     retry_if_exception_type,
     stop_after_attempt,
-    stop_before_delay,
     wait_random_exponential,
 )
 from tenacity.stop import stop_base
@@ -144,8 +143,9 @@ class OpenAIClient:
         """
         start = self._clock()
         attempt = _Attempt(request, failed_attempts)
+        stop = _GiveUp(self._options.give_up_s, self._clock)
         try:
-            return await self.retry(lambda: self._attempt(attempt))
+            return await self.retry(lambda: self._attempt(attempt, stop), stop)
         except AttemptError as error:
             # A refusal comes at once: no request need have been answered since this one began.
             since = -inf if error.retry_class is RetryClass.REFUSED else start
@@ -156,8 +156,12 @@ class OpenAIClient:
             answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
             raise kind(f"{self.name} {answers}: {error.reason}, {error.detail}") from None
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: _GiveUp | None = None) -> T:
         """What `attempt` returns, after as many attempts as the options allow.
+
+        Args:
+            attempt: one of them.
+            stop: notes when the first one begins; None: at once.
 
         Raises:
             AttemptError: that of the last attempt.
@@ -166,8 +170,8 @@ class OpenAIClient:
         async def each() -> T:  # Tenacity awaits only what is declared so.
             return await attempt()
 
-        budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
-        return await self._retrying(budget)(each)
+        stop = stop or _GiveUp(self._options.give_up_s, self._clock)
+        return await self._retrying(_AttemptBudget(self._options.attempts) | stop)(each)
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
@@ -192,18 +196,19 @@ class OpenAIClient:
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
-    async def _attempt(self, attempt: _Attempt[T]) -> T:
+    async def _attempt(self, attempt: _Attempt[T], stop: _GiveUp) -> T:
         request = attempt.request
         tokens = await self._rates.admit(request.body)
+        stop.begin()  # The limits of rates take as long as they take.
         while True:
-            at = await self._endpoints.acquire(attempt.last)
+            at = await self._endpoints.acquire(attempt.failed_at)
             sent = self._clock()
             try:
                 found = await self._exchange(at, request, tokens)
             except _UnreachableError:
                 continue
             except AttemptError as error:
-                attempt.last = at
+                attempt.failed_at[at] += 1
                 attempt.failed[error.reason] += 1
                 self._endpoints.failed(at, error, sent)
                 if error.retry_class in _MAY_PASS:
@@ -233,9 +238,10 @@ class OpenAIClient:
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = self._clock()
+        stop = _GiveUp(60, self._clock)
         with suppress(AttemptError):
-            await self._retrying(stop_after_attempt(3) | stop_before_delay(60))(
-                self._attempt, _Attempt(probe, failed_attempts)
+            await self._retrying(stop_after_attempt(3) | stop)(
+                self._attempt, _Attempt(probe, failed_attempts), stop
             )
         return self._answered > start  # This probe or another request.
 
@@ -329,12 +335,12 @@ class _Attempt(Generic[T]):
     Attributes:
         request: it.
         failed: counts those that failed, by reason.
-        last: where the last one failed; None: none has.
+        failed_at: counts them by address.
     """
 
     def __init__(self, request: Request[T], failed: Counter[str]) -> None:
         self.request, self.failed = request, failed
-        self.last: Endpoint | None = None
+        self.failed_at: Counter[Endpoint] = Counter()
 
 
 async def run_concurrently(
@@ -417,3 +423,26 @@ class _AttemptBudget(stop_base):
         if isinstance(error, AttemptError):
             self._left -= error.retry_class.cost(self._attempts)
         return self._left <= 0
+
+
+class _GiveUp(stop_base):
+    """Stops where the next attempt would begin too late.
+
+    Args:
+        give_up_s: after the first attempt.
+        clock: in seconds.
+    """
+
+    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
+        self._give_up_s, self._clock = give_up_s, clock
+        self._created = clock()
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        """Note the beginning of an attempt."""
+        if self._began is None:
+            self._began = self._clock()
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        began = self._created if self._began is None else self._began
+        return self._clock() - began + retry_state.upcoming_sleep >= self._give_up_s

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
+from types import MappingProxyType
 
 from ..errors import EngineError
 from .options import ServerOptions
@@ -84,11 +85,11 @@ class Endpoints:
         """Whether there is no other address to try."""
         return len(self.all) == 1
 
-    async def acquire(self, avoid: Endpoint | None = None) -> Endpoint:
+    async def acquire(self, failed: Mapping[Endpoint, int] = MappingProxyType({})) -> Endpoint:
         """The address for the next request, which counts as in flight until `release`.
 
         Args:
-            avoid: one that is taken only if there is no other.
+            failed: how often this request has failed where; elsewhere is preferred.
 
         Raises:
             ServerDownError: all have been set aside for `patience_s`.
@@ -99,7 +100,7 @@ class Endpoints:
             now = self._clock()
             ready = [e for e in self.all if e.aside_since is None and e.hold_until <= now]
             if ready:
-                found = min(ready, key=lambda e: (e is avoid, e.in_flight, e.last_used))
+                found = min(ready, key=lambda e: (failed.get(e, 0), e.in_flight, e.last_used))
                 self._uses += 1
                 found.in_flight, found.last_used = found.in_flight + 1, self._uses
                 return found

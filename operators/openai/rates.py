@@ -81,14 +81,10 @@ class Rates:
             self._warn(base, "no usage")
             return
         used = usage.prompt_tokens + usage.completion_tokens
-        if (
-            min(usage.prompt_tokens, usage.completion_tokens) < 0
-            or used == 0
-            or used > 4 * estimate
-        ):
-            self._warn(
-                base, f"a usage of {used:,} tokens, where at most {estimate:,} were expected"
-            )
+        least = min(usage.prompt_tokens, usage.completion_tokens)
+        if least < 0 or not 0 < used <= _ABSURD * estimate:
+            found = f"{usage.prompt_tokens} and {usage.completion_tokens} tokens used"
+            self._warn(base, f"{found} where about {estimate} at most were expected")
             return
         self._credit += estimate - used
 
