@@ -21,6 +21,9 @@ from ..openai.wire import (
 from .protocol import Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS
 
+_LARGEST_ID = (1 << 31) - 1
+"""No vocabulary is larger, and tables keep token ids in 32 bits."""
+
 
 def request_body(
     api: Api,
@@ -177,6 +180,9 @@ def _sample(choice: _SampleChoice, max_tokens: int) -> Sample:
     if choice.finish_reason not in ("stop", "length"):
         raise bad_response(f"choice {choice.index} finished with {choice.finish_reason!r}")
     ids = None if choice.token_ids is None else tuple(choice.token_ids)
+    if ids is not None and not all(0 <= token <= _LARGEST_ID for token in ids):
+        wrong = next(token for token in ids if not 0 <= token <= _LARGEST_ID)
+        raise bad_response(f"choice {choice.index} has the token id {wrong}, which is none")
     logprobs = _logprobs(choice)
     fault = _token_fault(text, ids, logprobs, max_tokens)
     if fault:

@@ -66,7 +66,7 @@ def engine_of(server, *, api="completions", version=0, exact=True, kwargs=None, 
     usual = PATIENT if LATE.isdisjoint(troubles) else QUICK
     return OpenAIEngine(
         "m",
-        OpenAIOptions(base_url=url, api=api, **{**usual, "attempts": 6, **fields}),
+        OpenAIOptions(**{"base_url": url, "api": api, **usual, "attempts": 6, **fields}),
         encode=None if api == "chat" else encode,
         version=version,
         exact=exact,
@@ -416,15 +416,17 @@ def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
 def test_patience_applies_to_each_outage_separately(make):
     with FakeServer() as server:
         sampling = make(server, patience_s=0.6, concurrency=1).sample(prompts(500), FOUR)
+        found = []
         for _ in range(3):
-            next(sampling)
+            found.append(next(sampling))
             server.kill()
             time.sleep(0.35)
             server.start()
             answered = server.answered.total()
             while server.answered.total() == answered:  # Else two absences would be one.
-                time.sleep(0.005)
-        assert len(list(sampling)) == 497
+                found.append(next(sampling))
+        found += sampling
+        assert sorted(index for index, _ in found) == list(range(500))
 
 
 def test_an_unreachable_server(make):
@@ -706,3 +708,71 @@ def test_chat_refuses_token_ids(make):
     assert str(raised.value) == (
         "api 'chat' cannot sample from token ids; choose api: completions or generate"
     )
+
+
+def test_prompts_are_taken_as_slots_become_free(make):
+    taken, finished = 0, 0
+    with FakeServer() as server:
+        engine = make(server, concurrency=8)
+
+        def each():
+            nonlocal taken
+            for prompt in prompts(60):
+                taken += 1
+                assert taken - finished <= engine.capacity(FOUR) == 10
+                if taken % 7 == 0 and finished < taken - 3:
+                    yield None
+                yield prompt
+
+        for index, group in engine.sample(each(), FOUR):
+            check_group(group, index, 0)
+            finished += 1
+    assert (taken, finished) == (60, 60)
+
+
+def test_several_servers_share_the_prompts(make):
+    with FakeServer(think_s=0.01) as one, FakeServer(think_s=0.01) as other:
+        urls = (one.url, other.url)
+        engine = make(one, base_url=urls, concurrency=6)
+        found = dict(engine.sample(prompts(60), FOUR))
+        assert sorted(found) == list(range(60))
+        assert one.answered.total() + other.answered.total() == 60
+        assert 15 <= one.answered.total() <= 45
+        assert max(one.peak, other.peak) <= 4
+
+
+def test_one_of_two_servers_is_killed(make):
+    with FakeServer(think_s=0.01) as one, FakeServer(think_s=0.01) as other:
+        engine = make(one, base_url=(one.url, other.url), concurrency=6)
+        found = {}
+        for index, group in engine.sample(prompts(80), FOUR):
+            assert index not in found
+            found[index] = group
+            if len(found) == 10:
+                one.kill()
+        assert sorted(found) == list(range(80))
+        assert all(isinstance(group, Group) for group in found.values())
+
+
+class WrongIds(FakeServer):
+    """Its first answer to each prompt has a token id that is none, or one id too many."""
+
+    def __init__(self, wrong):
+        self.wrong = wrong
+        super().__init__()
+
+    def answer(self, path, body, seed, attempt, n):
+        found = super().answer(path, body, seed, attempt, n)
+        if attempt == 0:
+            found["choices"][1]["token_ids"] = self.wrong
+        return found
+
+
+@pytest.mark.parametrize("wrong", [[0, -1, 7], [0, 1 << 40, 7], [0, 1, 7, 8]])
+def test_answers_with_impossible_token_ids_are_requested_again(make, wrong):
+    with WrongIds(wrong) as server:
+        engine = make(server)
+        found = dict(engine.sample(prompts(3), FOUR))
+        for index, group in found.items():
+            check_group(group, index, 1)
+        assert engine.failed_attempts == {"bad_response": 3}
