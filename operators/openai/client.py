@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -37,6 +37,7 @@ from .endpoints import (
 )
 from .options import ServerOptions
 from .rates import Rates
+from .stopping import AttemptBudget, GiveUp
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -143,7 +144,7 @@ class OpenAIClient:
         """
         start = self._clock()
         attempt = _Attempt(request, failed_attempts)
-        stop = _GiveUp(self._options.give_up_s, self._clock)
+        stop = GiveUp(self._options.give_up_s, self._clock)
         try:
             return await self.retry(lambda: self._attempt(attempt, stop), stop)
         except AttemptError as error:
@@ -156,7 +157,7 @@ class OpenAIClient:
             answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
             raise kind(f"{self.name} {answers}: {error.reason}, {error.detail}") from None
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: _GiveUp | None = None) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: GiveUp | None = None) -> T:
         """What `attempt` returns, after as many attempts as the options allow.
 
         Args:
@@ -170,8 +171,8 @@ class OpenAIClient:
         async def each() -> T:  # Tenacity awaits only what is declared so.
             return await attempt()
 
-        stop = stop or _GiveUp(self._options.give_up_s, self._clock)
-        return await self._retrying(_AttemptBudget(self._options.attempts) | stop)(each)
+        stop = stop or GiveUp(self._options.give_up_s, self._clock)
+        return await self._retrying(AttemptBudget(self._options.attempts) | stop)(each)
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
@@ -196,7 +197,7 @@ class OpenAIClient:
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
-    async def _attempt(self, attempt: _Attempt[T], stop: _GiveUp) -> T:
+    async def _attempt(self, attempt: _Attempt[T], stop: GiveUp) -> T:
         request = attempt.request
         tokens = await self._rates.admit(request.body)
         stop.begin()  # The limits of rates take as long as they take.
@@ -238,7 +239,7 @@ class OpenAIClient:
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = self._clock()
-        stop = _GiveUp(60, self._clock)
+        stop = GiveUp(60, self._clock)
         with suppress(AttemptError):
             await self._retrying(stop_after_attempt(3) | stop)(
                 self._attempt, _Attempt(probe, failed_attempts), stop
@@ -343,25 +344,6 @@ class _Attempt(Generic[T]):
         self.failed_at: Counter[Endpoint] = Counter()
 
 
-async def run_concurrently(
-    work: Callable[[T], Awaitable[None]], items: Iterable[T], size: int
-) -> None:
-    """Do `work` on each of `items`, `size` at a time; the first error cancels the rest."""
-    todo = iter(items)  # Shared: each worker takes the next item when it is free.
-
-    async def worker() -> None:
-        for item in todo:
-            await work(item)
-
-    workers = [asyncio.ensure_future(worker()) for _ in range(size)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for each in workers:
-            each.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-
-
 def headers(api_key_env: str | None) -> dict[str, str]:
     """The headers of every request: the key, if the server needs one.
 
@@ -410,39 +392,3 @@ def _timeout(total_s: float) -> aiohttp.ClientTimeout:
 def _message_of(error: Exception) -> str:
     message = " ".join(str(error).split()) or type(error).__name__
     return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
-
-
-class _AttemptBudget(stop_base):
-    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
-
-    def __init__(self, attempts: int) -> None:
-        self._left = self._attempts = attempts
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        error = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(error, AttemptError):
-            self._left -= error.retry_class.cost(self._attempts)
-        return self._left <= 0
-
-
-class _GiveUp(stop_base):
-    """Stops where the next attempt would begin too late.
-
-    Args:
-        give_up_s: after the first attempt.
-        clock: in seconds.
-    """
-
-    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
-        self._give_up_s, self._clock = give_up_s, clock
-        self._created = clock()
-        self._began: float | None = None
-
-    def begin(self) -> None:
-        """Note the beginning of an attempt."""
-        if self._began is None:
-            self._began = self._clock()
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        began = self._created if self._began is None else self._began
-        return self._clock() - began + retry_state.upcoming_sleep >= self._give_up_s

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import EngineError
-from ..openai.client import OpenAIClient, Request, headers, run_concurrently
+from ..openai.client import OpenAIClient, Request, headers
+from ..openai.concurrently import run_concurrently
 from ..openai.loop_thread import LoopThread
 from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body

@@ -180,9 +180,6 @@ def _sample(choice: _SampleChoice, max_tokens: int) -> Sample:
     if choice.finish_reason not in ("stop", "length"):
         raise bad_response(f"choice {choice.index} finished with {choice.finish_reason!r}")
     ids = None if choice.token_ids is None else tuple(choice.token_ids)
-    if ids is not None and not all(0 <= token <= _LARGEST_ID for token in ids):
-        wrong = next(token for token in ids if not 0 <= token <= _LARGEST_ID)
-        raise bad_response(f"choice {choice.index} has the token id {wrong}, which is none")
     logprobs = _logprobs(choice)
     fault = _token_fault(text, ids, logprobs, max_tokens)
     if fault:
@@ -205,8 +202,9 @@ def _token_fault(
         return f"{len(ids)} token ids, {len(logprobs)} logprobs"
     if len(ids) > max_tokens:
         return f"{len(ids)} token ids, more than max_tokens {max_tokens}"
-    if any(number < 0 for number in ids):
-        return f"token id {min(ids)}"
+    for number in ids:
+        if not 0 <= number <= _LARGEST_ID:
+            return f"token id {number}"
     return "text, but no token ids" if text and not ids else ""
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
-from ..openai.client import OpenAIClient, Request, run_concurrently
+from ..openai.client import OpenAIClient, Request
+from ..openai.concurrently import run_concurrently
 from ..openai.endpoints import ServerDownError
 from ..openai.in_flight import InFlight
 from ..openai.loop_thread import LoopThread

@@ -27,7 +27,7 @@ from .mixture import rows_by_weight, sampled
 from .remote import AnyPath
 from .schemas import added, conform, unify
 from .source import Source, read_source, write_chunks, write_ranges
-from .spec import DatasetSpec, Part, check_unique, files_of
+from .spec import DatasetPart, DatasetSpec, check_unique, files_of
 
 _FIRST_BYTES = 1 << 20
 _FIRST_ROWS = 1_000
@@ -71,7 +71,7 @@ class Dataset:
             check_unique([(part, path) for part, of_part in parts for path in of_part])
         return [[DataFile.of(path) for path in of_part] for of_part in paths]
 
-    def _paths(self, part: Part) -> Sequence[AnyPath]:
+    def _paths(self, part: DatasetPart) -> Sequence[AnyPath]:
         if not isinstance(part.path, HubDataset):
             return files_of(part.path, self.spec.suffixes)
         if self.spec.cache is None:
@@ -146,7 +146,7 @@ class Dataset:
 
     def _cut(self, folder: AnyPath, chunk_rows: int, group_by: Sequence[str]) -> None:
         if all(file.suffix == ".parquet" for file in self.files) and self._rows_of_parts is None:
-            layout = parquet.Layout.of(self.files)
+            layout = parquet.RowGroups.of(self.files)
             bounds = parquet.bounds_of_chunks(
                 self.files,
                 layout,

@@ -27,7 +27,7 @@ _BATCH_BYTES = 16 << 20
 _BATCHES, _CHECKSUM, _KEYS = b"batches", b"schema_xxh3", b"row_keys"
 
 
-class _Batch(NamedTuple):
+class _SavedRows(NamedTuple):
     """A record batch: the rows of the input that led to it, and its checksum."""
 
     start: int
@@ -47,7 +47,7 @@ def save(path: AnyPath, result: StepResult, keys: Sequence[str]) -> None:
     bounds = list(_bounds(result, table))
     batches = [_one_batch(table.slice(begin, end - begin)) for *_, begin, end in bounds]
     parts = [
-        _Batch(start, stop, _xxh3(batch.serialize()))
+        _SavedRows(start, stop, _xxh3(batch.serialize()))
         for (start, stop, *_), batch in zip(bounds, batches, strict=True)
     ]
     metadata = {
@@ -79,7 +79,7 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
         metadata = reader.schema.metadata
         if metadata[_CHECKSUM] != _schema_checksum(reader.schema):
             return
-        parts = [_Batch(*part) for part in json.loads(metadata[_BATCHES])]
+        parts = [_SavedRows(*part) for part in json.loads(metadata[_BATCHES])]
     except DAMAGES:
         return
     for number, part in enumerate(parts):
@@ -93,7 +93,7 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
         yield from _rows(of_table(table), part)
 
 
-def _rows(result: StepResult, part: _Batch) -> Iterator[tuple[int, Change]]:
+def _rows(result: StepResult, part: _SavedRows) -> Iterator[tuple[int, Change]]:
     """The rows of a batch, from a commit that has only the columns of that batch."""
     change = result.change
     reasons = (
@@ -133,7 +133,7 @@ def _xxh3(content: bytes | pa.Buffer) -> str:
 
 
 def _schema_checksum(schema: pa.Schema) -> bytes:
-    """Of the metadata, but for the checksum in it, and of the columns' names and types.
+    """The checksum of the metadata, but for the checksum in it, and of columns' names and types.
 
     The checksum of a batch is of its values: they stay right under a name that is damaged.
     """

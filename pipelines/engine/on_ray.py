@@ -178,7 +178,7 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     check_shared(plan.cache, "the cache")
     check_shared(plan.recipe.head.export_path.parent, "the export")
     ours = [operator_key(step.operator) for step in plan.steps]
-    nodes = on_each_node(_run, setup, [ray.put(_Probe(plan))], 0)
+    nodes = on_each_node(_run, setup, [ray.put(_NodeCheck(plan))], 0)
     for node, found in nodes:
         if isinstance(found, _Raised):
             raise EngineError(f"node {node} of the Ray cluster: {first_line(found.error)}") from (
@@ -195,7 +195,7 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     return len(nodes)
 
 
-class _Probe(NamedTuple):
+class _NodeCheck(NamedTuple):
     """Work that reads a chunk, and returns the keys of all operators by the code of its node."""
 
     plan: Plan

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.openai.client import OpenAIClient, Request, run_concurrently
+from rejuice.operators.openai.client import OpenAIClient, Request
+from rejuice.operators.openai.concurrently import run_concurrently
 from rejuice.operators.openai.endpoints import ServerDownError
 from rejuice.operators.openai.options import ServerOptions
 from rejuice.operators.openai.wire import AttemptError, HttpResponse, RetryClass

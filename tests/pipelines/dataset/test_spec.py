@@ -18,7 +18,7 @@ from rejuice.pipelines.dataset.mixture import parse_mixture, rows_by_weight, sam
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.selection import Selection
-from rejuice.pipelines.dataset.spec import DatasetSpec, Part, dataset_files
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
 from rejuice.pipelines.engine.preflight import Preflight
 
 QUICK = settings(
@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def spec(*paths):
-    return DatasetSpec(tuple(Part(to_path(path)) for path in paths))
+    return DatasetSpec(tuple(DatasetPart(to_path(path)) for path in paths))
 
 
 def message(*paths):
@@ -172,7 +172,9 @@ def test_rows_in_any_files_give_the_same_table_and_the_same_chunks(
     for at, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(ids)], strict=True)):
         path = tmp_path / f"{at}{data.draw(suffixes)}"
         paths.append(write(path, table.slice(begin, end - begin)))
-    dataset = Dataset(DatasetSpec(tuple(map(Part, paths))), workers=data.draw(st.integers(1, 2)))
+    dataset = Dataset(
+        DatasetSpec(tuple(map(DatasetPart, paths))), workers=data.draw(st.integers(1, 2))
+    )
     assert dataset.table().equals(table)
     found = dataset.chunks(tmp_path / "cache", chunk_rows=chunk_rows, group_by=("prompt_id",))
     expected = Dataset(write(tmp_path / "all.jsonl", table)).chunks(

@@ -1,4 +1,4 @@
-"""Of a damaged chunk, the rows of undamaged batches are found, exactly as they were."""
+"""The rows of the undamaged batches of a damaged chunk are found, exactly as they were."""
 
 import random
 
