@@ -6,7 +6,6 @@ Sampling and scoring share it; each brings its own requests, and its own parser 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
+from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
 from .endpoints import (
     LONGEST_PAUSE_S,
     LONGEST_POLL_INTERVAL_S,
@@ -37,6 +37,7 @@ from .endpoints import (
 )
 from .options import ServerOptions
 from .rates import Rates
+from .stopping import AttemptBudget, GiveUp
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -47,7 +48,6 @@ from .wire import (
 )
 
 T = TypeVar("T")
-_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 
@@ -143,7 +143,7 @@ class OpenAIClient:
         """
         start = self._clock()
         attempt = _Attempt(request, failed_attempts)
-        stop = _GiveUp(self._options.give_up_s, self._clock)
+        stop = GiveUp(self._options.give_up_s, self._clock)
         try:
             return await self.retry(lambda: self._attempt(attempt, stop), stop)
         except AttemptError as error:
@@ -156,7 +156,7 @@ class OpenAIClient:
             answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
             raise kind(f"{self.name} {answers}: {error.reason}, {error.detail}") from None
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: _GiveUp | None = None) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: GiveUp | None = None) -> T:
         """What `attempt` returns, after as many attempts as the options allow.
 
         Args:
@@ -170,8 +170,8 @@ class OpenAIClient:
         async def each() -> T:  # Tenacity awaits only what is declared so.
             return await attempt()
 
-        stop = stop or _GiveUp(self._options.give_up_s, self._clock)
-        return await self._retrying(_AttemptBudget(self._options.attempts) | stop)(each)
+        stop = stop or GiveUp(self._options.give_up_s, self._clock)
+        return await self._retrying(AttemptBudget(self._options.attempts) | stop)(each)
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
@@ -196,12 +196,14 @@ class OpenAIClient:
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
-    async def _attempt(self, attempt: _Attempt[T], stop: _GiveUp) -> T:
+    async def _attempt(self, attempt: _Attempt[T], stop: GiveUp) -> T:
         request = attempt.request
         tokens = await self._rates.admit(request.body)
         stop.begin()  # The limits of rates take as long as they take.
+        tried = False
         while True:
-            at = await self._endpoints.acquire(attempt.failed_at)
+            at = await self._endpoints.acquire(attempt.failed_at, tried=tried)
+            tried = True
             sent = self._clock()
             try:
                 found = await self._exchange(at, request, tokens)
@@ -238,7 +240,7 @@ class OpenAIClient:
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = self._clock()
-        stop = _GiveUp(60, self._clock)
+        stop = GiveUp(60, self._clock)
         with suppress(AttemptError):
             await self._retrying(stop_after_attempt(3) | stop)(
                 self._attempt, _Attempt(probe, failed_attempts), stop
@@ -264,8 +266,10 @@ class OpenAIClient:
             AttemptError: it did not answer, or broke the connection.
             EngineError: the address is wrong.
         """
+        tried = False
         while True:
-            at = await self._endpoints.acquire()
+            at = await self._endpoints.acquire(tried=tried)
+            tried = True
             try:
                 timeout_s = timeout_s or self._options.timeout_s
                 return await self._send(at, method, url(at.base), body, timeout_s)
@@ -286,19 +290,20 @@ class OpenAIClient:
         try:
             response = await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
-            found = f"no secure connection to {at.base}: {_message_of(error)}"
+            found = f"no secure connection to {at.base}: {message_of(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{at.base}'", "which is not an address") from None
-        except _UNREACHABLE as error:
-            self._endpoints.unreachable(at, _why_unreachable(error), _message_of(error))
+        except UNREACHABLE as error:
+            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
             raise _UnreachableError from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
-            detail = _message_of(error)
+            detail = message_of(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
+        self._endpoints.responded(at)
         return response
 
     async def _exchange_http(
@@ -319,10 +324,10 @@ class OpenAIClient:
         """Whether an address can be reached, whatever it answers."""
         try:
             await self._exchange_http("GET", f"{at.base}/models", None, _NO_ANSWER_S)
-        except _UNREACHABLE as error:
-            if not _is_unreachable(error):
+        except UNREACHABLE as error:
+            if not is_unreachable(error):
                 return True  # The next request reports what is wrong with it.
-            self._endpoints.unreachable(at, _why_unreachable(error), _message_of(error))
+            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
             return False
         except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
             return True
@@ -391,58 +396,5 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _is_unreachable(error: BaseException) -> bool:
-    # Waiting does not fix a certificate.
-    return isinstance(error, _UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
-
-
-def _why_unreachable(error: Exception) -> str:
-    cause = getattr(error, "os_error", None) or error
-    # Where a host has several addresses, the number is only in the text.
-    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
-    return "connection refused" if refused else _message_of(error)
-
-
 def _timeout(total_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=total_s, sock_connect=30)
-
-
-def _message_of(error: Exception) -> str:
-    message = " ".join(str(error).split()) or type(error).__name__
-    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
-
-
-class _AttemptBudget(stop_base):
-    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
-
-    def __init__(self, attempts: int) -> None:
-        self._left = self._attempts = attempts
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        error = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(error, AttemptError):
-            self._left -= error.retry_class.cost(self._attempts)
-        return self._left <= 0
-
-
-class _GiveUp(stop_base):
-    """Stops where the next attempt would begin too late.
-
-    Args:
-        give_up_s: after the first attempt.
-        clock: in seconds.
-    """
-
-    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
-        self._give_up_s, self._clock = give_up_s, clock
-        self._created = clock()
-        self._began: float | None = None
-
-    def begin(self) -> None:
-        """Note the beginning of an attempt."""
-        if self._began is None:
-            self._began = self._clock()
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        began = self._created if self._began is None else self._began
-        return self._clock() - began + retry_state.upcoming_sleep >= self._give_up_s

@@ -17,7 +17,7 @@ _ABSURD = 4
 """No request uses so many times what was estimated, even in a language with few letters a token."""
 
 
-class Usage(BaseModel):
+class ReportedUsage(BaseModel):
     """What a server reports to have used for a request."""
 
     prompt_tokens: int = 0
@@ -25,7 +25,7 @@ class Usage(BaseModel):
 
 
 class _UsageBody(BaseModel):
-    usage: Usage | None = None
+    usage: ReportedUsage | None = None
 
 
 class Rates:
