@@ -6,7 +6,6 @@ Sampling and scoring share it; each brings its own requests, and its own parser 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
+from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
 from .endpoints import (
     LONGEST_PAUSE_S,
     LONGEST_POLL_INTERVAL_S,
@@ -48,7 +48,6 @@ from .wire import (
 )
 
 T = TypeVar("T")
-_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 
@@ -201,8 +200,10 @@ class OpenAIClient:
         request = attempt.request
         tokens = await self._rates.admit(request.body)
         stop.begin()  # The limits of rates take as long as they take.
+        tried = False
         while True:
-            at = await self._endpoints.acquire(attempt.failed_at)
+            at = await self._endpoints.acquire(attempt.failed_at, tried=tried)
+            tried = True
             sent = self._clock()
             try:
                 found = await self._exchange(at, request, tokens)
@@ -265,8 +266,10 @@ class OpenAIClient:
             AttemptError: it did not answer, or broke the connection.
             EngineError: the address is wrong.
         """
+        tried = False
         while True:
-            at = await self._endpoints.acquire()
+            at = await self._endpoints.acquire(tried=tried)
+            tried = True
             try:
                 timeout_s = timeout_s or self._options.timeout_s
                 return await self._send(at, method, url(at.base), body, timeout_s)
@@ -287,19 +290,20 @@ class OpenAIClient:
         try:
             response = await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
-            found = f"no secure connection to {at.base}: {_message_of(error)}"
+            found = f"no secure connection to {at.base}: {message_of(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{at.base}'", "which is not an address") from None
-        except _UNREACHABLE as error:
-            self._endpoints.unreachable(at, _why_unreachable(error), _message_of(error))
+        except UNREACHABLE as error:
+            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
             raise _UnreachableError from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
-            detail = _message_of(error)
+            detail = message_of(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
+        self._endpoints.responded(at)
         return response
 
     async def _exchange_http(
@@ -320,10 +324,10 @@ class OpenAIClient:
         """Whether an address can be reached, whatever it answers."""
         try:
             await self._exchange_http("GET", f"{at.base}/models", None, _NO_ANSWER_S)
-        except _UNREACHABLE as error:
-            if not _is_unreachable(error):
+        except UNREACHABLE as error:
+            if not is_unreachable(error):
                 return True  # The next request reports what is wrong with it.
-            self._endpoints.unreachable(at, _why_unreachable(error), _message_of(error))
+            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
             return False
         except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
             return True
@@ -373,22 +377,5 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _is_unreachable(error: BaseException) -> bool:
-    # Waiting does not fix a certificate.
-    return isinstance(error, _UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
-
-
-def _why_unreachable(error: Exception) -> str:
-    cause = getattr(error, "os_error", None) or error
-    # Where a host has several addresses, the number is only in the text.
-    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
-    return "connection refused" if refused else _message_of(error)
-
-
 def _timeout(total_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=total_s, sock_connect=30)
-
-
-def _message_of(error: Exception) -> str:
-    message = " ".join(str(error).split()) or type(error).__name__
-    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.

@@ -40,6 +40,7 @@ class Endpoint:
         in_flight: requests that it has not answered.
         failures: in a row.
         aside_since: when it was set aside; None: it is not.
+        unreachable: whether it was because it could not be reached.
         reason: why.
         hold_until: no request is sent before.
     """
@@ -47,7 +48,7 @@ class Endpoint:
     def __init__(self, base: str) -> None:
         self.base, self.in_flight, self.failures = base, 0, 0
         self.aside_since: float | None = None
-        self.reason = ""
+        self.unreachable, self.reason = False, ""
         self.hold_until = self.hold_began = -inf
         self.holds, self.pauses, self.last_used = 0, 0, 0
 
@@ -85,29 +86,39 @@ class Endpoints:
         """Whether there is no other address to try."""
         return len(self.all) == 1
 
-    async def acquire(self, failed: Mapping[Endpoint, int] = MappingProxyType({})) -> Endpoint:
+    async def acquire(
+        self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
+    ) -> Endpoint:
         """The address for the next request, which counts as in flight until `release`.
 
         Args:
             failed: how often this request has failed where; elsewhere is preferred.
+            tried: whether it was sent before. One that was not is sent in any case: the server may
+                have come back unnoticed.
 
         Raises:
             ServerDownError: all have been set aside for `patience_s`.
         """
         while True:
-            self._check_patience()
+            if self._out_of_patience():
+                if tried:
+                    raise self._down()
+                return self._taken(min(self.all, key=lambda each: each.last_used))
             self._changed.clear()
             now = self._clock()
             ready = [e for e in self.all if e.aside_since is None and e.hold_until <= now]
             if ready:
-                found = min(ready, key=lambda e: (failed.get(e, 0), e.in_flight, e.last_used))
-                self._uses += 1
-                found.in_flight, found.last_used = found.in_flight + 1, self._uses
-                return found
+                order = [(failed.get(e, 0), e.in_flight, e.last_used) for e in ready]
+                return self._taken(ready[order.index(min(order))])
             try:
                 await asyncio.wait_for(self._changed.wait(), self._next_change_s(now))
             except asyncio.TimeoutError:
                 continue
+
+    def _taken(self, endpoint: Endpoint) -> Endpoint:
+        self._uses += 1
+        endpoint.in_flight, endpoint.last_used = endpoint.in_flight + 1, self._uses
+        return endpoint
 
     def release(self, endpoint: Endpoint) -> None:
         """Note that a request is no longer in flight."""
@@ -120,9 +131,15 @@ class Endpoints:
         endpoint.failures = endpoint.holds = endpoint.pauses = 0
         self.reached(endpoint)
 
+    def responded(self, endpoint: Endpoint) -> None:
+        """Note a response, usable or not: the address can be reached."""
+        if endpoint.unreachable:
+            self.reached(endpoint)
+
     def reached(self, endpoint: Endpoint) -> None:
-        """Note that an address is there."""
+        """Use an address again."""
         if endpoint.aside_since is not None:
+            endpoint.unreachable = False
             endpoint.aside_since = None
             self._changed.set()
 
@@ -152,6 +169,7 @@ class Endpoints:
             why: for the log.
             message: for the error that this may become.
         """
+        endpoint.unreachable = True
         since = self._set_aside(endpoint, message, LONGEST_POLL_INTERVAL_S, why)
         if self._all_aside():
             waited_s = self._clock() - since
@@ -211,18 +229,21 @@ class Endpoints:
     def _all_aside(self) -> bool:
         return all(each.aside_since is not None for each in self.all)
 
-    def _check_patience(self) -> None:
+    def _out_of_patience(self) -> bool:
         times = [each.aside_since for each in self.all if each.aside_since is not None]
+        if len(times) < len(self.all):
+            return False
+        return self._clock() - max(times) >= self._options.patience_s
+
+    def _down(self) -> ServerDownError:
         patience_s = self._options.patience_s
-        if len(times) < len(self.all) or self._clock() - max(times) < patience_s:
-            return
         waited = f" for {patience_s:g} s" if patience_s else ""
         if self.only_one:
             found = f"{self.name} could not be reached{waited}: {self.all[0].reason}"
-            raise ServerDownError(found, "is the server up?")
+            return ServerDownError(found, "is the server up?")
         reasons = ", ".join(f"{each.base} ({each.reason})" for each in self.all)
         found = f"none of {len(self.all)} servers could be used{waited}: {reasons}"
-        raise ServerDownError(found, "are they up?")
+        return ServerDownError(found, "are they up?")
 
     def _next_change_s(self, now: float) -> float | None:
         """How long until a hold or the patience ends."""

@@ -1,4 +1,4 @@
-"""When a request is given up: after so many attempts, or so much time."""
+"""When a request that fails is tried no more."""
 
 from __future__ import annotations
 

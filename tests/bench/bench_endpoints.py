@@ -1,7 +1,7 @@
 """Prompts per second of 1, 2 and 4 simulated servers of limited capacity, in one run.
 
-python tests/bench/bench_endpoints.py [prompts]: each server answers 8 requests at a time, in 20 to
-80 ms. Printed are rates relative to one server; then with four of which one is killed half way, and
+python tests/bench/bench_endpoints.py [prompts]: each server answers 8 requests at a time, in 100 to
+400 ms. Printed are rates relative to one server; then with four of which one is killed half way, and
 with four of which one takes ten times as long.
 """
 
@@ -38,7 +38,7 @@ class LimitedServer(FakeServer):
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         async with self._slots:
-            await asyncio.sleep(self._slowness * self._random.uniform(0.02, 0.08))
+            await asyncio.sleep(self._slowness * self._random.uniform(0.1, 0.4))
             return await super()._post(request)
 
 
@@ -62,7 +62,7 @@ def prompts_per_second(
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
     base = 0.0
     for number in (1, 2, 4):
         with ExitStack() as stack:
