@@ -19,6 +19,7 @@ from .apply.empty_result import check_not_empty
 from .apply.report import Report
 from .dataset.arrow_files import write_arrow
 from .dataset.exported import exported_rows
+from .dataset.remote import AnyPath, to_path
 from .dataset.write import run_folder
 from .engine.choice import RunEngine, chosen_workers
 from .engine.finished import describe
@@ -62,7 +63,7 @@ def run(
     allow_empty: bool = False,
     retry_missing: str | int | None = None,
     chunk_rows: int | None = None,
-    cache: Path | str | None = None,
+    cache: AnyPath | str | None = None,
     progress: bool = False,
     engine: RunEngine | None = None,
     ray_address: str | None = None,
@@ -102,7 +103,7 @@ def run(
                 retry_dropped=retry_dropped,
                 retry_missing=retry_missing,
                 chunk_rows=chunk_rows,
-                cache=None if cache is None else Path(cache),
+                cache=None if cache is None else to_path(cache),
                 progress=shown,
                 warn=lambda line: warnings.warn(line, stacklevel=5),
                 open_workers=chosen_workers(recipe, engine, ray_address, shown),

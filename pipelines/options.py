@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..operators import RecipeError, RejuiceError
+from .dataset.remote import to_path
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
 DatasetPath = Annotated[
@@ -21,6 +22,8 @@ CacheDir = Annotated[
     Path | None,
     typer.Option(
         "--cache_dir",
+        metavar="PATH",
+        parser=to_path,
         help="Where finished chunks are saved; by default .rejuice beside the export.",
     ),
 ]

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..dataset.remote import to_path
+from ..dataset.remote import AnyPath, RemotePath, to_path
 from ..options import CacheDir, Debug
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..dataset.remote import AnyPath
     from ..engine.cache import CacheEntry
 
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
@@ -115,8 +114,23 @@ def _remove(cache: Path, entries: Sequence[CacheEntry], *, dry_run: bool, again:
     typer.echo(f"{cache}: removed {total_line(entries)}")
 
 
-def _cache(path: AnyPath | None, cache_dir: Path | None) -> Path:
-    """The cache folder that is meant."""
+def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
+    """The cache folder that is meant.
+
+    Raises:
+        RejuiceError: none is given, or it is in an object store.
+    """
+    from ...operators import RecipeError
+
+    cache = _given(path, cache_dir)
+    if isinstance(cache, RemotePath):
+        found = f"{cache} is in an object store, where no lock keeps runs from using it"
+        raise RecipeError(found, "remove its folders by the tools of the store")
+    return cache
+
+
+def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
+    """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
     from ..apply.report import Report
     from ..dataset.write import default_cache, run_folder
@@ -130,5 +144,5 @@ def _cache(path: AnyPath | None, cache_dir: Path | None) -> Path:
     if isinstance(path, Path) and path.suffix in RECIPES:
         path = load(path).head.export_path
     if (run_folder(path) / "report.json").is_file():
-        return Path(Report.read(path).cache)
+        return to_path(Report.read(path).cache)
     return path if isinstance(path, Path) and path.is_dir() else default_cache(path)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ..dataset.remote import to_path
 from ..options import Debug, TrainingSteps, range_of_steps
 
 RowKind = Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"]
@@ -18,10 +19,12 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            metavar="A", help="A recipe, an export, the folder of a training run, or a step of it."
+            metavar="A",
+            parser=to_path,
+            help="A recipe, an export, the folder of a training run, or a step of it.",
         ),
     ],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    b: Annotated[Path, typer.Argument(metavar="B", parser=to_path, help="Another one.")],
     steps: TrainingSteps = None,
     rows: Annotated[
         RowKind | None,

@@ -9,12 +9,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from ..dataset.remote import to_path
 from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
 
 RecipeOrRun = Annotated[
     Path,
     typer.Argument(
-        metavar="RECIPE", help="A recipe in YAML, or a stored run, whose own recipe it is then."
+        metavar="RECIPE",
+        parser=to_path,
+        help="A recipe in YAML, or a stored run, whose own recipe it is then.",
     ),
 ]
 OfRun = Annotated[

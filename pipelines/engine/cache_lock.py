@@ -2,6 +2,9 @@
 
 .rejuice/lock                  held by all that run, shared; alone while failures are retried
 .rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses
+
+An object store knows no locks. Runs share a cache there all the same: what they write under one
+name is right, whoever wrote it. Do not retry failures while another run uses it.
 """
 
 from __future__ import annotations
@@ -11,19 +14,21 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import xxhash
 
 from ...operators import RejuiceError
-from ..dataset.remote import AnyPath
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath
 
 RUNS = "runs"
 _LOCK = "lock"
 
 
 @contextmanager
-def use_cache(cache: Path, export: AnyPath, *, alone: bool = False) -> Iterator[Callable[[], None]]:
+def use_cache(
+    cache: AnyPath, export: AnyPath, *, alone: bool = False
+) -> Iterator[Callable[[], None]]:
     """Keep the results of a cache for as long as a run uses it, and name the run's export in it.
 
     Args:
@@ -42,15 +47,15 @@ def use_cache(cache: Path, export: AnyPath, *, alone: bool = False) -> Iterator[
     with _locked(cache, alone=alone) as share:
         text = str(export.resolve())
         named = runs / f"{xxhash.xxh3_64_hexdigest(text.encode())}.export"
-        if named.exists():
-            os.utime(named)  # When it was last used.
+        if isinstance(named, RemotePath) or not named.exists():
+            write_file(named, text)
         else:
-            named.write_text(text, "utf-8")
+            os.utime(named)  # When it was last used.
         yield share
 
 
 @contextmanager
-def sole_user(cache: Path) -> Iterator[None]:
+def sole_user(cache: AnyPath) -> Iterator[None]:
     """Hold a cache alone.
 
     Raises:
@@ -61,7 +66,10 @@ def sole_user(cache: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(cache: Path, *, alone: bool) -> Iterator[Callable[[], None]]:
+def _locked(cache: AnyPath, *, alone: bool) -> Iterator[Callable[[], None]]:
+    if isinstance(cache, RemotePath):
+        yield lambda: None
+        return
     # Not FileLock, which knows no lock that several hold. It ends with the process.
     with (cache / _LOCK).open("a") as file:
         try:

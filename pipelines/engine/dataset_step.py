@@ -32,6 +32,7 @@ from ..apply.frame import Frame
 from ..apply.operator_call import attribute_operator_errors, decide, digest
 from ..apply.steps import StepResult, prefix_errors_with_step
 from ..dataset.checked import read_checked, write_checked
+from ..dataset.remote import AnyPath
 from ..recipe.steps import Step
 from .commit import load, save
 from .located_errors import prefix_errors_with_file
@@ -79,7 +80,7 @@ class _Digest(NamedTuple):
     seconds: float
 
     @classmethod
-    def read(cls, path: Path) -> _Digest:
+    def read(cls, path: AnyPath) -> _Digest:
         if isinstance(path, Path):
             # The checksum reads all of a mapped file, and what was read counts as memory of this
             # process until it is unmapped. Checked once, the file is not read again.
@@ -193,7 +194,7 @@ def shards_of(plan: Plan, step: Step, most_bytes: int | None = None) -> list[Sha
     return _cut(list(_digests(plan, step)), most_bytes or SHARD_BYTES)
 
 
-def decision_path(plan: Plan, step: Step, shard: Shard) -> Path:
+def decision_path(plan: Plan, step: Step, shard: Shard) -> AnyPath:
     """Where the decision about a shard is kept until all of them are made."""
     name = f"decided-{shard.first:04d}-{shard.stop:04d}.arrow"
     return plan.digest_path(step, 0).with_name(name)

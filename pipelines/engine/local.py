@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 
 from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
@@ -25,6 +24,7 @@ from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
+from ..dataset.remote import AnyPath
 from ..dataset.write import check_export_path, default_cache
 from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
@@ -53,7 +53,7 @@ def run(
     retry_dropped: bool = False,
     retry_missing: str | int | None = None,
     chunk_rows: int | None = None,
-    cache: Path | None = None,
+    cache: AnyPath | None = None,
     verify: bool = False,
     progress: Progress | None = None,
     warn: Callable[[str], object] = lambda _: None,
@@ -298,7 +298,7 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     return result
 
 
-def _disk_error(error: OSError, cache: Path) -> RejuiceError:
+def _disk_error(error: OSError, cache: AnyPath) -> RejuiceError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RejuiceError(
             f"no space left for {cache}", "free some and run again: finished chunks are kept"

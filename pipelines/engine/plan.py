@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
@@ -19,6 +18,7 @@ from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
+from ..dataset.remote import AnyPath
 from ..dataset.source import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
     recipe: Recipe
     source: Source
-    cache: Path
+    cache: AnyPath
     keys: tuple[str, ...]
     result_key: str
 
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
         return self.recipe.steps
 
     @classmethod
-    def open(cls, recipe: Recipe, cache: Path, chunk_rows: int, *, verify: bool = False) -> Plan:
+    def open(cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, *, verify: bool = False) -> Plan:
         """Open the dataset, check the recipe against it, cut it into chunks, and plan the steps.
 
         Args:
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
         return cls.of(recipe, source, cache)
 
     @classmethod
-    def of(cls, recipe: Recipe, source: Source, cache: Path) -> Plan:
+    def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
         """The plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
@@ -113,15 +113,15 @@ class Plan(NamedTuple):
         if waiting:
             yield Stage(tuple(waiting), None)
 
-    def path(self, step: Step, chunk: int) -> Path:
+    def path(self, step: Step, chunk: int) -> AnyPath:
         """Where the commit of a step on a chunk is, or will be."""
         return self.cache / self.keys[step.number - 1] / chunk_name(chunk)
 
-    def digest_path(self, step: Step, chunk: int) -> Path:
+    def digest_path(self, step: Step, chunk: int) -> AnyPath:
         """Where the digest of a chunk for a step of dataset scope is kept."""
         return self.cache / self.keys[step.number - 1] / f"digest-{chunk_name(chunk)}"
 
-    def paths(self, step: Step) -> list[Path]:
+    def paths(self, step: Step) -> list[AnyPath]:
         """Where the commits of a step are, or will be."""
         return [self.path(step, chunk) for chunk in range(len(self.source.rows))]
 
@@ -143,7 +143,7 @@ class Plan(NamedTuple):
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 
-def kept_folder(cache: Path, operator: ResumableOperator) -> Path:
+def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
     return cache / kept_name(operator.name(), operator_key(operator))
 

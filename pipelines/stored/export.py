@@ -18,7 +18,7 @@ from ..apply.report import Report
 from ..apply.steps import RunStep
 from ..dataset.exported import exported_rows
 from ..dataset.files import write_file
-from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath, RemotePath, to_path
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
 from ..recipe.read import load
@@ -62,9 +62,9 @@ def plan_of_run(recipe: Recipe, report: Report) -> Plan:
         ChangedSinceError: the recipe, its data or its operators are not those of the run.
         DataError: the cache is gone.
     """
-    if not Path(report.cache).exists():
+    if not to_path(report.cache).exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    plan = Plan.open(recipe, Path(report.cache), report.chunk_rows)
+    plan = Plan.open(recipe, to_path(report.cache), report.chunk_rows)
     if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
         raise ChangedSinceError(
             "the recipe, its data or its operators have changed since the run", "run it again"
