@@ -16,7 +16,7 @@ from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .fields import build
 from .groups import Array, Groups, mix
-from .operator import ALL, Kind, Operator, ResumableOperator, Scope
+from .operator import ALL, Kind, Operator, ResumableOperator, RowsOfChunk, Scope
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
 _MOST_SHARDS = 16
@@ -69,6 +69,8 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     if isinstance(operator, ResumableOperator):
         _check_rows(operator, table, change, range(table.num_rows))
         _check_rows(operator, table, change, range(1, table.num_rows, 2))
+        if type(operator).process_chunks is not ResumableOperator.process_chunks:
+            _check_chunks(operator, table, change)
     return change
 
 
@@ -230,6 +232,21 @@ def _check_rows(
         raise _breach(operator, what) from error
     if left:
         _broken(operator, f"leaves out row {min(left)} of the {len(rows)} that it was asked for")
+
+
+def _check_chunks(operator: ResumableOperator, table: pa.Table, change: Change) -> None:
+    """Check what is made of two tables at a time, which have the same rows."""
+    rows = range(table.num_rows)
+    chunk = RowsOfChunk(_declared(operator, table), rows)
+    left = {(number, row) for number in range(2) for row in rows}
+    for number, row, own in operator.process_chunks(iter([chunk, chunk])):
+        if (number, row) not in left:
+            _broken(operator, f"finishes row {row} of table {number}: see process_chunks()")
+        left.remove((number, row))
+        (share,) = split(change, [row, row + 1])
+        _equal(operator, share, checked(operator, own, 1), f"processing row {row} of two tables")
+    if left:
+        _broken(operator, f"leaves out {len(left)} rows of two tables: see process_chunks()")
 
 
 def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:
