@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import xxhash
@@ -81,11 +82,12 @@ class FrozenModel(ServerOptions):
                 down: it may recover, so the run goes on without this answer.
             EngineError: it would never answer: the address, the model or the key is wrong.
         """
-        from ..openai.client import Request, ServerDownError
+        from ..openai.client import Request
+        from ..openai.endpoints import ServerDownError
         from ..openai.shared import shared_client
 
         shared = await shared_client(self)
-        url = endpoint(shared.client.base, "chat")
+        url = partial(endpoint, api="chat")
         request = Request(url, self._body(messages), _read)
         probe = Request(url, self._body(_PROBE), lambda body: None)
         async with shared.slots:

@@ -170,7 +170,7 @@ class AgentRunner:
     async def _run(
         self, tasks: Sequence[tuple[Task, int]], n: int, put: Callable[[int | _Outcome], None]
     ) -> None:
-        from ..openai.client import run_concurrently
+        from ..openai.concurrently import run_concurrently
 
         toolbox = await self._opened()
         under_way: dict[int, dict[int, Trajectory]] = {}

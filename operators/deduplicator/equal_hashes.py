@@ -8,6 +8,9 @@ import numpy as np
 
 from ..groups import Array
 
+_BLOCK = 1 << 20
+"""Rows for which there are intermediate values at once."""
+
 
 class EqualHashes(NamedTuple):
     """The rows whose hash other rows have, too: equal hashes side by side, each by ascending row.
@@ -33,10 +36,15 @@ class EqualHashes(NamedTuple):
         row_bits = np.uint64(max(n - 1, 1).bit_length())
         row_mask = (np.uint64(1) << row_bits) - np.uint64(1)
         packed_M = hashes_M & ~row_mask
-        packed_M |= np.arange(n, dtype=np.uint64)
+        for start in range(0, n, _BLOCK):
+            stop = min(n, start + _BLOCK)
+            packed_M[start:stop] |= np.arange(start, stop, dtype=np.uint64)
         packed_M.sort()
         same_M = np.zeros(n + 1, bool)
-        np.less_equal(packed_M[1:] ^ packed_M[:-1], row_mask, out=same_M[1:n])
+        for start in range(1, n, _BLOCK):
+            stop = min(n, start + _BLOCK)
+            differs = packed_M[start:stop] ^ packed_M[start - 1 : stop - 1]
+            same_M[start:stop] = differs <= row_mask
         packed_R = packed_M[same_M[:-1] | same_M[1:]]
         del packed_M, same_M  # What follows takes their place in memory.
         rows_R = (packed_R & row_mask).astype(row_type(n))

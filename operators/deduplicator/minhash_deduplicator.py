@@ -99,6 +99,8 @@ class MinhashDeduplicator(Filter):
         signed = Signatures.of_column(table["signature"])
 
         def find(rows: Array) -> Array:
+            if len(rows) == len(keys_N):  # All of them, as a rule: then nothing is copied.
+                return near_repeats(signed, keys_N, self.threshold)
             return near_repeats(signed.select(rows), keys_N[rows], self.threshold)
 
         slug = "near_duplicate" if self.unit == "response" else "near_duplicate_prompt"

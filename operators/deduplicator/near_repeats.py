@@ -32,8 +32,7 @@ class Signatures:
     def __init__(self, parts: Sequence[Array], rows_M: Array | None = None) -> None:
         self._parts = [part for part in parts if len(part)]
         self._starts = np.cumsum([0, *map(len, self._parts)])
-        n = int(self._starts[-1])
-        self._rows_M = np.arange(n, dtype=row_type(n)) if rows_M is None else rows_M
+        self._rows_M = rows_M
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> Signatures:
@@ -50,15 +49,15 @@ class Signatures:
         )
 
     def __len__(self) -> int:
-        return len(self._rows_M)
+        return int(self._starts[-1]) if self._rows_M is None else len(self._rows_M)
 
     def select(self, rows: Array) -> Signatures:
         """Some of these rows, ascending."""
-        return Signatures(self._parts, self._rows_M[rows])
+        return Signatures(self._parts, rows if self._rows_M is None else self._rows_M[rows])
 
     def take(self, rows_K: Array) -> Array:
         """The signatures of some of these rows, in any order: uint8[K, PERMUTATIONS]."""
-        rows_K = self._rows_M[rows_K]
+        rows_K = rows_K if self._rows_M is None else self._rows_M[rows_K]
         taken_KP = np.empty((len(rows_K), PERMUTATIONS), np.uint8)
         part_K = np.searchsorted(self._starts, rows_K, side="right") - 1
         order_K = np.argsort(part_K, kind="stable")
@@ -68,20 +67,22 @@ class Signatures:
             taken_KP[here] = self._parts[at][rows_K[here] - self._starts[at]]
         return taken_KP
 
-    def hashes(self, seeds_M: Array, word: np.dtype[np.unsignedinteger], words: slice) -> Array:
-        """One hash of some words of each signature and of its row's seed, uint64[M].
+    def hashes(self, keys_M: Array, word: np.dtype[np.unsignedinteger], words: slice) -> Array:
+        """One hash of some words of each signature and of its row's key, uint64[M].
 
         Args:
-            seeds_M: uint64[M].
+            keys_M: uint64[M].
             word: what a signature is taken for a sequence of.
             words: which of them.
         """
-        hashes_M = seeds_M.copy()
-        bounds = np.searchsorted(self._rows_M, self._starts)
+        hashes_M = np.empty(len(self), np.uint64)
+        rows_M, bounds = self._rows_M, self._starts
+        if rows_M is not None:
+            bounds = np.searchsorted(rows_M, self._starts)
         for at, part in enumerate(self._parts):
             here = slice(bounds[at], bounds[at + 1])
-            rows = self._rows_M[here] - self._starts[at]
-            folded = hashes_M[here]
+            rows = slice(None) if rows_M is None else rows_M[here] - self._starts[at]
+            folded = mix(keys_M[here])
             for word_N in part.view(word)[:, words].T:
                 folded = mix(folded + word_N[rows].astype(np.uint64))
             hashes_M[here] = folded
@@ -96,27 +97,26 @@ def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Arr
         keys_M: uint64[M]; rows with different keys are not compared.
         threshold: smallest estimated Jaccard similarity.
     """
-    seeds_M = mix(keys_M)  # Equal where the keys are equal, and nowhere else.
     # Equal signatures first, so that a repeated text is compared only once.
     eights = np.dtype(np.uint64)
-    dropped_M = occurred_before(signatures.hashes(seeds_M, eights, slice(None)))
+    dropped_M = occurred_before(signatures.hashes(keys_M, eights, slice(None)))
     rows = np.flatnonzero(~dropped_M).astype(row_type(len(dropped_M)))
-    dropped_M[rows] = _drops(signatures.select(rows), seeds_M[rows], threshold)
+    dropped_M[rows] = _drops(signatures.select(rows), keys_M[rows], threshold)
     return dropped_M
 
 
-def _drops(signatures: Signatures, seeds_M: Array, threshold: float) -> Array:
-    """Which rows are dropped, bool[M], where no two rows have the same seed and signature.
+def _drops(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
+    """Which rows are dropped, bool[M], where no two rows have the same key and signature.
 
     Most rows may be near duplicates of each other, and have dozens of pairs each. So where there
     are too many pairs, only those of the earlier rows are collected at first; then it is known
     which of these stay, and a row that is dropped needs no pair any more.
     """
-    n = len(seeds_M)
+    n = len(keys_M)
     drops = bytearray(n)
     start, stop = 0, n
     while start < stop:
-        codes = _near_pairs(signatures, seeds_M, threshold, range(start, stop), drops)
+        codes = _near_pairs(signatures, keys_M, threshold, range(start, stop), drops)
         if codes is None:
             stop = start + (stop - start + 3) // 4
             continue
@@ -131,13 +131,13 @@ def _drops(signatures: Signatures, seeds_M: Array, threshold: float) -> Array:
 
 
 def _near_pairs(
-    signatures: Signatures, seeds_M: Array, threshold: float, later_rows: range, drops: bytearray
+    signatures: Signatures, keys_M: Array, threshold: float, later_rows: range, drops: bytearray
 ) -> Array | None:
     """Verified pairs, as later row * M + earlier row, int64, ascending.
 
     Args:
         signatures: of M rows.
-        seeds_M: uint64[M]; rows of other seeds are not compared.
+        keys_M: uint64[M]; rows of other keys are not compared.
         threshold: smallest estimated Jaccard similarity.
         later_rows: the later rows of the pairs.
         drops: which rows before those are dropped, and need not be compared with.
@@ -145,14 +145,14 @@ def _near_pairs(
     Returns:
         The pairs, or None if there are too many of them and several later rows.
     """
-    n, found, size = len(seeds_M), [np.zeros(0, np.int64)], 0
+    n, found, size = len(keys_M), [np.zeros(0, np.int64)], 0
     dropped_M = np.frombuffer(drops, bool)
-    for hashes_M in _bands(signatures, seeds_M, rows_per_band(threshold)):
+    for hashes_M in _bands(signatures, keys_M, rows_per_band(threshold)):
         for later, earlier in _candidates(EqualHashes.of(hashes_M)):
             wanted = (later >= later_rows.start) & (later < later_rows.stop) & ~dropped_M[earlier]
             later, earlier = later[wanted], earlier[wanted]
             near = jaccard(signatures.take(later), signatures.take(earlier)) >= threshold
-            near &= seeds_M[later] == seeds_M[earlier]
+            near &= keys_M[later] == keys_M[earlier]
             # One number per pair sorts faster than rows of two.
             found.append(later[near].astype(np.int64) * n + earlier[near])
             size += len(found[-1])
@@ -190,8 +190,8 @@ def rows_per_band(threshold: float) -> int:
     return 2
 
 
-def _bands(signatures: Signatures, seeds_M: Array, rows: int) -> Iterator[Array]:
+def _bands(signatures: Signatures, keys_M: Array, rows: int) -> Iterator[Array]:
     word = np.dtype(f"u{min(rows, 8)}")
     per_band = max(1, rows // 8)
     for band in range(0, PERMUTATIONS // word.itemsize, per_band):
-        yield signatures.hashes(seeds_M, word, slice(band, band + per_band))
+        yield signatures.hashes(keys_M, word, slice(band, band + per_band))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ..compute import pc
 from ..groups import Array
+from .equal_hashes import row_type
 
 ComparedUnit = Literal["response", "prompt"]
 Within = Literal["prompt", "all"]
@@ -34,12 +35,12 @@ def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]
         digest: with the column `key`, null if there is nothing to compare; for prompts also
             `starts`, because a whole group follows its first row.
         unit: what is compared.
-        find: from int64[M] rows to compare, ascending, to bool[M] which of them are repeats.
+        find: from int[M] rows to compare, ascending, to bool[M] which of them are repeats.
     """
     compared_N = np.asarray(digest["key"].is_valid())
     if unit == "prompt":
         compared_N &= np.asarray(digest["starts"])
-    rows_M = np.flatnonzero(compared_N)
+    rows_M = np.flatnonzero(compared_N).astype(row_type(len(compared_N)))
     repeats_N = np.zeros(digest.num_rows, bool)
     repeats_N[rows_M] = find(rows_M)
     return _as_first(repeats_N, digest) if unit == "prompt" else repeats_N

@@ -6,11 +6,10 @@ Sampling and scoring share it; each brings its own requests, and its own parser 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -20,19 +19,25 @@ import aiohttp
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
-    retry_if_exception,
     retry_if_exception_type,
     stop_after_attempt,
-    stop_before_delay,
-    wait_exception,
     wait_random_exponential,
 )
 from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
+from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
+from .endpoints import (
+    LONGEST_PAUSE_S,
+    LONGEST_POLL_INTERVAL_S,
+    Endpoint,
+    Endpoints,
+    ServerDownError,
+)
 from .options import ServerOptions
-from .wait_log import WaitLog
+from .rates import Rates
+from .stopping import AttemptBudget, GiveUp
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -43,15 +48,15 @@ from .wire import (
 )
 
 T = TypeVar("T")
-_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_LONGEST_PAUSE_S = 30
-_LONGEST_POLL_INTERVAL_S = 5  # between polls for a server that is down
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 
 
-class ServerDownError(EngineError):
-    """The server cannot be reached, or answers no request; it may recover."""
+_NO_ANSWER_S = 10.0  # seconds that a list of models may take
+
+
+class _UnreachableError(Exception):
+    """An address cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -59,23 +64,23 @@ class Request(Generic[T]):
     """One request to a server.
 
     Attributes:
-        url: address to post to.
+        url: address to post to, from that of the server.
         body: the JSON, with the name of the `model`.
         read: parses the body of an answer; raises AttemptError if it is unusable.
-        hint: what to try if the server has the model, but nothing at `url`.
+        hint: what to try if the server has the model, but nothing at this address.
     """
 
-    url: str
+    url: Callable[[str], str]
     body: Mapping[str, Any]
     read: Callable[[bytes], T]
     hint: str = "is it a server with OpenAI's API?"
 
 
 class OpenAIClient:
-    """Connections to one server, and its recent state; for one event loop.
+    """Connections to one server, or to several alike, and their recent state; for one event loop.
 
     Attributes:
-        base: its address, without a slash at the end.
+        name: the address, or all of them.
         waits: logs that it is waited for.
 
     Args:
@@ -100,11 +105,11 @@ class OpenAIClient:
     ) -> None:
         self._options, self._connections, self._clock = options, connections, clock
         self._headers = _authorization(key) if key else headers(options.api_key_env)
-        self._unreachable_since: float | None = None
         self._failing_since: float | None = None  # no usable answer since
-        self._answered = -inf  # when it last gave a usable answer
-        self.base = options.base_url.rstrip("/")
-        self.waits = WaitLog(self.base, clock=clock)
+        self._answered = -inf  # when there was a usable answer last
+        self._rates = Rates(options)
+        self._endpoints = Endpoints(options, clock, self._is_there)
+        self.name, self.waits = self._endpoints.name, self._endpoints.waits
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -114,12 +119,13 @@ class OpenAIClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._endpoints.close()
         await self._session.close()
 
     async def answer(
         self, request: Request[T], probe: Request[Any], failed_attempts: Counter[str]
     ) -> T | AttemptError:
-        """The server's answer, after as many attempts as it needs.
+        """The server's answer, after as many attempts as it needs, each where least is in flight.
 
         Once its attempts are used up, the request has failed, and its last AttemptError is
         returned, if the server has meanwhile answered another request or answers the probe.
@@ -136,8 +142,10 @@ class OpenAIClient:
                 something that all requests have in common is wrong.
         """
         start = self._clock()
+        attempt = _Attempt(request, failed_attempts)
+        stop = GiveUp(self._options.give_up_s, self._clock)
         try:
-            return await self.retry(lambda: self._attempt(request, failed_attempts))
+            return await self.retry(lambda: self._attempt(attempt, stop), stop)
         except AttemptError as error:
             # A refusal comes at once: no request need have been answered since this one began.
             since = -inf if error.retry_class is RetryClass.REFUSED else start
@@ -145,10 +153,15 @@ class OpenAIClient:
                 return error
             # A server that refuses every request will not change its mind.
             kind = EngineError if error.retry_class is RetryClass.REFUSED else ServerDownError
-            raise kind(f"{self.base} answers no prompt: {error.reason}, {error.detail}") from None
+            answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
+            raise kind(f"{self.name} {answers}: {error.reason}, {error.detail}") from None
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: GiveUp | None = None) -> T:
         """What `attempt` returns, after as many attempts as the options allow.
+
+        Args:
+            attempt: one of them.
+            stop: notes when the first one begins; None: at once.
 
         Raises:
             AttemptError: that of the last attempt.
@@ -157,61 +170,95 @@ class OpenAIClient:
         async def each() -> T:  # Tenacity awaits only what is declared so.
             return await attempt()
 
-        budget = _AttemptBudget(self._options.attempts) | stop_before_delay(self._options.give_up_s)
-        return await self._retrying(budget)(each)
+        stop = stop or GiveUp(self._options.give_up_s, self._clock)
+        return await self._retrying(AttemptBudget(self._options.attempts) | stop)(each)
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
             retry=retry_if_exception_type(AttemptError),
             stop=stop,
-            wait=wait_exception(_requested_wait) + self.back_off(_LONGEST_PAUSE_S),
+            wait=self._pause_s,
             reraise=True,
         )
 
-    def back_off(self, longest_s: float = _LONGEST_POLL_INTERVAL_S) -> wait_random_exponential:
+    def _pause_s(self, state: RetryCallState) -> float:
+        """How long a request waits before its next attempt."""
+        error = state.outcome.exception() if state.outcome else None
+        own = self.back_off(LONGEST_PAUSE_S)(state)
+        if self._endpoints.only_one:
+            return own + (error.after if isinstance(error, AttemptError) else 0.0)
+        # Of several servers, only the one that asks for it waits; see `Endpoints`.
+        overloaded = isinstance(error, AttemptError) and error.retry_class is RetryClass.OVERLOADED
+        return 0.0 if overloaded else own
+
+    def back_off(self, longest_s: float = LONGEST_POLL_INTERVAL_S) -> wait_random_exponential:
         """The pauses between attempts."""
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
-    async def _attempt(self, request: Request[T], failed_attempts: Counter[str]) -> T:
-        try:
-            response = await self.send_when_reachable("POST", request.url, request.body)
-            if response.status == 404:
-                models = await self.send_when_reachable("GET", f"{self.base}/models")
-                model = str(request.body["model"])
-                raise model_not_found(model, request.url, models, request.hint)
-            check_status(response, self.base)
-            found = request.read(response.body)
-        except AttemptError as error:
-            failed_attempts[error.reason] += 1
-            if error.retry_class in _MAY_PASS:
-                self._failing_since = self._failing_since or self._clock()
-                waited_s = self._clock() - self._failing_since
-                self.waits.report(error.detail, waited_s, self._options.give_up_s)
-            raise
-        self._answered, self._failing_since = self._clock(), None
+    async def _attempt(self, attempt: _Attempt[T], stop: GiveUp) -> T:
+        request = attempt.request
+        tokens = await self._rates.admit(request.body)
+        stop.begin()  # The limits of rates take as long as they take.
+        tried = False
+        while True:
+            at = await self._endpoints.acquire(attempt.failed_at, tried=tried)
+            tried = True
+            sent = self._clock()
+            try:
+                found = await self._exchange(at, request, tokens)
+            except _UnreachableError:
+                continue
+            except AttemptError as error:
+                attempt.failed_at[at] += 1
+                attempt.failed[error.reason] += 1
+                self._endpoints.failed(at, error, sent)
+                if error.retry_class in _MAY_PASS:
+                    self._failing_since = self._failing_since or self._clock()
+                    waited_s = self._clock() - self._failing_since
+                    self.waits.report(error.detail, waited_s, self._options.give_up_s)
+                raise
+            finally:
+                self._endpoints.release(at)
+            self._endpoints.answered(at)
+            self._answered, self._failing_since = self._clock(), None
+            return found
+
+    async def _exchange(self, at: Endpoint, request: Request[T], tokens: int) -> T:
+        """Send a request to an address, and read the answer."""
+        url, body = request.url(at.base), request.body
+        response = await self._send(at, "POST", url, body, self._options.timeout_s)
+        if response.status == 404:
+            models = await self._send(at, "GET", f"{at.base}/models", None, self._options.timeout_s)
+            place = "" if self._endpoints.only_one else at.base
+            raise model_not_found(str(body["model"]), url, models, request.hint, place)
+        check_status(response, at.base)
+        found = request.read(response.body)
+        self._rates.correct(tokens, response.body, at.base)
         return found
 
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = self._clock()
+        stop = GiveUp(60, self._clock)
         with suppress(AttemptError):
-            await self._retrying(stop_after_attempt(3) | stop_before_delay(60))(
-                self._attempt, probe, failed_attempts
+            await self._retrying(stop_after_attempt(3) | stop)(
+                self._attempt, _Attempt(probe, failed_attempts), stop
             )
         return self._answered > start  # This probe or another request.
 
     async def send_when_reachable(
         self,
         method: str,
-        url: str,
+        url: Callable[[str], str],
         body: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> HttpResponse:
         """The response, after waiting for the server if it cannot be reached.
 
         Args:
-            method, url, body: of the request.
+            method, body: of the request.
+            url: its address, from that of the server.
             timeout_s: longest wait for the answer; None: that of the options.
 
         Raises:
@@ -219,74 +266,86 @@ class OpenAIClient:
             AttemptError: it did not answer, or broke the connection.
             EngineError: the address is wrong.
         """
-        patience_s = self._options.patience_s
-        timeout_s = timeout_s or self._options.timeout_s
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_unreachable),
-            stop=lambda _: self._clock() - (self._unreachable_since or inf) >= patience_s,
-            wait=self.back_off(),
-            reraise=True,
-        )
+        tried = False
+        while True:
+            at = await self._endpoints.acquire(tried=tried)
+            tried = True
+            try:
+                timeout_s = timeout_s or self._options.timeout_s
+                return await self._send(at, method, url(at.base), body, timeout_s)
+            except _UnreachableError:
+                continue
+            finally:
+                self._endpoints.release(at)
+
+    async def _send(
+        self, at: Endpoint, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
+    ) -> HttpResponse:
+        """The response of one address.
+
+        Raises:
+            _UnreachableError: it cannot be reached, which is noted.
+            AttemptError, EngineError: see `send_when_reachable`.
+        """
         try:
-            return await retrying(self._send, method, url, body, timeout_s)
+            response = await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
-            found = f"no secure connection to {self.base}: {_message_of(error)}"
+            found = f"no secure connection to {at.base}: {message_of(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
-            raise EngineError(f"base_url is '{self.base}'", "which is not an address") from None
-        except _UNREACHABLE as error:
-            waited = f" for {patience_s:g} s" if patience_s else ""
-            found = f"{self.base} could not be reached{waited}: {_message_of(error)}"
-            raise ServerDownError(found, "is the server up?") from None
+            raise EngineError(f"base_url is '{at.base}'", "which is not an address") from None
+        except UNREACHABLE as error:
+            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
+            raise _UnreachableError from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
-            detail = _message_of(error)
+            detail = message_of(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
+        self._endpoints.responded(at)
+        return response
 
-    async def _send(
+    async def _exchange_http(
         self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
+        """One request and its response, without any handling of errors."""
+        async with self._session.request(
+            method, url, json=body, allow_redirects=False, timeout=_timeout(timeout_s)
+        ) as got:
+            return HttpResponse(
+                got.status,
+                await _body(got),
+                got.headers.get("Retry-After", ""),
+                got.headers.get("Location", ""),
+            )
+
+    async def _is_there(self, at: Endpoint) -> bool:
+        """Whether an address can be reached, whatever it answers."""
         try:
-            async with self._session.request(
-                method, url, json=body, allow_redirects=False, timeout=_timeout(timeout_s)
-            ) as got:
-                self._unreachable_since = None
-                return HttpResponse(
-                    got.status,
-                    await _body(got),
-                    got.headers.get("Retry-After", ""),
-                    got.headers.get("Location", ""),
-                )
-        except _UNREACHABLE as error:
-            self._unreachable_since = self._unreachable_since or self._clock()
-            if _is_unreachable(error):
-                waited_s = self._clock() - self._unreachable_since
-                self.waits.report(_why_unreachable(error), waited_s, self._options.patience_s)
-            raise
-        except (asyncio.TimeoutError, aiohttp.ClientError):
-            self._unreachable_since = None  # It was reached.
-            raise
+            await self._exchange_http("GET", f"{at.base}/models", None, _NO_ANSWER_S)
+        except UNREACHABLE as error:
+            if not is_unreachable(error):
+                return True  # The next request reports what is wrong with it.
+            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
+            return False
+        except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
+            return True
+        return True
 
 
-async def run_concurrently(
-    work: Callable[[T], Awaitable[None]], items: Iterable[T], size: int
-) -> None:
-    """Do `work` on each of `items`, `size` at a time; the first error cancels the rest."""
-    todo = iter(items)  # Shared: each worker takes the next item when it is free.
+class _Attempt(Generic[T]):
+    """The attempts for a request.
 
-    async def worker() -> None:
-        for item in todo:
-            await work(item)
+    Attributes:
+        request: it.
+        failed: counts those that failed, by reason.
+        failed_at: counts them by address.
+    """
 
-    workers = [asyncio.ensure_future(worker()) for _ in range(size)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for each in workers:
-            each.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    def __init__(self, request: Request[T], failed: Counter[str]) -> None:
+        self.request, self.failed = request, failed
+        self.failed_at: Counter[Endpoint] = Counter()
 
 
 def headers(api_key_env: str | None) -> dict[str, str]:
@@ -318,39 +377,5 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _is_unreachable(error: BaseException) -> bool:
-    # Waiting does not fix a certificate.
-    return isinstance(error, _UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
-
-
-def _why_unreachable(error: Exception) -> str:
-    cause = getattr(error, "os_error", None) or error
-    # Where a host has several addresses, the number is only in the text.
-    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
-    return "connection refused" if refused else _message_of(error)
-
-
 def _timeout(total_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=total_s, sock_connect=30)
-
-
-def _message_of(error: Exception) -> str:
-    message = " ".join(str(error).split()) or type(error).__name__
-    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
-
-
-class _AttemptBudget(stop_base):
-    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
-
-    def __init__(self, attempts: int) -> None:
-        self._left = self._attempts = attempts
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        error = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(error, AttemptError):
-            self._left -= error.retry_class.cost(self._attempts)
-        return self._left <= 0
-
-
-def _requested_wait(error: BaseException) -> float:
-    return error.after if isinstance(error, AttemptError) else 0.0

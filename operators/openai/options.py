@@ -25,12 +25,18 @@ class Options(Config):
 class ServerOptions(Options):
     """Which server with OpenAI's API, and how requests are retried."""
 
-    base_url: str = "http://localhost:8000/v1"
-    """Address of the server, including `/v1`."""
+    base_url: str | tuple[str, ...] = "http://localhost:8000/v1"
+    """Address of the server, including `/v1`; or a list of addresses with the same model. Each
+    request goes to the one with the fewest requests in flight; one that fails is set aside."""
     api_key_env: str | None = None
     """Environment variable with the key, if the server needs one. Null: no key is sent."""
     concurrency: PositiveInt = 64
-    """Most concurrent requests."""
+    """Most concurrent requests, to all addresses together."""
+    requests_per_minute: PositiveFloat | None = None
+    """Most requests in a minute, to all addresses together. Null: no limit."""
+    tokens_per_minute: PositiveFloat | None = None
+    """Most tokens in a minute, of prompts and responses, at all addresses together. A request
+    counts with its longest possible response until the server reports its usage. Null: no limit."""
     attempts: PositiveInt = 10
     """Most attempts for one request. An unusable answer counts as a third of them, and a request
     that the server refuses as all of them; being asked to wait (429) and finding no server do not
@@ -40,22 +46,35 @@ class ServerOptions(Options):
     give_up_s: PositiveFloat = 1800
     """No attempt for a request starts later than this many seconds after its first one."""
     patience_s: NonNegativeFloat = 120
-    """Seconds to wait for a server that cannot be reached before it counts as down."""
+    """Seconds to wait for a server that cannot be reached before it counts as down; of several, for
+    the first of them that can be used."""
     back_off_s: PositiveFloat = 0.5
     """Longest first pause before another attempt, in seconds; it doubles with each one, up to 30 s.
     The server's `Retry-After` is added."""
 
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset(
         {"base_url", "api_key_env", "concurrency", "attempts", "timeout_s", "give_up_s"}
-        | {"patience_s", "back_off_s"}
+        | {"patience_s", "back_off_s", "requests_per_minute", "tokens_per_minute"}
     )
 
     @field_validator("base_url")
     @classmethod
-    def _is_address(cls, url: str) -> str:
-        if not re.match(r"https?://[^/]", url):
-            raise ValueError("it must begin with http:// or https://")
+    def _are_addresses(cls, url: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        each = (url,) if isinstance(url, str) else url
+        if not each:
+            raise ValueError("it must have at least one address")
+        if not all(re.match(r"https?://[^/]", address) for address in each):
+            begins = "it" if isinstance(url, str) else "each"
+            raise ValueError(f"{begins} must begin with http:// or https://")
+        if len({address.rstrip("/") for address in each}) < len(each):
+            raise ValueError("each address must be given once")
         return url
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All addresses, without slashes at their ends."""
+        each = (self.base_url,) if isinstance(self.base_url, str) else self.base_url
+        return tuple(address.rstrip("/") for address in each)
 
 
 class ScorerOptions(ServerOptions):

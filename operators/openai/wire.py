@@ -113,7 +113,9 @@ def check_status(response: HttpResponse, base: str) -> None:
     raise EngineError(f"{base} answers {message}", "is base_url right?")
 
 
-def model_not_found(model: str, url: str, models: HttpResponse, hint: str) -> EngineError:
+def model_not_found(
+    model: str, url: str, models: HttpResponse, hint: str, place: str = ""
+) -> EngineError:
     """The error to raise if posting to `url` gives 404.
 
     Args:
@@ -121,13 +123,15 @@ def model_not_found(model: str, url: str, models: HttpResponse, hint: str) -> En
         url: the address that was posted to.
         models: the response of `/v1/models`.
         hint: what to try if the server has the model.
+        place: which of several servers it is.
     """
+    server = f"the server {place}" if place else "the server"
     known = served_models(models)
     if not known:
         return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
     if model not in known:
-        return EngineError(f"the server has no model '{model}'", f"it has {', '.join(known[:9])}")
-    return EngineError(f"the server has the model '{model}' but no {url}", hint)
+        return EngineError(f"{server} has no model '{model}'", f"it has {', '.join(known[:9])}")
+    return EngineError(f"{server} has the model '{model}' but no {url}", hint)
 
 
 def served_models(models: HttpResponse) -> list[str]:

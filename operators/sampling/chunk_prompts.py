@@ -15,7 +15,9 @@ from .protocol import Failure, Group, Prompt
 PromptOrChange: TypeAlias = tuple[int, Prompt | Change]
 """A row, and its prompt or, where it needs no sample, the change to it."""
 
-Sample: TypeAlias = Callable[[Iterable[Prompt | None]], Iterator[tuple[int, Group | Failure]]]
+SamplePrompts: TypeAlias = Callable[
+    [Iterable[Prompt | None]], Iterator[tuple[int, Group | Failure]]
+]
 """Samples as an engine does, see `Engine.sample`."""
 
 
@@ -30,7 +32,7 @@ class _Place(NamedTuple):
 def changes_of_chunks(
     chunks: Iterator[RowsOfChunk | None],
     rows_of: Callable[[pa.Table, Sequence[int]], Iterator[PromptOrChange]],
-    sample: Sample,
+    sample: SamplePrompts,
     change_of: Callable[[pa.ChunkedArray, Group | Failure], Change],
 ) -> Iterator[tuple[int, int, Change]]:
     """What `ResumableOperator.process_chunks` gives, of one call of the engine as a rule.

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import EngineError
-from ..openai.client import OpenAIClient, Request, headers, run_concurrently
+from ..openai.client import OpenAIClient, Request, headers
+from ..openai.concurrently import run_concurrently
 from ..openai.loop_thread import LoopThread
 from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body
@@ -134,26 +135,24 @@ class OpenAIEngine:
         # The probe has the first tokens of the prompt itself: a template may refuse any other chat.
         short = None if ids is None else ids[:8]
         request, probe = (
-            self._request(client.base, *each, settings) for each in ((prompt, ids), (_PROBE, short))
+            self._request(*each, settings) for each in ((prompt, ids), (_PROBE, short))
         )
         found = await client.answer(request, probe, self.failed_attempts)
         return Failure(found.reason, found.detail) if isinstance(found, AttemptError) else found
 
-    def _request(
-        self, base: str, prompt: Prompt, ids: list[int] | None, settings: Settings
-    ) -> Request[Group]:
+    def _request(self, prompt: Prompt, ids: list[int] | None, settings: Settings) -> Request[Group]:
         api, exact, kwargs = self.options.api, self.exact, self.chat_template_kwargs
         read = partial(
             read_group,
             prompt=prompt,
             ids=ids,
-            n=settings.n,
+            settings=settings.of(prompt),
             policy=self.policy,
             version=self.version,
             exact=exact,
         )
         return Request(
-            endpoint(base, api),
+            partial(endpoint, api=api),
             request_body(api, self.policy, prompt, ids, settings.of(prompt), exact, kwargs),
             read,
             "choose another api; vLLM has 'generate' with --enable-scale-out",

@@ -21,6 +21,9 @@ from ..openai.wire import (
 from .protocol import Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS
 
+_LARGEST_ID = (1 << 31) - 1
+"""No vocabulary is larger, and tables keep token ids in 32 bits."""
+
 
 def request_body(
     api: Api,
@@ -60,6 +63,10 @@ def request_body(
     return {"model": model, "prompt": ids, **sampling, **extra}
 
 
+_ROUNDED_LOGPROB = 0.01
+"""What a log-probability of 0 may become in low precision."""
+
+
 class _SampleLogProbs(BaseModel):
     """`token_logprobs` of `completions`, `content` of the other two APIs."""
 
@@ -91,7 +98,7 @@ def read_group(
     body: bytes,
     prompt: Prompt,
     ids: list[int] | None,
-    n: int,
+    settings: Settings,
     *,
     policy: str,
     version: int,
@@ -103,19 +110,20 @@ def read_group(
         body: of the HTTP response.
         prompt: the prompt that was answered.
         ids: its token ids as they were sent, None if it was sent as text.
-        n: number of responses requested.
+        settings: how many responses were requested, and how long they may be.
         policy: its name.
         version: of the weights, if the server reports none. If the weights changed while the group
             was sampled, and `exact` is false, the group gets the oldest version.
         exact: require token ids and log-probabilities, all of one weight version.
 
     Raises:
-        AttemptError: the answer has other than n responses, or responses of several versions.
+        AttemptError: the answer has other than n responses, or responses of several versions, or
+            tokens that cannot be those of its responses.
         EngineError: the server cannot give what `exact` needs.
     """
     answer = parse_body(_SampleCompletion, body)
     choices = sorted(answer.choices, key=lambda choice: choice.index)
-    _check_whole(choices, n)
+    _check_whole(choices, settings.n)
     seen = answer.prompt_token_ids or choices[0].prompt_token_ids
     if exact:
         _check_exact(choices, seen, ids)
@@ -130,7 +138,7 @@ def read_group(
         version=oldest,
         seed=prompt.seed,
         prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
-        samples=tuple(_sample(choice) for choice in choices),
+        samples=tuple(_sample(choice, settings.max_tokens) for choice in choices),
     )
 
 
@@ -165,7 +173,7 @@ def _check_exact(
         raise EngineError("the server samples from other prompt token ids than those it was sent")
 
 
-def _sample(choice: _SampleChoice) -> Sample:
+def _sample(choice: _SampleChoice, max_tokens: int) -> Sample:
     text = choice.message.content if choice.text is None else choice.text
     if text is None:
         raise bad_response(f"choice {choice.index} has no text")
@@ -173,11 +181,31 @@ def _sample(choice: _SampleChoice) -> Sample:
         raise bad_response(f"choice {choice.index} finished with {choice.finish_reason!r}")
     ids = None if choice.token_ids is None else tuple(choice.token_ids)
     logprobs = _logprobs(choice)
-    if ids is not None and logprobs is not None and len(ids) != len(logprobs):
-        raise bad_response(
-            f"choice {choice.index} has {len(ids)} token ids, {len(logprobs)} logprobs"
-        )
+    fault = _token_fault(text, ids, logprobs, max_tokens)
+    if fault:
+        raise bad_response(f"choice {choice.index} has {fault}")
     return Sample(text, ids, logprobs, choice.finish_reason)
+
+
+def _token_fault(
+    text: str, ids: tuple[int, ...] | None, logprobs: tuple[float, ...] | None, max_tokens: int
+) -> str:
+    """Why a response cannot have these tokens; empty: it can.
+
+    What a server says of tokens is trained on and counted, and nothing later would find it wrong.
+    """
+    if logprobs and max(logprobs) > _ROUNDED_LOGPROB:
+        return f"a log-probability of {max(logprobs)}, above 0"
+    if ids is None:
+        return ""
+    if logprobs is not None and len(ids) != len(logprobs):
+        return f"{len(ids)} token ids, {len(logprobs)} logprobs"
+    if len(ids) > max_tokens:
+        return f"{len(ids)} token ids, more than max_tokens {max_tokens}"
+    for number in ids:
+        if not 0 <= number <= _LARGEST_ID:
+            return f"token id {number}"
+    return "text, but no token ids" if text and not ids else ""
 
 
 def _logprobs(choice: _SampleChoice) -> tuple[float, ...] | None:

@@ -53,6 +53,9 @@ class VllmOptions(Options):
     """Type of weights and computation; `auto` takes that of the weights."""
     tensor_parallel_size: PositiveInt = 1
     """GPUs that share the model."""
+    replicas: PositiveInt = 1
+    """Processes, each with the whole model on `tensor_parallel_size` GPUs of its own. A process
+    gets more prompts as it finishes some; the others sample those of one that dies."""
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
     """Share of a GPU's memory for the weights and the KV cache."""
     max_model_len: PositiveInt | None = None
@@ -61,7 +64,7 @@ class VllmOptions(Options):
     """Further arguments of `vllm.LLM`, such as `{enforce_eager: true}`."""
 
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset(
-        {"python", "gpu_memory_utilization"}
+        {"python", "gpu_memory_utilization", "replicas"}
     )
 
 

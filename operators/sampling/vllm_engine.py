@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,10 +40,13 @@ def vllm_process(
     version: int = 0,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
-    """A `VllmEngine` in its own process: vLLM seeds generators and binds threads globally.
+    """A `VllmEngine` in its own process, or several of them, each on its own GPUs.
+
+    In a process of its own because vLLM seeds generators and binds threads globally.
 
     Raises:
-        EngineError: the process does not start, or vLLM is not installed in its environment.
+        EngineError: a process does not start, vLLM is not installed in its environment, or there
+            are fewer GPUs than the replicas need.
     """
     build = partial(
         VllmEngine,
@@ -53,7 +56,46 @@ def vllm_process(
         version=version,
         chat_template_kwargs=dict(chat_template_kwargs),  # It must be picklable.
     )
-    return EngineProcesses(build, workers=1, threads=None, python=options.python)
+    return EngineProcesses(
+        build,
+        workers=options.replicas,
+        threads=None,
+        python=options.python,
+        own_environment=gpu_shares(options, visible_gpus()),
+    )
+
+
+def gpu_shares(options: VllmOptions, gpus: Sequence[str]) -> list[dict[str, str]]:
+    """The environment variables that give each replica its own GPUs; none where it may take any.
+
+    Args:
+        options: how many replicas there are, and how many GPUs each of them needs.
+        gpus: those of this machine.
+
+    Raises:
+        EngineError: these are too few.
+
+    >>> gpu_shares(VllmOptions(replicas=2, tensor_parallel_size=2), "0123")
+    [{'CUDA_VISIBLE_DEVICES': '0,1'}, {'CUDA_VISIBLE_DEVICES': '2,3'}]
+    """
+    if options.replicas == 1 or not gpus:
+        return [{}] * options.replicas
+    each = options.tensor_parallel_size * int(options.arguments.get("pipeline_parallel_size", 1))
+    if len(gpus) < options.replicas * each:
+        needs = f"{options.replicas} replicas with {each} GPUs each need {options.replicas * each}"
+        right = f"set replicas: {len(gpus) // each}" if len(gpus) >= each else ""
+        raise EngineError(f"vllm: {needs}, there are {len(gpus)}", right)
+    shares = (gpus[at * each : (at + 1) * each] for at in range(options.replicas))
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares]
+
+
+def visible_gpus() -> list[str]:
+    """The names by which CUDA knows the GPUs that this process may use; none without any."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [each.strip() for each in visible.split(",") if each.strip()]
+    # Torch would tell, but take a second, and a CUDA context that is in the way of a child's.
+    return [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
 
 
 class VllmEngine:
@@ -267,7 +309,7 @@ def _start(model: str, options: VllmOptions) -> Any:
             found, "set `python` to the interpreter of an environment that has it"
         ) from error
     arguments: dict[str, Any] = {
-        **options.model_dump(exclude={"python", "arguments"}),
+        **options.model_dump(exclude={"python", "arguments", "replicas"}),
         "generation_config": "vllm",  # all is in SamplingParams
         "use_tqdm_on_load": False,
     }

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
-from ..openai.client import OpenAIClient, Request, ServerDownError, run_concurrently
+from ..openai.client import OpenAIClient, Request
+from ..openai.concurrently import run_concurrently
+from ..openai.endpoints import ServerDownError
 from ..openai.in_flight import InFlight
 from ..openai.loop_thread import LoopThread
 from ..openai.options import ServerOptions
@@ -135,7 +137,7 @@ class Judge:
         self._cache = None if cache is None else open_cache(cache)
         self._slots = asyncio.Semaphore(server.concurrency)
         self._in_flight: InFlight[ScoringOutcome] = InFlight()
-        self._thread = LoopThread(f"scorer at {server.base_url}")
+        self._thread = LoopThread(f"scorer at {server.addresses[0]}")
         self._thread.run(self._client.__aenter__())
 
     def outcomes(
@@ -242,7 +244,7 @@ class Judge:
         return ScoringOutcome(None, "scorer_malformed", detail, cost)
 
     def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
-        return Request(endpoint(self._client.base, "chat"), body, read_answer)
+        return Request(partial(endpoint, api="chat"), body, read_answer)
 
 
 def _unreachable(detail: str) -> ScoringOutcome:

@@ -89,7 +89,7 @@ class JudgedMapper(ResumableOperator):
             yield row, self._change(table.slice(row, 1), [outcome])
 
     def preflight(self) -> None:
-        from ..openai.client import ServerDownError
+        from ..openai.endpoints import ServerDownError
         from ..openai.preflight import check_server
 
         if self.on_server_down == "fail":

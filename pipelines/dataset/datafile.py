@@ -17,7 +17,7 @@ SUFFIXES = (
     ".arrow",
     *(f"{suffix}{packed}" for packed in COMPRESSIONS for suffix in JSON_SUFFIXES),
 )
-"""Of the files that are read."""
+"""The suffixes of files that are read."""
 
 
 class DataFile(NamedTuple):
@@ -38,7 +38,7 @@ class DataFile(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """Of its format, such as `.jsonl.gz`."""
+        """The suffix of its format, such as `.jsonl.gz`."""
         return suffix_of(self.path)
 
     @classmethod

@@ -41,7 +41,7 @@ class RowRange(NamedTuple):
     rows: int
 
 
-class Layout(NamedTuple):
+class RowGroups(NamedTuple):
     """The row groups of some files, one after another.
 
     Attributes:
@@ -55,7 +55,7 @@ class Layout(NamedTuple):
     sizes: NDArray[np.float64]
 
     @classmethod
-    def of(cls, files: Sequence[DataFile]) -> Layout:
+    def of(cls, files: Sequence[DataFile]) -> RowGroups:
         """Read the footers of files, and a few rows of each row group."""
         first_rows, groups, sizes = [0], [0], [0.0]
         for file in files:
@@ -96,7 +96,7 @@ class Layout(NamedTuple):
 
 def bounds_of_chunks(
     files: Sequence[DataFile],
-    layout: Layout,
+    layout: RowGroups,
     schema: pa.Schema,
     *,
     chunk_rows: int,

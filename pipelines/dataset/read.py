@@ -27,7 +27,7 @@ from .mixture import rows_by_weight, sampled
 from .remote import AnyPath
 from .schemas import added, conform, unify
 from .source import Source, read_source, write_chunks, write_ranges
-from .spec import DatasetSpec, Part, check_unique, files_of
+from .spec import DatasetPart, DatasetSpec, check_unique, files_of
 
 _FIRST_BYTES = 1 << 20
 _FIRST_ROWS = 1_000
@@ -71,7 +71,7 @@ class Dataset:
             check_unique([(part, path) for part, of_part in parts for path in of_part])
         return [[DataFile.of(path) for path in of_part] for of_part in paths]
 
-    def _paths(self, part: Part) -> Sequence[AnyPath]:
+    def _paths(self, part: DatasetPart) -> Sequence[AnyPath]:
         if not isinstance(part.path, HubDataset):
             return files_of(part.path, self.spec.suffixes)
         if self.spec.cache is None:
@@ -146,11 +146,11 @@ class Dataset:
 
     def _cut(self, folder: AnyPath, chunk_rows: int, group_by: Sequence[str]) -> None:
         if all(file.suffix == ".parquet" for file in self.files) and self._rows_of_parts is None:
-            layout = parquet.Layout.of(self.files)
+            layout = parquet.RowGroups.of(self.files)
             bounds = parquet.bounds_of_chunks(
                 self.files,
                 layout,
-                unify([schema for _, schema in self._schemas()]),
+                self._schema_in_files(),
                 chunk_rows=chunk_rows,
                 group_by=self.spec.selection.in_files(group_by),
             )
@@ -203,6 +203,13 @@ class Dataset:
             else:
                 for table in formats.read_batches(file, workers=self.workers):
                     yield file, table.schema
+
+    def _schema_in_files(self) -> pa.Schema:
+        """The schema of all rows, with all columns under their names in the files."""
+        schema = pa.schema([])
+        for file, of_file in self._schemas():
+            schema = added(schema, of_file, file)
+        return schema
 
     @cached_property
     def _names(self) -> list[str]:

@@ -187,7 +187,7 @@ class RemotePath:
         """Write a file, which appears when all of it is there."""
         with (
             _store_errors(self, "written"),
-            self.filesystem.open_output_stream(self._place) as file,
+            self._output() as file,
         ):
             file.write(data)
 
@@ -219,6 +219,10 @@ class RemotePath:
         """The key as the file system takes it: without a user, as in `gs://anonymous@bucket`."""
         bucket, slash, rest = self.key.partition("/")
         return bucket.rpartition("@")[2] + slash + rest
+
+    def _output(self) -> Any:
+        # Else Arrow compresses once more what is written to `a.jsonl.gz`.
+        return self.filesystem.open_output_stream(self._place, compression=None)
 
     def _kind(self) -> str:
         return str(self._info().type.name)

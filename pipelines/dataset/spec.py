@@ -17,7 +17,7 @@ from .selection import Selection
 _WILD = frozenset("*?[")
 
 
-class Part(NamedTuple):
+class DatasetPart(NamedTuple):
     """Files that are read one after another.
 
     Attributes:
@@ -45,7 +45,7 @@ class DatasetSpec:
         cache: the folder in which downloads and hashes of content are kept; None: nowhere.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[DatasetPart, ...]
     suffixes: tuple[str, ...] = ()
     selection: Selection = field(default=Selection())
     max_rows: int | None = None
@@ -55,7 +55,7 @@ class DatasetSpec:
     @classmethod
     def of(cls, dataset: AnyPath | DatasetSpec) -> DatasetSpec:
         """A path, or what is a specification already."""
-        return dataset if isinstance(dataset, DatasetSpec) else cls((Part(dataset),))
+        return dataset if isinstance(dataset, DatasetSpec) else cls((DatasetPart(dataset),))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.parts))

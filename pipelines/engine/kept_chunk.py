@@ -1,7 +1,7 @@
 """A finished chunk of a resumable operator: a commit of which damage costs a part, not the whole.
 
-Its rows are in several record batches, and its metadata has a checksum of each batch and of itself.
-Where the file is damaged, the rows of the batches whose checksums hold are still good.
+Its rows are in several record batches. Its metadata has a checksum of each batch, and one of the
+schema. Where the file is damaged, the rows of the batches whose checksums hold are still good.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .commit import as_table, of_table
 from .journal import DAMAGES
 
 _BATCH_BYTES = 16 << 20
-_BATCHES, _CHECKSUM, _KEYS = b"batches", b"metadata_xxh3", b"row_keys"
+_BATCHES, _CHECKSUM, _KEYS = b"batches", b"schema_xxh3", b"row_keys"
 
 
-class _Batch(NamedTuple):
+class _SavedRows(NamedTuple):
     """A record batch: the rows of the input that led to it, and its checksum."""
 
     start: int
@@ -47,7 +47,7 @@ def save(path: AnyPath, result: StepResult, keys: Sequence[str]) -> None:
     bounds = list(_bounds(result, table))
     batches = [_one_batch(table.slice(begin, end - begin)) for *_, begin, end in bounds]
     parts = [
-        _Batch(start, stop, _xxh3(batch.serialize()))
+        _SavedRows(start, stop, _xxh3(batch.serialize()))
         for (start, stop, *_), batch in zip(bounds, batches, strict=True)
     ]
     metadata = {
@@ -55,7 +55,7 @@ def save(path: AnyPath, result: StepResult, keys: Sequence[str]) -> None:
         _BATCHES: json.dumps(parts).encode(),
         _KEYS: bytes.fromhex("".join(keys)),
     }
-    metadata[_CHECKSUM] = _metadata_checksum(metadata)
+    metadata[_CHECKSUM] = _schema_checksum(table.schema.with_metadata(metadata))
     schema = table.schema.with_metadata(metadata)
     write_checked(path, pa.Table.from_batches(batches, schema))
 
@@ -63,9 +63,9 @@ def save(path: AnyPath, result: StepResult, keys: Sequence[str]) -> None:
 def keys_of(path: AnyPath) -> list[str] | None:
     """The keys of the rows of a finished chunk; None: the file does not have them."""
     try:
-        metadata = pa.ipc.open_file(unchecked_content(path)).schema.metadata
-        packed = metadata[_KEYS].hex()
-        if metadata[_CHECKSUM] != _metadata_checksum(metadata):
+        schema = pa.ipc.open_file(unchecked_content(path)).schema
+        packed = schema.metadata[_KEYS].hex()
+        if schema.metadata[_CHECKSUM] != _schema_checksum(schema):
             return None
     except DAMAGES:
         return None  # Versions before 0.5 did not write them.
@@ -77,9 +77,9 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
     try:
         reader = pa.ipc.open_file(unchecked_content(path))
         metadata = reader.schema.metadata
-        if metadata[_CHECKSUM] != _metadata_checksum(metadata):
+        if metadata[_CHECKSUM] != _schema_checksum(reader.schema):
             return
-        parts = [_Batch(*part) for part in json.loads(metadata[_BATCHES])]
+        parts = [_SavedRows(*part) for part in json.loads(metadata[_BATCHES])]
     except DAMAGES:
         return
     for number, part in enumerate(parts):
@@ -93,7 +93,7 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
         yield from _rows(of_table(table), part)
 
 
-def _rows(result: StepResult, part: _Batch) -> Iterator[tuple[int, Change]]:
+def _rows(result: StepResult, part: _SavedRows) -> Iterator[tuple[int, Change]]:
     """The rows of a batch, from a commit that has only the columns of that batch."""
     change = result.change
     reasons = (
@@ -132,9 +132,14 @@ def _xxh3(content: bytes | pa.Buffer) -> str:
     return xxhash.xxh3_128_hexdigest(content)
 
 
-def _metadata_checksum(metadata: dict[bytes, bytes]) -> bytes:
-    state = xxhash.xxh3_128()
-    for name, content in sorted(metadata.items()):
+def _schema_checksum(schema: pa.Schema) -> bytes:
+    """The checksum of the metadata, but for the checksum in it, and of columns' names and types.
+
+    The checksum of a batch is of its values: they stay right under a name that is damaged.
+    """
+    fields = [(field.name, str(field.type)) for field in schema]
+    state = xxhash.xxh3_128(json.dumps(fields).encode())
+    for name, content in sorted(schema.metadata.items()):
         if name != _CHECKSUM:
             state.update(b"%d:%s%d:" % (len(name), name, len(content)))
             state.update(content)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 _PLACE_BITS = 32
 
 
-class _Part(NamedTuple):
+class _SortedKeys(NamedTuple):
     """Some keys in ascending order: their halves, and where they are.
 
     Attributes:
@@ -42,8 +42,8 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self._chunks: list[str] = []
-        self._new: list[_Part] = []
-        self._parts: list[_Part] = []
+        self._new: list[_SortedKeys] = []
+        self._parts: list[_SortedKeys] = []
 
     def __len__(self) -> int:
         return sum(len(part.at_N) for part in chain(self._new, self._parts))
@@ -54,7 +54,7 @@ class KeyIndex:
         first = len(self._chunks) << _PLACE_BITS
         at_N = np.arange(first, first + len(keys), dtype=np.uint64)
         self._chunks.append(chunk)
-        self._new.append(_Part(high_N, low_N, at_N))
+        self._new.append(_SortedKeys(high_N, low_N, at_N))
 
     def find(self, keys: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
         """Where rows with these keys are.
@@ -96,9 +96,9 @@ def _halves(keys: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]
     return both[:, 0].copy(), both[:, 1].copy()
 
 
-def _sorted(parts: list[_Part]) -> _Part:
+def _sorted(parts: list[_SortedKeys]) -> _SortedKeys:
     """Parts as one, column by column: at 10 million rows each takes 80 MB."""
     high_N = np.concatenate([part.high_N for part in parts])
     order_N = np.argsort(high_N, kind="stable")
     columns = (np.concatenate([part[column] for part in parts])[order_N] for column in range(1, 3))
-    return _Part(high_N[order_N], *columns)
+    return _SortedKeys(high_N[order_N], *columns)

@@ -27,10 +27,9 @@ from ..ray_session import AUTO, connected_to_ray
 from ..recipe.steps import Step
 from .plan import Plan, operator_key
 from .shared_folder import check_shared, on_each_node
+from .workers import TRIES, worker_died
 
 T = TypeVar("T")
-_TRIES = 3
-"""How often an item is run whose worker dies: by a signal, for lack of memory, with its node."""
 
 
 class _Setup(NamedTuple):
@@ -119,8 +118,9 @@ class RayWorkers:
                     raise
                 except ray.exceptions.RayError as error:
                     deaths[item] += 1
-                    if deaths[item] == _TRIES:
-                        raise _died(steps, item, count, error) from error
+                    if deaths[item] == TRIES:
+                        cause = first_line(error).rstrip(".")
+                        raise worker_died("Ray worker", steps, [item], count, cause) from error
                     running[task.remote(self._setup, shared, item)] = item
                 else:
                     yield item, _raise_failure(result)
@@ -164,13 +164,6 @@ def _raise_failure(result: Any) -> Any:
     return result
 
 
-def _died(steps: Sequence[Step], item: int, count: int, error: Exception) -> EngineError:
-    where = f"step {steps[0].number} {steps[0].name}" if steps else ""
-    found = f"the Ray worker of part {item + 1} of {count} died {_TRIES} times"
-    found = f"{found}: {first_line(error).rstrip('.')}"
-    return EngineError(found, "run it again: finished parts are kept", where=where)
-
-
 def _check_nodes(plan: Plan, setup: _Setup) -> int:
     """Check that all nodes of a cluster share the files of a run, and have the code of its steps.
 
@@ -185,7 +178,7 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     check_shared(plan.cache, "the cache")
     check_shared(plan.recipe.head.export_path.parent, "the export")
     ours = [operator_key(step.operator) for step in plan.steps]
-    nodes = on_each_node(_run, setup, [ray.put(_Probe(plan))], 0)
+    nodes = on_each_node(_run, setup, [ray.put(_NodeCheck(plan))], 0)
     for node, found in nodes:
         if isinstance(found, _Raised):
             raise EngineError(f"node {node} of the Ray cluster: {first_line(found.error)}") from (
@@ -202,7 +195,7 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
     return len(nodes)
 
 
-class _Probe(NamedTuple):
+class _NodeCheck(NamedTuple):
     """Work that reads a chunk, and returns the keys of all operators by the code of its node."""
 
     plan: Plan

@@ -45,7 +45,7 @@ from .syncer import Syncer
 
 _CHECKED_ROWS = 16
 _OPEN_CHUNKS = 64
-_HELD_BYTES = 1 << 30
+_OPEN_BYTES = 1 << 30
 """What open chunks may hold in memory: their input, and results that are in no journal."""
 
 
@@ -104,7 +104,7 @@ class _OpenChunk:
     Attributes:
         table: the rows that the operator reads.
         rows: how many they are.
-        held: finished rows that are in no journal of the chunk: they were dropped, or found.
+        unwritten: finished rows that are in no journal of the chunk: they were dropped, or found.
         left: rows that are not finished.
         bytes: what it holds in memory.
     """
@@ -113,7 +113,7 @@ class _OpenChunk:
         self.table, self.keys, self.rows = table, row_keys(table), rows
         self.path, self.whole = todo.path, chunk_path(kept.folder, self.keys)
         self.lock = ChunkLock(self.whole)
-        self.held: dict[int, Entry] = {}
+        self.unwritten: dict[int, Entry] = {}
         self.left: set[int] = set()
         self.bytes = table.nbytes
         self._kept = kept
@@ -126,10 +126,10 @@ class _OpenChunk:
             return True
         finished = journalled(self.whole).keys()
         rows = [row for row in range(self.rows) if row not in finished]
-        self.held = self._kept.find(self.whole, self.keys, rows)
+        self.unwritten = self._kept.find(self.whole, self.keys, rows)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
-        self.left = set(rows) - self.held.keys()
-        self.bytes += sum(map(_size, self.held.values()))
+        self.left = set(rows) - self.unwritten.keys()
+        self.bytes += sum(map(_size, self.unwritten.values()))
         return False
 
     def add(self, entry: Entry, syncer: Syncer) -> None:
@@ -137,7 +137,7 @@ class _OpenChunk:
         self.left.remove(entry.row)
         # A dropped row is not kept: should this run be stopped, the next one retries it.
         if entry.change.drops_all():
-            self.held[entry.row] = entry
+            self.unwritten[entry.row] = entry
             self.bytes += _size(entry)
             return
         self._journal = self._journal or Journal(self.whole, syncer)
@@ -146,7 +146,7 @@ class _OpenChunk:
     def commit(self, operator: ResumableOperator) -> bool:
         """Put all rows together and write them; False: some of them were damaged meanwhile."""
         self.close_journal()
-        finished = {**self.held, **journalled(self.whole)}
+        finished = {**self.unwritten, **journalled(self.whole)}
         self.left = set(range(self.rows)) - finished.keys()
         if self.left:
             return False
@@ -276,8 +276,8 @@ class _Window:
         self.computed = Computed(rows, self.computed.retried + retried)
 
     def _is_full(self) -> bool:
-        held = sum(chunk.bytes for chunk in self._open.values())
-        return bool(self._open) and (len(self._open) >= _OPEN_CHUNKS or held >= _HELD_BYTES)
+        size = sum(chunk.bytes for chunk in self._open.values())
+        return bool(self._open) and (len(self._open) >= _OPEN_CHUNKS or size >= _OPEN_BYTES)
 
     def _wait_for(self, chunk: _OpenChunk) -> Iterator[None]:
         """Get the lock of a chunk; None while another run has it and chunks of this one are open.

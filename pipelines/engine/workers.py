@@ -8,23 +8,28 @@ elsewhere are in `on_ray.py`.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Self
 
+from ...operators import EngineError
 from ...operators.registry import load_file
 from ..recipe.steps import Step
 from .plan import Plan
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[int], T], int], "Future[T]"]
+TRIES = 3
+"""How often an item is run whose worker dies: by a signal, for lack of memory, with its node."""
 
 
 class Workers(Protocol):
@@ -69,7 +74,7 @@ class LocalWorkers:
     ) -> Iterator[tuple[int, T]]:
         """See `Workers.map`; the steps decide between threads and processes."""
         submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
-        todo = iter(range(count))
+        todo, deaths = iter(range(count)), Counter[int]()
         running: dict[Future[T], int] = {}
         while True:
             for item in islice(todo, 2 * self._count - len(running)):
@@ -78,7 +83,19 @@ class LocalWorkers:
                 return
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
-                yield running.pop(future), future.result()
+                item = running.pop(future)
+                try:
+                    result = future.result()
+                except BrokenExecutor as error:  # All that were in the pool lose their worker.
+                    deaths[item] += 1
+                    if deaths[item] == TRIES:
+                        # One of those that have been together in the pool each time.
+                        items = [i for i, number in deaths.items() if number >= TRIES - 1]
+                        cause = _exit_codes(error)
+                        raise worker_died("worker process", steps, items, count, cause) from error
+                    running[submit(work, item)] = item
+                else:
+                    yield item, result
 
     def __enter__(self) -> LocalWorkers:
         return self
@@ -93,11 +110,36 @@ class LocalWorkers:
         if self._count == 1:
             return _run_here
         if gil_bound:
-            self._processes = self._processes or _start_processes(self._count, self._files)
-            submit: Submit[T] = self._processes.submit
-            return submit
+            return self._submit_to_process
         self._threads = self._threads or ThreadPoolExecutor(self._count)
         return self._threads.submit
+
+    def _submit_to_process(self, work: Callable[[int], T], item: int) -> Future[T]:
+        if self._processes is None:
+            self._processes = _start_processes(self._count, self._files)
+        try:
+            future: Future[T] = self._processes.submit(work, item)
+        except BrokenExecutor:  # A worker has died, and the others were ended.
+            self._processes.shutdown(wait=True, kill_workers=True)
+            self._processes = _start_processes(self._count, self._files)
+            future = self._processes.submit(work, item)
+        return future
+
+
+def worker_died(
+    what: str, steps: Sequence[Step], items: Collection[int], count: int, cause: str
+) -> EngineError:
+    """The error of an item, one of these, whose workers died `TRIES` times."""
+    where = f"step {steps[0].number} {steps[0].name}" if steps else ""
+    parts = " or ".join(str(item + 1) for item in sorted(items))
+    found = f"the {what} of part {parts} of {count} died {TRIES} times: {cause}"
+    return EngineError(found, "run it again: finished parts are kept", where=where)
+
+
+def _exit_codes(error: BrokenExecutor) -> str:
+    """What is short of the page that loky writes when a worker ends."""
+    found = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
+    return found[1] if found else str(error).partition("\n")[0]
 
 
 def _run_here(work: Callable[[int], T], chunk: int) -> Future[T]:

@@ -12,7 +12,7 @@ from ..dataset.hub import HubDataset
 from ..dataset.mixture import parse_mixture
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.selection import Selection
-from ..dataset.spec import Part
+from ..dataset.spec import DatasetPart
 
 DatasetPath = AnyPath | HubDataset
 _MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet|gz|zst)\s+\S")
@@ -106,20 +106,20 @@ def _check_keys(found: Mapping[str, Any], known: Sequence[str], where: str = "it
 
 def parts(
     paths: DatasetPath | tuple[DatasetPath, ...] | None, block: Mapping[str, Any] | None
-) -> tuple[Part, ...]:
+) -> tuple[DatasetPart, ...]:
     """The parts of the dataset that `dataset_path`, or else the block, describes."""
     if paths is not None:
         several = paths if isinstance(paths, tuple) else (paths,)
-        return tuple(Part(path) for path in several)
+        return tuple(DatasetPart(path) for path in several)
     return tuple(_part(each) for each in (block or {}).get("configs", ()))
 
 
-def _part(config: Mapping[str, Any]) -> Part:
+def _part(config: Mapping[str, Any]) -> DatasetPart:
     if config["type"] == "local":
-        return Part(to_path(config["path"]), _weight(config))
+        return DatasetPart(to_path(config["path"]), _weight(config))
     options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
     of_hub = HubDataset(str(config["path"]), config.get("name"), **options)
-    return Part(of_hub, _weight(config))
+    return DatasetPart(of_hub, _weight(config))
 
 
 def _weight(config: Mapping[str, Any]) -> float:

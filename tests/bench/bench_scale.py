@@ -114,7 +114,7 @@ def _axes(points: list[Point]) -> tuple[list[int], list[float]]:
 
 
 def plot(path: Path, points: list[Point]) -> None:
-    """Draw time and memory against rows."""
+    """Draw CPU time, which other work on the machine changes little, and memory against rows."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -124,13 +124,12 @@ def plot(path: Path, points: list[Point]) -> None:
     for workers in sorted({point.workers for point in points}):
         own = [point for point in points if point.workers == workers]
         rows = [point.rows for point in own]
-        left.loglog(rows, [point.cost.cpu for point in own], "o-", label=f"CPU, np {workers}")
-        left.loglog(rows, [point.cost.wall for point in own], "s:", label=f"wall, np {workers}")
+        left.loglog(rows, [point.cost.cpu for point in own], "o-", label=f"np {workers}")
         memory = [point.cost.proportional / 1024 for point in own]
         right.semilogx(rows, memory, "o-", label=f"np {workers}")
     right.axhline(2, color="0.6", linewidth=1)
     right.set_ylim(0, 2.2)
-    left.set(xlabel="rows", ylabel="seconds")
+    left.set(xlabel="rows", ylabel="CPU seconds")
     right.set(xlabel="rows", ylabel="memory of all processes, GiB")
     for axis in (left, right):
         axis.legend(frameon=False)

@@ -22,7 +22,7 @@ import numpy as np
 import yaml
 
 from rejuice.operators.mapper import policy_rollout_mapper
-from rejuice.operators.openai.client import run_concurrently
+from rejuice.operators.openai.concurrently import run_concurrently
 from rejuice.operators.openai.loop_thread import LoopThread
 from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.prompt_feed import PromptFeed

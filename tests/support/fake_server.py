@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any
@@ -31,6 +31,11 @@ class Trouble(Enum):
     FEWER = "one choice too few"
     TWICE = "one choice twice, another not at all"
     ABORTED = "a choice that was not finished"
+    MISCOUNTED = "a log-probability more than it has token ids"
+    OVERLONG = "more tokens than were asked for"
+    NO_TOKEN = "a token id that no vocabulary has"
+    UNLIKELY = "a log-probability above 0"
+    UNCOUNTED = "text of no tokens"
     HTML = "the page of a proxy instead of an answer"
     TOO_MUCH = "an answer without end"
     REDIRECT = "302"
@@ -276,5 +281,25 @@ def _spoilt(trouble: Trouble, answer: dict[str, Any], text: str) -> str:
     if trouble is Trouble.NEW_WEIGHTS:
         choices[-1]["weight_versions"].append({"version": "4", "start": 3, "end": 3})
         return json.dumps(answer)
+    if trouble in _TOKEN_LIES and "token_ids" in choices[-1]:
+        _TOKEN_LIES[trouble](choices[-1])
+        return json.dumps(answer)
     choices[-1]["finish_reason"] = "content_filter" if trouble is Trouble.FILTERED else "abort"
     return json.dumps(answer)
+
+
+def _set_tokens(choice: dict[str, Any], ids: list[int], logprobs: list[float]) -> None:
+    plain = "token_logprobs" in choice["logprobs"]
+    content = {"content": [{"logprob": value} for value in logprobs]}
+    choice["token_ids"] = ids
+    choice["logprobs"] = {"token_logprobs": logprobs} if plain else content
+
+
+_TOKEN_LIES: dict[Trouble, Callable[[dict[str, Any]], None]] = {
+    Trouble.MISCOUNTED: lambda choice: _set_tokens(choice, [1, 2, 7], [-0.5] * 4),
+    Trouble.OVERLONG: lambda choice: _set_tokens(choice, [1] * 5000, [-0.5] * 5000),
+    Trouble.NO_TOKEN: lambda choice: _set_tokens(choice, [1, -100, 7], [-0.5] * 3),
+    Trouble.UNLIKELY: lambda choice: _set_tokens(choice, [1, 2, 7], [-0.5, 0.7, -0.5]),
+    Trouble.UNCOUNTED: lambda choice: _set_tokens(choice, [], []),
+}
+"""What a server may get wrong in the tokens of an answer that is whole otherwise."""

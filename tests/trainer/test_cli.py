@@ -19,7 +19,7 @@ from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, train
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "run", "check", "ops", "schema", "explain", "report", "view", "data", "download",
-    "whatif", "ablate", "diff", "preview", "audit",
+    "whatif", "ablate", "diff", "preview", "audit", "push",
     "train", "curves", "checkpoint",
 }  # fmt: skip
 

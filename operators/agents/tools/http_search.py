@@ -57,7 +57,7 @@ class HttpSearch(Tool, ServerOptions):
         """
         if not query.strip():
             raise ValueError("the query is empty")
-        from ...openai.client import ServerDownError
+        from ...openai.endpoints import ServerDownError
 
         try:
             return Observation(shown(await self._found(query), self.k, self.longest))
@@ -114,11 +114,12 @@ class HttpSearch(Tool, ServerOptions):
         async def attempt() -> Sequence[Passage]:
             if self.style == "search_r1":
                 body = {"queries": [query], "topk": self.k, "return_scores": True}
-                found = await client.send_when_reachable("POST", f"{client.base}/retrieve", body)
+                found = await client.send_when_reachable("POST", "{}/retrieve".format, body)
             else:
                 fields = urlencode({"q": query, "format": "json"}, quote_via=quote)
-                found = await client.send_when_reachable("GET", f"{client.base}/search?{fields}")
-            check_status(found, client.base)
+                url = f"/search?{fields}"
+                found = await client.send_when_reachable("GET", lambda base: base + url)
+            check_status(found, client.name)
             return _READERS[self.style](found.body)
 
         async with shared.slots:

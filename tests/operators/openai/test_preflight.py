@@ -9,8 +9,10 @@ import pytest
 from aiohttp import web
 from fake_server import FakeServer, Trouble
 
+from rejuice.operators.config import deciding_fields
 from rejuice.operators.errors import EngineError
-from rejuice.operators.openai.client import OpenAIClient, Request, ServerDownError
+from rejuice.operators.openai.client import OpenAIClient, Request
+from rejuice.operators.openai.endpoints import ServerDownError
 from rejuice.operators.openai.options import ServerOptions
 from rejuice.operators.openai.preflight import check_server
 from rejuice.operators.openai.wait_log import WaitLog
@@ -141,10 +143,68 @@ def test_a_server_that_fails_every_request_is_waited_for_aloud(caplog):
         options = options_of(server, give_up_s=1800)
         async with OpenAIClient(options, 1, clock=seconds(3)) as client:
             body = {"model": "m", "seed": 0, "n": 1}
-            request = Request(f"{client.base}/completions", body, lambda body: body)
+            request = Request("{}/completions".format, body, lambda body: body)
             return await client.answer(request, request, Counter())
 
     with FakeServer({0: script}) as server:
         assert b"choices" in asyncio.run(answer(server))
     assert waits(caplog)[0].startswith(f"waiting for {server.url} (503: 503): ")
     assert all(line.endswith(" s of 1800 s") for line in waits(caplog))
+
+
+def several(*servers, **fields):
+    return ServerOptions(base_url=[each.url for each in servers], back_off_s=0.001, **fields)
+
+
+def test_of_several_one_that_is_down_is_a_warning(caplog):
+    with Server() as one, Server() as other:
+        other.kill()
+        check_server(several(one, other), "m")
+    (line,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert line.startswith(f"{other.url} could not be reached: Cannot connect to host ")
+    assert line.endswith(": the run begins without it")
+
+
+def test_of_several_each_must_have_the_model():
+    with Server(knows_all=True) as one, Server() as other, pytest.raises(EngineError) as error:
+        check_server(several(one, other), "n")
+    assert str(error.value) == f"the server {other.url} has no model 'n'; it has m, other"
+
+
+def test_several_that_are_all_down():
+    with Server(*[503] * 99) as one, Server() as other:
+        other.kill()
+        with pytest.raises(ServerDownError) as error:
+            check_server(several(one, other, patience_s=60), "m", clock=seconds(9))
+    assert str(error.value).startswith(
+        f"none of 2 servers was ready for 60 s: {one.url} was not ready: 503: Loading model, "
+        f"{other.url} could not be reached: Cannot connect to host "
+    )
+    assert str(error.value).endswith("; are they up?")
+
+
+def test_several_of_which_one_comes_up():
+    with Server(503, 503, 503) as one, Server(*[503] * 999) as other:
+        check_server(several(one, other, patience_s=600), "m", clock=seconds(1))
+    assert one.statuses == []
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("gpu7:8000", "it must begin with http:// or https://"),
+        (["http://a/v1", "b"], "each must begin with http:// or https://"),
+        (["http://a/v1", "http://a/v1/"], "each address must be given once"),
+        ([], "it must have at least one address"),
+    ],
+)
+def test_wrong_addresses(url, message):
+    with pytest.raises(ValueError, match=message):
+        ServerOptions(base_url=url)
+
+
+def test_addresses_and_limits_stay_out_of_cache_keys():
+    plain = ServerOptions()
+    other = ServerOptions(base_url=["http://a/v1"], requests_per_minute=5, tokens_per_minute=7)
+    assert deciding_fields(plain) == deciding_fields(other) == {}
+    assert ServerOptions(base_url="http://a/v1/").addresses == ("http://a/v1",) == other.addresses

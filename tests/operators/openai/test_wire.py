@@ -144,7 +144,7 @@ def answer(**fields):
 
 def read(body, ids=(1, 2), *, exact=True):
     ids = None if ids is None else list(ids)
-    return read_group(body, PROMPT, ids, 1, policy="m", version=3, exact=exact)
+    return read_group(body, PROMPT, ids, Settings(n=1), policy="m", version=3, exact=exact)
 
 
 def test_reads_an_answer():
@@ -183,7 +183,7 @@ def test_weights_that_changed_between_samples_of_a_group():
         return {"index": index, "text": "a", "finish_reason": "stop", "weight_versions": spans}
 
     body = json.dumps({"choices": [choice(0, "7"), choice(1, "6")]}).encode()
-    group = read_group(body, PROMPT, [1], 2, policy="m", version=3, exact=False)
+    group = read_group(body, PROMPT, [1], Settings(n=2), policy="m", version=3, exact=False)
     assert (group.version, len(group.samples)) == (6, 2)
 
 

@@ -42,6 +42,11 @@ COSTS = {  # reason, attempts that it costs of 6
     Trouble.TWICE: ("bad_response", 2),
     Trouble.ABORTED: ("bad_response", 2),
     Trouble.HTML: ("bad_response", 2),
+    Trouble.MISCOUNTED: ("bad_response", 2),
+    Trouble.OVERLONG: ("bad_response", 2),
+    Trouble.NO_TOKEN: ("bad_response", 2),
+    Trouble.UNLIKELY: ("bad_response", 2),
+    Trouble.UNCOUNTED: ("bad_response", 2),
     Trouble.REFUSED: ("request_refused", 6),
     Trouble.FILTERED: ("content_refused", 6),
 }
@@ -61,7 +66,7 @@ def engine_of(server, *, api="completions", version=0, exact=True, kwargs=None, 
     usual = PATIENT if LATE.isdisjoint(troubles) else QUICK
     return OpenAIEngine(
         "m",
-        OpenAIOptions(base_url=url, api=api, **{**usual, "attempts": 6, **fields}),
+        OpenAIOptions(**{"base_url": url, "api": api, **usual, "attempts": 6, **fields}),
         encode=None if api == "chat" else encode,
         version=version,
         exact=exact,
@@ -271,6 +276,29 @@ def test_details_contain_the_message_of_the_server(make):
     assert found[3] == Failure("bad_response", "choices [0, 0, 1, 2], not 0 to 3")
 
 
+def test_a_server_that_lies_about_its_tokens(make):
+    """Nothing of such an answer is taken: what is wrong in it would be trained on."""
+    lies = {
+        Trouble.MISCOUNTED: "choice 3 has 3 token ids, 4 logprobs",
+        Trouble.OVERLONG: "choice 3 has 5000 token ids, more than max_tokens 1024",
+        Trouble.NO_TOKEN: "choice 3 has token id -100",
+        Trouble.UNLIKELY: "choice 3 has a log-probability of 0.7, above 0",
+        Trouble.UNCOUNTED: "choice 3 has text, but no token ids",
+    }
+    script = {seed: [lie] * 3 for seed, lie in enumerate(lies)}
+    with FakeServer(script) as server:
+        found = dict(make(server).sample(prompts(6), FOUR))
+    for seed, detail in enumerate(lies.values()):
+        assert found[seed] == Failure("bad_response", detail)
+    check_group(found[5], 5, 0)  # The others are kept.
+    with FakeServer(always=Trouble.OVERLONG) as server, pytest.raises(EngineError) as caught:
+        list(make(server).sample(prompts(1), FOUR))
+    assert str(caught.value) == (
+        f"{server.url} answers no prompt: bad_response, "
+        "choice 3 has 5000 token ids, more than max_tokens 1024"
+    )
+
+
 troubles = st.lists(st.sampled_from([t for t in COSTS if t is not Trouble.SLOW]), max_size=7)
 
 
@@ -388,15 +416,17 @@ def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
 def test_patience_applies_to_each_outage_separately(make):
     with FakeServer() as server:
         sampling = make(server, patience_s=0.6, concurrency=1).sample(prompts(500), FOUR)
+        found = []
         for _ in range(3):
-            next(sampling)
+            found.append(next(sampling))
             server.kill()
             time.sleep(0.35)
             server.start()
             answered = server.answered.total()
             while server.answered.total() == answered:  # Else two absences would be one.
-                time.sleep(0.005)
-        assert len(list(sampling)) == 497
+                found.append(next(sampling))
+        found += sampling
+        assert sorted(index for index, _ in found) == list(range(500))
 
 
 def test_an_unreachable_server(make):
@@ -659,17 +689,17 @@ def test_key_that_is_named_must_be_there(make, monkeypatch, value):
 
 @pytest.mark.parametrize("api", ["completions", "generate"])
 def test_token_ids_are_sent_as_they_are(make, api):
-    asked = [Prompt((("user", "x"),), 0, (5, 6, 7), 2), Prompt((("user", "x"),), 1, None, 99)]
+    asked = [Prompt((("user", "x"),), 0, (5, 6, 7), 3), Prompt((("user", "x"),), 1, None, 99)]
     with FakeServer() as server:
         found = dict(make(server, api=api).sample(asked, Settings(n=1, max_tokens=30)))
     (first,), (second,) = server.bodies[0], server.bodies[1]
     assert found[0].prompt_token_ids == (5, 6, 7)
     if api == "completions":
-        assert (first["prompt"], first["max_tokens"], second["max_tokens"]) == ([5, 6, 7], 2, 30)
+        assert (first["prompt"], first["max_tokens"], second["max_tokens"]) == ([5, 6, 7], 3, 30)
     else:
         assert first["token_ids"] == [5, 6, 7]
         limits = [body["sampling_params"]["max_tokens"] for body in (first, second)]
-        assert limits == [2, 30]
+        assert limits == [3, 30]
 
 
 def test_chat_refuses_token_ids(make):
@@ -678,3 +708,71 @@ def test_chat_refuses_token_ids(make):
     assert str(raised.value) == (
         "api 'chat' cannot sample from token ids; choose api: completions or generate"
     )
+
+
+def test_prompts_are_taken_as_slots_become_free(make):
+    taken, finished = 0, 0
+    with FakeServer() as server:
+        engine = make(server, concurrency=8)
+
+        def each():
+            nonlocal taken
+            for prompt in prompts(60):
+                taken += 1
+                assert taken - finished <= engine.capacity(FOUR) == 10
+                if taken % 7 == 0 and finished < taken - 3:
+                    yield None
+                yield prompt
+
+        for index, group in engine.sample(each(), FOUR):
+            check_group(group, index, 0)
+            finished += 1
+    assert (taken, finished) == (60, 60)
+
+
+def test_several_servers_share_the_prompts(make):
+    with FakeServer(think_s=0.01) as one, FakeServer(think_s=0.01) as other:
+        urls = (one.url, other.url)
+        engine = make(one, base_url=urls, concurrency=6)
+        found = dict(engine.sample(prompts(60), FOUR))
+        assert sorted(found) == list(range(60))
+        assert one.answered.total() + other.answered.total() == 60
+        assert 15 <= one.answered.total() <= 45
+        assert max(one.peak, other.peak) <= 4
+
+
+def test_one_of_two_servers_is_killed(make):
+    with FakeServer(think_s=0.01) as one, FakeServer(think_s=0.01) as other:
+        engine = make(one, base_url=(one.url, other.url), concurrency=6)
+        found = {}
+        for index, group in engine.sample(prompts(80), FOUR):
+            assert index not in found
+            found[index] = group
+            if len(found) == 10:
+                one.kill()
+        assert sorted(found) == list(range(80))
+        assert all(isinstance(group, Group) for group in found.values())
+
+
+class WrongIds(FakeServer):
+    """Its first answer to each prompt has a token id that is none, or one id too many."""
+
+    def __init__(self, wrong):
+        self.wrong = wrong
+        super().__init__()
+
+    def answer(self, path, body, seed, attempt, n):
+        found = super().answer(path, body, seed, attempt, n)
+        if attempt == 0:
+            found["choices"][1]["token_ids"] = self.wrong
+        return found
+
+
+@pytest.mark.parametrize("wrong", [[0, -1, 7], [0, 1 << 40, 7], [0, 1, 7, 8]])
+def test_answers_with_impossible_token_ids_are_requested_again(make, wrong):
+    with WrongIds(wrong) as server:
+        engine = make(server)
+        found = dict(engine.sample(prompts(3), FOUR))
+        for index, group in found.items():
+            check_group(group, index, 1)
+        assert engine.failed_attempts == {"bad_response": 3}

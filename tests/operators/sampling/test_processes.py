@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stub_engine import StubEngine
+from stub_engine import CAPACITY, StubEngine
 
 from rejuice.operators import __version__
 from rejuice.operators.cores import usable_cores
@@ -230,7 +230,7 @@ PARENT = """
 import sys; sys.path[:] = sys.argv[1:]
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
-from stub_engine import StubEngine
+from stub_engine import CAPACITY, StubEngine
 engine = EngineProcesses(StubEngine, workers=2)
 assert "torch" not in sys.modules
 prompts = [Prompt((("user", text),), 0) for text in ["", "", "sleep", "sleep"]]
@@ -276,3 +276,62 @@ def test_token_ids_decide_which_process_samples_a_prompt(two):
     prompts = [Prompt((("user", "_"),), 0, (7,) * length) for length in (4, 1, 3, 2)]
     pids = {index: group.samples[2].text for index, group in two.sample(prompts, ONE)}
     assert pids[1] == pids[2] != pids[3] == pids[0]
+
+
+def test_others_sample_the_prompts_of_a_process_that_is_killed(caplog):
+    engine = EngineProcesses(StubEngine, workers=3)
+    try:
+        found, victim = {}, engine.pids[0]
+        for number, (index, group) in enumerate(engine.sample(iter(ask(*"a" * 60)), ONE)):
+            assert index not in found
+            found[index] = group
+            if number == 4:
+                os.kill(victim, signal.SIGKILL)
+                wait_until_gone([victim])
+        assert sorted(found) == list(range(60))
+        assert victim not in engine.pids
+        assert len(engine.pids) == 2
+        (line,) = [each.message for each in caplog.records]
+        assert line.startswith("a sampling process died with exit code -9; it printed nothing; ")
+        assert ": 2 of 3 go on, with its " in line
+    finally:
+        engine.close()
+
+
+def test_each_process_has_its_own_environment():
+    own = [{"GPU": "0"}, {"GPU": "1"}]
+    engine = EngineProcesses(partial(StubEngine, "GPU"), workers=2, own_environment=own)
+    try:
+        texts = {group.samples[1].text for _, group in engine.sample(ask("a", "b"), ONE)}
+        assert texts == {"0", "1"}
+    finally:
+        engine.close()
+
+
+def test_prompts_are_taken_no_further_ahead_than_the_processes_have_capacity(two):
+    taken, finished = 0, 0
+
+    def prompts():
+        nonlocal taken
+        for each in ask(*"a" * 40):
+            taken += 1
+            assert taken - finished <= 2 * CAPACITY
+            yield each
+
+    for _ in two.sample(prompts(), ONE):
+        finished += 1
+    assert (taken, finished, two.capacity(ONE)) == (40, 40, 2 * CAPACITY)
+
+
+def test_an_iterator_may_have_no_prompt_for_now(two):
+    finished = 0
+
+    def prompts():
+        for number, each in enumerate(ask(*"a" * 12)):
+            while number - finished >= 2:  # A window of two.
+                yield None
+            yield each
+
+    for _ in two.sample(prompts(), ONE):
+        finished += 1
+    assert finished == 12

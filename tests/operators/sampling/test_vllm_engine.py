@@ -466,3 +466,19 @@ def test_token_ids_are_sampled_from_as_they_are(make, monkeypatch):
     found = dict(engine.sample(asked, TWO))
     assert [found[index].prompt_token_ids for index in (0, 1)] == [(5, 6, 7), (1,)]
     assert limits == [2, 3]
+
+
+def test_each_replica_has_gpus_of_its_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5,6,7,")
+    gpus = vllm_engine.visible_gpus()
+    assert gpus == ["4", "5", "6", "7"]
+    two = VllmOptions(replicas=2, tensor_parallel_size=2)
+    shares = vllm_engine.gpu_shares(two, gpus)
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in shares] == ["4,5", "6,7"]
+    assert vllm_engine.gpu_shares(two, []) == [{}, {}], "without GPUs they simply run"
+    assert vllm_engine.gpu_shares(VllmOptions(tensor_parallel_size=4), gpus) == [{}]
+    with pytest.raises(EngineError) as error:
+        vllm_engine.gpu_shares(VllmOptions(replicas=3, tensor_parallel_size=2), gpus)
+    assert str(error.value) == (
+        "vllm: 3 replicas with 2 GPUs each need 6, there are 4; set replicas: 2"
+    )

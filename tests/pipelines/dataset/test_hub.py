@@ -4,9 +4,15 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from rejuice.operators import DataError
+from rejuice.pipelines.cli import app
 from rejuice.pipelines.dataset.hub import HubDataset, download
+from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
+from rejuice.pipelines.engine.local import run
+from rejuice.pipelines.recipe.read import load
 
 ROWS = [{"question": f"{k} + 1?", "answer": f"#### {k + 1}"} for k in range(5)]
 
@@ -55,3 +61,90 @@ def test_a_dataset_that_is_not_there(tmp_path):
 def test_a_format_that_is_not_known(hub, tmp_path):
     with pytest.raises(DataError, match=r"a\.csv has no known format; end it in"):
         download(HubDataset(hub, split="train"), tmp_path / "a.csv")
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """A hub with one dataset; gives the calls of `load_dataset`."""
+    import datasets
+
+    calls = []
+
+    def load_dataset(name, config=None, *, split=None, **given):
+        calls.append((name, config, split, given))
+        if name != "some/set":
+            raise datasets.exceptions.DatasetNotFoundError(f"Dataset '{name}' doesn't exist")
+        return datasets.Dataset.from_list(ROWS)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        {"dataset_path": "hf://datasets/some/set?config=main&split=train"},
+        {
+            "dataset": {
+                "configs": [
+                    {
+                        "type": "remote",
+                        "source": "huggingface",
+                        "path": "some/set",
+                        "name": "main",
+                        "split": "train",
+                    }
+                ]
+            }
+        },
+    ],
+)
+def test_a_recipe_reads_a_dataset_of_the_hub_once(loads, tmp_path, monkeypatch, dataset):
+    monkeypatch.chdir(tmp_path)
+    recipe = {
+        **dataset,
+        "export_path": "out/a.jsonl",
+        "process": [{"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}],
+    }
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+    report = run(load(tmp_path / "r.yaml"))
+    assert report.rows_out == len(ROWS)
+    assert loads == [("some/set", "main", "train", {})]
+    (tmp_path / "out" / "a.jsonl").unlink()
+    run(load(tmp_path / "r.yaml"))
+    assert len(loads) == 1  # The rows are kept in the cache.
+
+
+def test_a_recipe_whose_dataset_is_not_on_the_hub(loads, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = {
+        "dataset_path": "hf://datasets/no/set",
+        "export_path": "out/a.jsonl",
+        "process": ["prompt_template_mapper"],
+    }
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+    with pytest.raises(DataError, match=r"cannot load 'no/set'; Dataset 'no/set' doesn't exist"):
+        run(load(tmp_path / "r.yaml"))
+
+
+@pytest.mark.recommended("pipelines/dataset/read.py", "download it by `rejuice download`")
+def test_a_dataset_of_the_hub_where_nothing_is_kept(loads, tmp_path, monkeypatch):
+    dataset = HubDataset("some/set", split="train")
+    with pytest.raises(DataError) as error:
+        Dataset(DatasetSpec((DatasetPart(dataset),))).table()
+    right = "hf://datasets/some/set?split=train is no file; download it by `rejuice download`"
+    assert str(error.value) == right
+    path = tmp_path / "set.jsonl"
+    words = ["download", "some/set", str(path), "--split", "train"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert Dataset(path).table().num_rows == len(ROWS)
+
+
+def test_the_options_of_an_address_of_the_hub():
+    text = "hf://datasets/some/set?config=main&split=train&limit=3"
+    assert HubDataset.parse(text) == HubDataset("some/set", "main", "train", 3)
+    assert str(HubDataset.parse(text)) == text
+    with pytest.raises(ValueError, match="unknown option 'spilt'; did you mean 'split'"):
+        HubDataset.parse("hf://datasets/some/set?spilt=train")
+    with pytest.raises(ValueError, match="write it as hf://datasets/OWNER/NAME"):
+        HubDataset.parse("hf://datasets/")

@@ -15,7 +15,7 @@ from rejuice.pipelines.dataset.content_hash import fingerprint
 from rejuice.pipelines.dataset.datafile import DataFile
 from rejuice.pipelines.dataset.read import Dataset, prepare
 from rejuice.pipelines.dataset.schemas import conform
-from rejuice.pipelines.dataset.spec import DatasetSpec, Part, dataset_files
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
 
 QUICK = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -399,7 +399,7 @@ def test_suffixes_say_which_files_of_a_folder_are_read(tmp_path):
         (tmp_path / name).write_text(json.dumps({"n": name}) + "\n")
 
     def of(path, suffix):
-        return DatasetSpec((Part(path),), suffixes=(suffix,))
+        return DatasetSpec((DatasetPart(path),), suffixes=(suffix,))
 
     assert [file.name for file in dataset_files(of(tmp_path, ".jsonl"))] == ["a.jsonl", "c.jsonl"]
     assert Dataset(of(tmp_path, ".json")).table().to_pylist() == [{"n": "b.json"}]

@@ -285,3 +285,14 @@ def test_digests_keep_their_order_without_shards(opened):
     kept = dataset_step._Digest.read(plan.digest_path(step, 0))
     assert sorted(np.asarray(kept.rows_N).tolist()) == list(range(7))
     assert kept.ends_B[-1] == 7
+
+
+def test_chunks_that_lost_all_rows(recipe_file, rollouts):
+    steps = [{"pass_rate_filter": {"min": 0.99}}, {"exact_deduplicator": {"within": "all"}}]
+    steps += [{"minhash_deduplicator": {"unit": "prompt", "column": "verdict"}}]
+    rows = rollouts(30).to_pylist()
+    recipe = load(recipe_file(steps, rows))
+    report = engine.run(recipe, chunk_rows=2)
+    expected = run_in_memory([step.operator for step in recipe.steps], rollouts(30))
+    assert 0 < report.rows_out == expected.num_rows
+    assert pq.read_table(recipe.head.export_path).to_pylist() == expected.to_pylist()

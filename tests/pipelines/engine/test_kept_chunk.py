@@ -1,4 +1,4 @@
-"""Of a damaged chunk, the rows of undamaged batches are found, exactly as they were."""
+"""The rows of the undamaged batches of a damaged chunk are found, exactly as they were."""
 
 import random
 
@@ -97,6 +97,18 @@ def test_whatever_is_damaged_what_is_found_is_right(chunk, tmp_path_factory, dat
     for row, change in kept_chunk.undamaged_rows(damaged):
         assert as_values(change) == values[row]
     assert kept_chunk.keys_of(damaged) in (KEYS, None)
+
+
+def test_values_under_a_damaged_name_are_not_taken(chunk, tmp_path):
+    path, *_ = chunk
+    content = path.read_bytes()
+    at = content.find(b"text")
+    while at >= 0:
+        damaged = tmp_path / f"{at}.arrow"
+        damaged.write_bytes(content[:at] + b"texT" + content[at + 4 :])
+        assert all("text" in each.columns for _, each in kept_chunk.undamaged_rows(damaged))
+        at = content.find(b"text", at + 1)
+    assert len(list(tmp_path.iterdir())) >= 2, "the schema is there twice"
 
 
 def test_one_damaged_value_costs_one_batch(chunk):

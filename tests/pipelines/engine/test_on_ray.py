@@ -258,7 +258,7 @@ def test_from_python(made, ray_cluster, tmp_path):
 
 
 def test_a_ray_of_its_own_ends_with_the_run(made, tmp_path):
-    path = made({"slow_filter": {"seconds": 0.5}})
+    path = made({"slow_filter": {"seconds": 2.0}})
     words = ["run", path, "--chunk_rows", CHUNK_ROWS, "--np", "2", "--engine", "ray", "--ray"]
     command = [*REJUICE, *map(str, words), "local"]
     driver = psutil.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -133,7 +133,7 @@ def test_the_bytes_are_those_of_one_chunk_after_the_other(recipe_path, log, undi
     assert not [file for file in kept_files(recipe_path) if file.suffix == ".journal"]
 
 
-@pytest.mark.parametrize("limit", [("_OPEN_CHUNKS", 2), ("_HELD_BYTES", 1)])
+@pytest.mark.parametrize("limit", [("_OPEN_CHUNKS", 2), ("_OPEN_BYTES", 1)])
 def test_the_window_is_bounded(recipe_path, log, undisturbed, monkeypatch, limit):
     monkeypatch.setattr(resumable, *limit)
     assert run(recipe_path) == undisturbed

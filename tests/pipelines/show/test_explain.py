@@ -2,11 +2,11 @@
 
 import shutil
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError
+from rejuice.pipelines.dataset.checked import read_checked
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.show.explain import explain_recipe
@@ -66,7 +66,7 @@ def history(recipe, row, **options):
 def ids(recipe):
     """Every response of the run, by how it begins."""
     folders = sorted((recipe.path.parent / ".rejuice").glob("recorded_rollout_mapper-*/*.arrow"))
-    tables = [pa.ipc.open_file(path).read_all() for path in folders]
+    tables = [read_checked(path) for path in folders]
     rows = [row for table in tables for row in table.to_pylist()]
     return {row["response"][:9]: row["response_id"] for row in rows}
 

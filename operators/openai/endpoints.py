@@ -1,0 +1,254 @@
+"""The addresses of one server or of several alike: which of them gets the next request.
+
+    usable ──(cannot be reached, or failed 3 times in a row)──> set aside ──(a probe)──> usable
+       └──(429)── on hold: all its requests wait, the other addresses carry on
+
+A request goes to the usable address with the fewest requests in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from math import inf
+from types import MappingProxyType
+
+from ..errors import EngineError
+from .options import ServerOptions
+from .wait_log import WaitLog
+from .wire import AttemptError, RetryClass
+
+_log = logging.getLogger(__name__)
+_FAILURES = 3
+"""So many in a row, and an address is set aside, unless it is the only one."""
+LONGEST_PAUSE_S = 30.0
+LONGEST_POLL_INTERVAL_S = 5.0
+"""Between probes of an address that cannot be reached."""
+
+
+class ServerDownError(EngineError):
+    """The server cannot be reached, or answers no request; it may recover."""
+
+
+class Endpoint:
+    """One address, and how it fares.
+
+    Attributes:
+        base: it, without a slash at the end.
+        in_flight: requests that it has not answered.
+        failures: in a row.
+        aside_since: when it was set aside; None: it is not.
+        unreachable: whether it was because it could not be reached.
+        reason: why.
+        hold_until: no request is sent before.
+    """
+
+    def __init__(self, base: str) -> None:
+        self.base, self.in_flight, self.failures = base, 0, 0
+        self.aside_since: float | None = None
+        self.unreachable, self.reason = False, ""
+        self.hold_until = self.hold_began = -inf
+        self.holds, self.pauses, self.last_used = 0, 0, 0
+
+
+class Endpoints:
+    """All addresses of a client, for one event loop.
+
+    Args:
+        options: which, and how long to wait.
+        clock: in seconds.
+        probe: whether an address can be reached.
+
+    Attributes:
+        all: the addresses.
+        name: of all together, for messages.
+        waits: logs that all are waited for.
+    """
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        clock: Callable[[], float],
+        probe: Callable[[Endpoint], Awaitable[bool]],
+    ) -> None:
+        self._options, self._clock, self._probe = options, clock, probe
+        self.all = [Endpoint(address) for address in options.addresses]
+        self.name = " and ".join(each.base for each in self.all)
+        self.waits = WaitLog(self.name, clock=clock)
+        self._changed = asyncio.Event()
+        self._uses = 0
+        self._recovering: dict[Endpoint, asyncio.Task[None]] = {}
+
+    @property
+    def only_one(self) -> bool:
+        """Whether there is no other address to try."""
+        return len(self.all) == 1
+
+    async def acquire(
+        self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
+    ) -> Endpoint:
+        """The address for the next request, which counts as in flight until `release`.
+
+        Args:
+            failed: how often this request has failed where; elsewhere is preferred.
+            tried: whether it was sent before. One that was not is sent in any case: the server may
+                have come back unnoticed.
+
+        Raises:
+            ServerDownError: all have been set aside for `patience_s`.
+        """
+        while True:
+            if self._out_of_patience():
+                if tried:
+                    raise self._down()
+                return self._taken(min(self.all, key=lambda each: each.last_used))
+            self._changed.clear()
+            now = self._clock()
+            ready = [e for e in self.all if e.aside_since is None and e.hold_until <= now]
+            if ready:
+                order = [(failed.get(e, 0), e.in_flight, e.last_used) for e in ready]
+                return self._taken(ready[order.index(min(order))])
+            try:
+                await asyncio.wait_for(self._changed.wait(), self._next_change_s(now))
+            except asyncio.TimeoutError:
+                continue
+
+    def _taken(self, endpoint: Endpoint) -> Endpoint:
+        self._uses += 1
+        endpoint.in_flight, endpoint.last_used = endpoint.in_flight + 1, self._uses
+        return endpoint
+
+    def release(self, endpoint: Endpoint) -> None:
+        """Note that a request is no longer in flight."""
+        endpoint.in_flight -= 1
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """Note a usable answer."""
+        if endpoint.pauses > 1 or (endpoint.pauses and not self.only_one):
+            _log.info("%s answers again", endpoint.base)
+        endpoint.failures = endpoint.holds = endpoint.pauses = 0
+        self.reached(endpoint)
+
+    def responded(self, endpoint: Endpoint) -> None:
+        """Note a response, usable or not: the address can be reached."""
+        if endpoint.unreachable:
+            self.reached(endpoint)
+
+    def reached(self, endpoint: Endpoint) -> None:
+        """Use an address again."""
+        if endpoint.aside_since is not None:
+            endpoint.unreachable = False
+            endpoint.aside_since = None
+            self._changed.set()
+
+    def failed(self, endpoint: Endpoint, error: AttemptError, sent: float) -> None:
+        """Note an attempt without a usable answer.
+
+        Args:
+            endpoint: where it was sent.
+            error: what became of it.
+            sent: when.
+        """
+        if error.retry_class is RetryClass.REFUSED:
+            endpoint.failures = 0  # It works: it is the request that it does not like.
+            return
+        if error.after or error.retry_class is RetryClass.OVERLOADED:
+            self._hold(endpoint, error, sent)
+        if error.retry_class is not RetryClass.OVERLOADED:
+            endpoint.failures += 1
+            if endpoint.failures >= _FAILURES and not self.only_one:
+                self._set_aside(endpoint, error.detail, LONGEST_PAUSE_S)
+
+    def unreachable(self, endpoint: Endpoint, why: str, message: str) -> None:
+        """Note that an address cannot be reached.
+
+        Args:
+            endpoint: it.
+            why: for the log.
+            message: for the error that this may become.
+        """
+        endpoint.unreachable = True
+        since = self._set_aside(endpoint, message, LONGEST_POLL_INTERVAL_S, why)
+        if self._all_aside():
+            waited_s = self._clock() - since
+            self.waits.report(why, waited_s, self._options.patience_s)
+
+    async def close(self) -> None:
+        """Stop probing."""
+        tasks = list(self._recovering.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hold(self, endpoint: Endpoint, error: AttemptError, sent: float) -> None:
+        """Let all requests to an address wait, for which one answer is enough."""
+        if sent < endpoint.hold_began:
+            return  # It was under way when another one was asked to wait.
+        now = self._clock()
+        if error.retry_class is RetryClass.OVERLOADED:
+            endpoint.holds += 1
+        # A wait beyond `give_up_s` is for that request, which fails, and not for all.
+        after = error.after if error.after <= self._options.give_up_s else 0.0
+        pause_s = after + self._pause_s(max(0, endpoint.holds - 1), LONGEST_PAUSE_S)
+        endpoint.hold_began, endpoint.hold_until = now, max(endpoint.hold_until, now + pause_s)
+
+    def _set_aside(self, endpoint: Endpoint, reason: str, longest_s: float, why: str = "") -> float:
+        """Send an address nothing until a probe reaches it; the time when that began."""
+        endpoint.reason = reason
+        if endpoint.aside_since is None:
+            endpoint.aside_since = self._clock()
+            endpoint.pauses += 1
+            if endpoint.pauses == 1 and not self.only_one:
+                left = sum(each.aside_since is None for each in self.all)
+                text = "%s is set aside (%s): %d of %d servers carry on"
+                _log.warning(text, endpoint.base, why or reason, left, len(self.all))
+        task = self._recovering.get(endpoint)
+        if task is None or task.done():
+            task = asyncio.ensure_future(self._recover(endpoint, longest_s))
+            self._recovering[endpoint] = task
+        self._changed.set()
+        return endpoint.aside_since
+
+    async def _recover(self, endpoint: Endpoint, longest_s: float) -> None:
+        """Probe an address, with growing pauses, until it can be reached."""
+        polls = 0 if longest_s == LONGEST_POLL_INTERVAL_S else endpoint.pauses - 1
+        while endpoint.aside_since is not None:
+            await asyncio.sleep(self._pause_s(polls, longest_s))
+            polls += 1
+            if await self._probe(endpoint):
+                endpoint.failures = _FAILURES - 1  # One more failure sets it aside again.
+                self.reached(endpoint)
+
+    def _pause_s(self, number: int, longest_s: float) -> float:
+        # Not seeded: it affects when a request is sent, never the answer.
+        longest = min(longest_s, self._options.back_off_s * 2.0 ** min(number, 30))
+        return longest * random.uniform(0.5, 1)
+
+    def _all_aside(self) -> bool:
+        return all(each.aside_since is not None for each in self.all)
+
+    def _out_of_patience(self) -> bool:
+        times = [each.aside_since for each in self.all if each.aside_since is not None]
+        if len(times) < len(self.all):
+            return False
+        return self._clock() - max(times) >= self._options.patience_s
+
+    def _down(self) -> ServerDownError:
+        patience_s = self._options.patience_s
+        waited = f" for {patience_s:g} s" if patience_s else ""
+        if self.only_one:
+            found = f"{self.name} could not be reached{waited}: {self.all[0].reason}"
+            return ServerDownError(found, "is the server up?")
+        reasons = ", ".join(f"{each.base} ({each.reason})" for each in self.all)
+        found = f"none of {len(self.all)} servers could be used{waited}: {reasons}"
+        return ServerDownError(found, "are they up?")
+
+    def _next_change_s(self, now: float) -> float | None:
+        """How long until a hold or the patience ends."""
+        times = [each.hold_until for each in self.all if each.aside_since is None]
+        if not times:
+            asides = [each.aside_since for each in self.all if each.aside_since is not None]
+            times = [max(asides) + self._options.patience_s]
+        return max(0.0, min(times) - now)

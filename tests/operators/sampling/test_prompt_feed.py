@@ -1,0 +1,69 @@
+"""Prompts are taken from an iterator only as an engine becomes free, and each is sampled once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rejuice.operators.sampling.on_demand import OnDemand
+from rejuice.operators.sampling.prompt_feed import PromptFeed
+from rejuice.operators.sampling.protocol import Prompt
+
+
+def prompt(number):
+    return Prompt((("user", "x" * (number % 7)),), number)
+
+
+def test_none_stands_for_no_prompt_at_present():
+    feed = PromptFeed([prompt(0), None, prompt(1)])
+    assert feed.take() == (0, prompt(0))
+    assert feed.take() is None
+    assert feed.take() is None, "it is asked again once another one is finished"
+    feed.finish()
+    assert feed.take_up_to(5) == [(1, prompt(1))]
+    assert feed.exhausted
+
+
+def test_none_without_a_prompt_under_way_is_an_error():
+    with pytest.raises(ValueError, match=r"^prompts gave None while none was under way"):
+        PromptFeed([None]).take()
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.integers(0, 60),
+    st.lists(st.integers(0, 1 << 30), max_size=400),
+)
+def test_every_prompt_is_done_once_whoever_is_lost(capacities, count, choices):
+    taken = 0
+
+    def prompts():
+        nonlocal taken
+        for number in range(count):
+            taken += 1
+            yield prompt(number)
+
+    work = OnDemand(PromptFeed(prompts()), dict(enumerate(capacities)))
+    given_to = {worker: [] for worker in work.workers}
+    unfinished = {worker: [] for worker in work.workers}
+    done, lost = [], 0
+    choices = iter(choices)
+    while True:
+        for worker, share in work.hand_out().items():
+            places = range(len(given_to[worker]), len(given_to[worker]) + len(share))
+            given_to[worker] += share
+            unfinished[worker] += places
+            assert len(unfinished[worker]) <= capacities[worker]
+        assert taken <= len(done) + sum(capacities), "no further ahead than there is capacity"
+        if not work.busy:
+            break
+        choice = next(choices, 1)
+        worker = work.busy[choice % len(work.busy)]
+        if choice % 10 == 0 and len(work.workers) > 1:
+            assert work.lose(worker) == len(unfinished[worker])
+            lost += 1
+            continue
+        place = unfinished[worker].pop(choice % len(unfinished[worker]))
+        index = work.finish(worker, place)
+        assert given_to[worker][place] == prompt(index)
+        done.append(index)
+    assert sorted(done) == list(range(count))

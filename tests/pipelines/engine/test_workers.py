@@ -1,0 +1,70 @@
+"""Worker processes that die."""
+
+import re
+
+import pytest
+
+from rejuice.operators import EngineError
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.recipe.read import load
+
+DYING = """
+import os, pathlib, signal
+import pyarrow as pa
+from rejuice.operators import Filter, drop
+
+class DyingFilter(Filter):
+    lives: str
+    gil_bound = True
+    def reads(self): return ("response_id",)
+    def cache_key_fields(self): return {}
+    def decide(self, table):
+        left = pathlib.Path(self.lives)
+        if "response-0010-0" in table["response_id"].to_pylist() and left.read_text():
+            left.write_text(left.read_text()[1:])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return drop({"never": [False] * table.num_rows})
+"""
+
+
+@pytest.fixture
+def recipe(recipe_file, rollouts, tmp_path):
+    (tmp_path / "dying.py").write_text(DYING)
+    lives = tmp_path / "lives"
+    path = recipe_file(
+        [{"dying_filter": {"lives": str(lives)}}, {"grpo_advantage_mapper": {}}],
+        rollouts(20).to_pylist(),
+        custom_operator_paths=[str(tmp_path / "dying.py")],
+        np=2,
+    )
+
+    def make(deaths):
+        lives.write_text("x" * deaths)
+        return load(path)
+
+    return make
+
+
+@pytest.mark.slow
+def test_what_a_dead_worker_ran_is_run_again(recipe):
+    engine.run(recipe(0), chunk_rows=10)
+    export = recipe(0).head.export_path
+    right = export.read_bytes()
+    for path in (export, *export.parent.glob(".rejuice/*filter*/*")):
+        path.unlink()
+    engine.run(recipe(2), chunk_rows=10)
+    assert export.read_bytes() == right
+
+
+@pytest.mark.slow
+def test_a_chunk_whose_workers_die_again_and_again_is_named(recipe):
+    with pytest.raises(EngineError) as caught:
+        engine.run(recipe(99), chunk_rows=10)
+    found = re.fullmatch(
+        r"step 1 dying_filter: the worker process of part (.+) of 7 died 3 times: SIGKILL\(-9\); "
+        "run it again: finished parts are kept",
+        str(caught.value),
+    )
+    # Those that had not begun were in the pool, too.
+    assert "4" in found[1].split(" or ")
+    engine.run(recipe(0), chunk_rows=10)

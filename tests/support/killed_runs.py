@@ -1,0 +1,184 @@
+"""Runs of which a process is killed at a random time, again and again, until one ends."""
+
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from forked_command import ForkedCommand
+from paid_run import PaidRun
+
+_LEFT_S = 20
+"""How long processes of a killed run may live on, after which it counts as a failure."""
+
+
+class Kill(NamedTuple):
+    """One kill -9.
+
+    Attributes:
+        victim: `driver` or `worker`.
+        share: how much of the time of a whole run had passed.
+        status: with which the driver ended: -9 where it was the victim.
+        output: what the command wrote.
+    """
+
+    victim: str
+    share: float
+    status: int
+    output: str
+
+
+class KilledRun(NamedTuple):
+    """A run that was killed some times, and went on each time.
+
+    Attributes:
+        kills: those that met a running process.
+        faults: what is wrong, in words; empty: nothing.
+        sampled: how many samples were made.
+        resampled: how many were made once more; only refused ones may be.
+        temporary: unfinished files that the kills have left.
+    """
+
+    kills: tuple[Kill, ...]
+    faults: tuple[str, ...]
+    sampled: int
+    resampled: int
+    temporary: int
+
+
+class KilledRuns:
+    """Runs that are killed at random times.
+
+    Args:
+        folder: a new folder.
+        options: of the command, such as `--np 2` or `--engine ray`.
+        pause: seconds that each sample and each judgement takes.
+        prompts: rows of the dataset.
+    """
+
+    def __init__(
+        self, folder: Path, *options: str, pause: float = 0.002, prompts: int = 24
+    ) -> None:
+        self._run = PaidRun(folder, prompts=prompts)
+        self._arguments = [*self._run.arguments, *options]
+        self._environment = {"PAUSE": str(pause)}
+        self._command = ForkedCommand(self._run.arguments, folder / "output.log")
+        self._run.paid()
+        self._right = self._run.result()
+        shutil.rmtree(self._run.out)
+        start = time.perf_counter()
+        ended = self._command.run(*self._arguments, environment=self._environment)
+        self._whole_s = time.perf_counter() - start
+        if ended.status or self._run.result() != self._right:
+            raise AssertionError(f"another result even without a kill: {ended}")
+        self._run.paid()
+
+    def runs(
+        self, kills: int, seed: int, *, workers: bool = False, at_most: int = 6
+    ) -> Iterator[KilledRun]:
+        """Runs until `kills` processes have been killed.
+
+        Args:
+            kills: how many in all.
+            seed: of the times, and of the choice of processes.
+            workers: whether workers are killed as well as drivers.
+            at_most: how often one run is killed.
+        """
+        rng, left = random.Random(seed), kills
+        while left > 0:
+            run = self._killed(rng, workers, rng.randint(1, min(at_most, left)))
+            left -= len(run.kills)
+            yield run
+
+    def _killed(self, rng: random.Random, workers: bool, times: int) -> KilledRun:
+        shutil.rmtree(self._run.out)
+        kills, faults = [], []
+        for _ in range(times):
+            share = rng.uniform(0.0, 1.0)
+            victim = "worker" if workers and rng.random() < 0.5 else "driver"
+            kill = self._kill(victim, share, rng)
+            if kill is not None:
+                kills.append(kill)
+                faults += _faults_of(kill)
+        # At once: what is left of the killed runs may still be writing.
+        ended = self._command.run(*self._arguments, environment=self._environment)
+        if ended.status:
+            faults.append(f"the last run ended with {ended.status}: {ended.output}")
+        elif self._run.result() != self._right:
+            faults.append("another result")
+        samples, judgements = self._run.paid()
+        twice = Counter({p: n - 1 for p, n in samples.items() if n > 1 and not p.endswith("3")})
+        if twice:
+            faults.append(f"{twice.total()} samples were made again")
+        if max(judgements.values(), default=0) > 1:
+            faults.append("a response was judged again")
+        faults += _left_processes(self._run.folder)
+        temporary = [p for p in self._run.out.rglob(".*") if p.is_file() and p.suffix != ".lock"]
+        return KilledRun(
+            tuple(kills), tuple(faults), samples.total(), twice.total(), len(temporary)
+        )  # fmt: skip
+
+    def _kill(self, victim: str, share: float, rng: random.Random) -> Kill | None:
+        """Start the command and kill one of its processes; None where it had ended before."""
+        driver = self._command.start(*self._arguments, environment=self._environment)
+        # The time of a whole run, though much of it may be done: some kills come too late.
+        deadline = time.perf_counter() + share * self._whole_s
+        process = psutil.Process(driver)
+        while time.perf_counter() < deadline and process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
+        victims = [process] if victim == "driver" else _workers_of(process)
+        killed = False
+        if victims and process.status() != psutil.STATUS_ZOMBIE:
+            try:
+                rng.choice(victims).kill()
+                killed = True
+            except psutil.NoSuchProcess:
+                pass  # It has just ended.
+        ended = self._command.wait(driver)
+        return Kill(victim, share, ended.status, ended.output) if killed else None
+
+
+def _workers_of(driver: psutil.Process) -> list[psutil.Process]:
+    """Processes that run a driver's chunks: loky's workers, or Ray's."""
+    found = []
+    for process in driver.children(recursive=True):
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue  # It has ended.
+        # Not Ray's agents, without which it gives up the node.
+        is_ray = line.startswith("ray::") and not line.partition(" ")[0].endswith("Agent")
+        if "popen_loky" in line or is_ray:
+            found.append(process)
+    return found
+
+
+def _faults_of(kill: Kill) -> list[str]:
+    """What is wrong with how the command ended."""
+    if kill.victim == "driver":
+        return []
+    if kill.status not in (0, 2):
+        return [f"a worker was killed, and the command ended with {kill.status}"]
+    if "Traceback" in kill.output:
+        return ["a worker was killed, and the command gave a traceback"]
+    return []
+
+
+def _left_processes(folder: Path) -> list[str]:
+    """What of the killed runs still runs."""
+    deadline = time.perf_counter() + _LEFT_S
+    while True:
+        left = []
+        for process in psutil.process_iter(["pid", "cwd", "cmdline"]):
+            line = " ".join(process.info["cmdline"] or ())
+            if "popen_loky" in line and str(folder) in (process.info["cwd"] or ""):
+                left.append(process.info["pid"])
+        if not left:
+            return []
+        if time.perf_counter() > deadline:
+            return [f"processes {left} are left"]
+        time.sleep(0.1)
