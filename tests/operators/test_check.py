@@ -579,6 +579,23 @@ class Raises(RowByRowMapper):
         raise ZeroDivisionError("no")
 
 
+class OfOtherTable(RowByRowMapper):
+    """Takes every table for the first one."""
+
+    def process_chunks(self, chunks):
+        yield from ((0, row, change) for _, row, change in super().process_chunks(chunks))
+
+
+class OneTable(RowByRowMapper):
+    def process_chunks(self, chunks):
+        yield from ((0, *found) for found in self.process_rows(*next(chunks)))
+
+
+def test_tables_side_by_side_are_checked():
+    breaks(OfOtherTable(), "finishes row 0 of table 0: see process_chunks()")
+    breaks(OneTable(), "leaves out 6 rows of two tables: see process_chunks()")
+
+
 class ReadsMore(RowByRowMapper):
     def process_rows(self, table, rows):
         yield from ((row, Change({"double": table["text"].slice(row, 1)})) for row in rows)
