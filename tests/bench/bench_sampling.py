@@ -13,8 +13,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from tiny_policy import save_policy
 
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.operators.sampling.processes import EngineProcesses
+from rejuice.operators.sampling.prompt_feed import PromptFeed
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 from rejuice.pipelines.demo.problems import problem
@@ -43,7 +45,24 @@ class Generate:
         static = {"cache_implementation": "static", "disable_compile": True}
         self._options = static if cache == "static" else {}
 
-    def sample(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[tuple[int, int]]:
+    def capacity(self, settings: Settings) -> int:
+        return 1 << 20  # All at once, so that it can sort them.
+
+    def sample(
+        self, prompts: Iterable[Prompt | None], settings: Settings
+    ) -> Iterator[tuple[int, int]]:
+        """For each prompt a number of tokens; those of a batch count for its first prompt."""
+        feed = PromptFeed(prompts)
+        while taken := feed.take_up_to(self.capacity(settings)):
+            numbers = [each.number for each in taken]
+            for tokens, number in zip_longest(
+                self._tokens([each.prompt for each in taken], settings), numbers, fillvalue=0
+            ):
+                feed.finish()
+                yield number, tokens
+
+    def _tokens(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[int]:
+        """The tokens of each batch."""
         import torch
 
         chats = [[{"role": r, "content": c} for r, c in prompt.messages] for prompt in prompts]
@@ -68,7 +87,7 @@ class Generate:
                     **self._options,
                 )
             sampled = out[:, inputs["input_ids"].shape[1] :]
-            yield 0, int((sampled != self._tokenizer.pad_token_id).sum())
+            yield int((sampled != self._tokenizer.pad_token_id).sum())
 
     def close(self) -> None:
         del self._model

@@ -62,6 +62,9 @@ class Timed:
         yield from self.inner.sample(prompts, settings)
         self.seconds += time.perf_counter() - start
 
+    def capacity(self, settings: Settings) -> int:
+        return int(self.inner.capacity(settings))
+
 
 class Measured(NamedTuple):
     """Seconds: by the wall, and of processors in this process and in the engine's."""

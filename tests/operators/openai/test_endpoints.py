@@ -76,10 +76,7 @@ class Simulated(OpenAIClient):
             raise asyncio.TimeoutError
         if kind == "garbage":
             return HttpResponse(200, b"<html>")
-        try:
-            await asyncio.sleep(kind or self.answer_s)
-        except asyncio.CancelledError:
-            raise
+        await asyncio.sleep(kind or self.answer_s)
         if self.fault(base) == "down":
             raise aiohttp.ServerDisconnectedError
         usage = {} if self.usage is None else {"usage": self.usage}
@@ -89,8 +86,9 @@ class Simulated(OpenAIClient):
         def read(text):
             if text == b"<html>":
                 raise AttemptError("bad_response", "a page", RetryClass.BAD_ANSWER)
-            self.answered[seed] += 1
-            return json.loads(text)["seed"]
+            found = json.loads(text)["seed"]  # That of the prompt, or of the probe.
+            self.answered[found] += 1
+            return found
 
         request, probe = (
             Request("{}/completions".format, {"model": "m", "seed": each, **body}, read)
