@@ -34,6 +34,7 @@ _REFUSED = {
     "UNAUTHENTICATED": "the keys are not valid",
 }
 """What a store answers to the wrong keys."""
+_OTHER_PATH = "create it, or give another path"
 _GCS_RETRIES = "retry_limit_seconds=60"
 _ATTEMPTS = 5
 """Most attempts for one request to S3; the client waits longer between them each time."""
@@ -204,6 +205,16 @@ class RemotePath:
             if not missing_ok:
                 raise
 
+    def check_bucket(self) -> None:
+        """Check that the bucket is there: a store answers "not found" for a file in either case.
+
+        Raises:
+            DataError: it is not.
+        """
+        bucket = replace(self, key=self.key.partition("/")[0])
+        if not bucket.exists():
+            raise DataError(f"{self} cannot be read: {_no_bucket(bucket.key)}", _OTHER_PATH)
+
     def remove_folder(self) -> None:
         """Remove all that is in a folder; nothing where there is none."""
         with _store_errors(self, "removed"), suppress(FileNotFoundError):
@@ -310,13 +321,16 @@ def _explained(path: RemotePath, message: str) -> tuple[str, str]:
     aws, google = _AWS.search(message), _GOOGLE.search(message)
     code = aws["code"] if aws else google["code"] if google else ""
     if code == "NO_SUCH_BUCKET":
-        bucket = path.key.partition("/")[0]
-        return f"there is no bucket '{bucket}'", "create it, or give another path"
+        return _no_bucket(path.key.partition("/")[0]), _OTHER_PATH
     if code in _REFUSED:
         return _REFUSED[code], "check the keys, such as AWS_ACCESS_KEY_ID, and what they may do"
     if code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
         return "the store cannot be reached", "check the network and the endpoint"
     return (aws["text"] or code if aws else message), ""
+
+
+def _no_bucket(bucket: str) -> str:
+    return f"there is no bucket '{bucket}'"
 
 
 def _one_line(text: str) -> str:

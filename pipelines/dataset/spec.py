@@ -105,11 +105,13 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         matches = sorted(_glob(path))
         files = [file for file in matches if suffix_of(file) in known and file.is_file()]
         if not matches:
+            _check_bucket(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
         if not files:
             raise DataError(f"no file that matches {path} is a dataset file", needed)
         return files
     if not path.exists():
+        _check_bucket(path)
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     if path.is_dir():
         # The list of the parts of an export begins with `_`, as those of others do.
@@ -121,6 +123,11 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     if suffix_of(path) not in known:
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
+
+
+def _check_bucket(path: AnyPath) -> None:
+    if isinstance(path, RemotePath):
+        path.check_bucket()
 
 
 def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
