@@ -51,4 +51,7 @@ def exported(folder: Path) -> pa.Table:
 def audit_log(folder: Path) -> dict[str, bytes]:
     """The files of the audit log by name."""
     run = folder / "out" / "curated.run"
-    return {str(file.relative_to(run)): file.read_bytes() for file in sorted(run.rglob("*.arrow"))}
+    return {
+        str(file.relative_to(run)): file.read_bytes()
+        for file in sorted(run.rglob("decisions.parquet"))
+    }

@@ -44,6 +44,10 @@ def test_each_key_of_data_juicer_is_classified_once():
     )
 
 
+OURS = ("train", "generated_datasets", "columns", "max_rows_per_file")
+"""Keys that the plug-in adds to their parser."""
+
+
 @pytest.mark.slow
 def test_defaults_are_those_of_data_juicers_parser():
     from data_juicer.config.config import build_base_parser
@@ -53,7 +57,7 @@ def test_defaults_are_those_of_data_juicers_parser():
         key, _, inner = action.dest.partition(".")
         if inner:
             theirs.setdefault(key, {})[inner] = action.default
-        elif key not in ("help", "config", "train", "generated_datasets", "columns"):
+        elif key not in ("help", "config", *OURS):
             theirs[key] = action.default
     read = {k: v for k, v in settings.defaults().items() if k != "config"}
     assert {**read, **settings.SPECIAL_TOKENS} == theirs

@@ -14,6 +14,7 @@ from rejuice.pipelines.data_juicer import steps
 from rejuice.pipelines.data_juicer.reading import catalogue
 from rejuice.pipelines.data_juicer.running import run_operator, with_ray
 from rejuice.pipelines.data_juicer.steps import MissingPackageError
+from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
 
 pytest.importorskip("data_juicer")
 
@@ -72,7 +73,7 @@ def on_ray():
     """Ray as the steps start it; each step that finds it running leaves it so."""
     ray = pytest.importorskip("ray")
     assert not ray.is_initialized()
-    with with_ray.connected():
+    with connected_to_ray(LOCAL):
         yield ray
         assert ray.is_initialized()
     assert not ray.is_initialized()

@@ -201,7 +201,7 @@ def test_another_process_reads_an_operator():
 def test_a_worker_of_ray_reads_an_operator():
     import ray
 
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         read = ray.get(
             ray.remote(lambda built: (type(built)._name, built.operator.min)).remote(operator())
