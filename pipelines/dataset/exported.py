@@ -37,7 +37,9 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
                 with open_input(part, mapped=mapped) as source:
                     tables.append(pq.read_table(source))
             return pa.concat_tables(tables)
-        except pa.ArrowInvalid:
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowInvalid, OSError):
             raise DataError(f"{export} is damaged", "run it again") from None
     if export.is_file() and not export.stat().st_size:
         return pa.table({})

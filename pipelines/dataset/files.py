@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,5 +80,5 @@ def sync(path: Path) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """A name beside `path` that no other process and no other thread uses."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
+    """A name beside `path` that nobody else uses, nor another machine that shares the folder."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")

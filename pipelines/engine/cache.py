@@ -146,7 +146,7 @@ def matching(entries: Sequence[CacheEntry], wanted: str) -> list[CacheEntry]:
 
 
 def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
-    """Remove folders of a cache, each at once: no run ever finds half of one.
+    """Remove folders of a cache, while no run uses it.
 
     Args:
         cache: the cache.
@@ -158,16 +158,20 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
         RejuiceError: a run uses the cache.
     """
     with sole_user(cache):
+        for folder in cache.glob(f"{_REMOVED}*"):  # Those of a process that was killed.
+            shutil.rmtree(folder)
         # The last step first: should this process be killed, none is left without those before it.
         for entry in sorted(entries, key=lambda entry: entry.path.stat().st_mtime, reverse=True):
             removed = cache / f"{_REMOVED}{entry.path.name}"
             if again and entry.kind != "source":
-                retries = retry_count(entry.path) + 1
-                entry.path.rename(removed)
-                write_retry_count(entry.path, retries)
+                # First: should this process be killed, what is left is found under no later key.
+                write_retry_count(entry.path, retry_count(entry.path) + 1)
+                for file in entry.path.iterdir():
+                    if not counts_retries(file):
+                        file.unlink()
             else:
                 entry.path.rename(removed)
-        for folder in cache.glob(f"{_REMOVED}*"):  # Those of a process that was killed, too.
+        for folder in cache.glob(f"{_REMOVED}*"):
             shutil.rmtree(folder)
         for named in (cache / RUNS).glob("*.export"):
             if not run_folder(to_path(named.read_text("utf-8"))).is_dir():

@@ -25,7 +25,7 @@ from ..apply.audit_log import AuditLog
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..dataset.files import write_file
-from ..dataset.remote import AnyPath
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
 from ..dataset.written import mark_written, written_columns
 from ..recipe.head import Head
@@ -38,6 +38,9 @@ from .plan import Plan
 from .progress import Progress
 from .workers import Workers
 from .write_part import WrittenPart, write_part
+
+_MADE_BY = "made_by"
+"""In the run folder of an unfinished export to a store: what its recipe is recognised by."""
 
 
 def write_export(
@@ -60,6 +63,9 @@ def write_export(
     """
     recipe = plan.recipe
     with placed(recipe.head.export_path) as place:
+        in_store = isinstance(place.folder, RemotePath)
+        if in_store:  # Nothing is renamed there: until the end, this says whose files they are.
+            write_file(place.folder / _MADE_BY, recipe_mark(recipe))
         log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
@@ -72,6 +78,8 @@ def write_export(
         )
         write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
         report.write(place.folder)
+        if in_store:
+            (place.folder / _MADE_BY).unlink(missing_ok=True)
     sign(plan)
     return report
 
@@ -108,6 +116,8 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest.made_by == recipe_mark(recipe)
+    if (folder / _MADE_BY).exists():
+        return (folder / _MADE_BY).read_text() == recipe_mark(recipe)
     # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
     report, kept = folder / "report.json", folder / "recipe.yaml"
     if not report.exists():

@@ -58,8 +58,10 @@ class Syncer:
     def _run(self) -> None:
         while not self._closed.wait(self._every_s):
             with self._syncing:
-                while self._dirty:
+                # Those that are written to meanwhile wait for the next round.
+                for journal in list(self._dirty):
+                    self._dirty.discard(journal)
                     try:
-                        self._dirty.pop().sync()
+                        journal.sync()
                     except (OSError, DataError) as error:  # Raised where the next entry is written.
                         self._error = error

@@ -78,8 +78,8 @@ def test_killed_at_every_rename(command, tmp_path, when):
     path = Path(command[4])
     whole = load(path, {"export_path": str(tmp_path / "out" / "curated.parquet")})
     assert run_forked(whole) == 0
-    expected = files_of(tmp_path / "out")
-    assert len(expected) == 3 + len(PROCESS)
+    expected = without_manifest(tmp_path / "out")
+    assert len(expected) == 2 + len(PROCESS)
     for at in range(1, 100):
         shutil.rmtree(tmp_path / "out")
         killed = run_forked(whole, at, when)
@@ -87,8 +87,15 @@ def test_killed_at_every_rename(command, tmp_path, when):
             break
         assert killed == signal.SIGKILL
         assert run_forked(whole) == 0
-        assert files_of(tmp_path / "out") == expected
+        assert without_manifest(tmp_path / "out") == expected
     assert at > 20
+
+
+def without_manifest(out):
+    """What a run has written, but for its manifest, which has a checksum of its times."""
+    files = files_of(out)
+    del files["curated.run/manifest.json"]
+    return files
 
 
 def run_forked(recipe, at=0, when=""):
