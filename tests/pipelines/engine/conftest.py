@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,10 +17,13 @@ def ray_cluster():
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": 4, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    yield cluster
-    cluster.shutdown()
+    # A folder of its own: what runs beside these tests must not take this cluster for its own. The
+    # name is short, because that of a socket in it must be.
+    with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        node = {"num_cpus": 4, "include_dashboard": False, "temp_dir": folder}
+        cluster = Cluster(initialize_head=True, head_node_args=node)
+        yield cluster
+        cluster.shutdown()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from rejuice.operators import DataError
 from rejuice.operators.sampling.protocol import Settings
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 from rejuice.pipelines.data_juicer.steps import step
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.held_out import HeldOutSet
 from rejuice.trainer.launch.prompts import (
@@ -108,8 +109,9 @@ def test_suffixes_say_which_files_are_read(tmp_path):
     (tmp_path / "data").mkdir()
     pq.write_table(table, tmp_path / "data" / "rows.parquet")
     (tmp_path / "data" / "notes.json").write_text("no rows")
-    given = {"source": "x", "encode": lambda _: [], "longest": 8, "suffixes": [".parquet"]}
-    made = make_prompts(tmp_path / "data", (), tmp_path / "made", "train", **given)
+    given = {"source": "x", "encode": lambda _: [], "longest": 8}
+    dataset = DatasetSpec((DatasetPart(tmp_path / "data"),), (".parquet",))
+    made = make_prompts(dataset, (), tmp_path / "made", "train", **given)
     assert made == PromptCounts(1, 0)
 
 
