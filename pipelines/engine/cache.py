@@ -158,8 +158,7 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
         RejuiceError: a run uses the cache.
     """
     with sole_user(cache):
-        for folder in cache.glob(f"{_REMOVED}*"):  # Those of a process that was killed.
-            shutil.rmtree(folder)
+        _delete_renamed(cache)  # What a process that was killed has left.
         # The last step first: should this process be killed, none is left without those before it.
         for entry in sorted(entries, key=lambda entry: entry.path.stat().st_mtime, reverse=True):
             removed = cache / f"{_REMOVED}{entry.path.name}"
@@ -171,11 +170,16 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
                         file.unlink()
             else:
                 entry.path.rename(removed)
-        for folder in cache.glob(f"{_REMOVED}*"):
-            shutil.rmtree(folder)
+        _delete_renamed(cache)
         for named in (cache / RUNS).glob("*.export"):
             if not run_folder(to_path(named.read_text("utf-8"))).is_dir():
                 named.unlink()
+
+
+def _delete_renamed(cache: Path) -> None:
+    """Delete what was renamed to be removed."""
+    for folder in cache.glob(f"{_REMOVED}*"):
+        shutil.rmtree(folder)
 
 
 def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
