@@ -21,10 +21,10 @@ from .dataset.arrow_files import write_arrow
 from .dataset.exported import exported_rows
 from .dataset.remote import AnyPath, to_path
 from .dataset.write import run_folder
-from .engine.choice import RunEngine, chosen_workers
-from .engine.finished import describe
+from .engine.export.finished import describe
 from .engine.local import run as run_to_export
 from .engine.progress import Progress
+from .engine.workers.choice import RunEngine, chosen_workers
 from .recipe.recipe import Recipe
 from .recipe.yaml_text import dump
 

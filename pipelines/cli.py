@@ -98,9 +98,9 @@ def run(
 
     from .apply.empty_result import check_not_empty
     from .apply.retryable import retry_hints
-    from .engine.choice import chosen_workers
     from .engine.local import run as run_recipe
     from .engine.progress import Progress
+    from .engine.workers.choice import chosen_workers
     from .recipe.read import load
     from .show.funnel import show_funnel
 

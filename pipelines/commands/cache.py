@@ -13,7 +13,7 @@ from ..options import CacheDir, Debug
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..engine.cache import CacheEntry
+    from ..engine.cache.entries import CacheEntry
 
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
 """The subcommand `cache`."""
@@ -41,7 +41,7 @@ def list_entries(path: CachePath = None, cache_dir: CacheDir = None, debug: Debu
     from rich.console import Console
 
     from ...operators.user_cache import in_user_cache
-    from ..engine.cache import cache_entries
+    from ..engine.cache.entries import cache_entries
     from ..show.cache import show_cache, user_cache_lines
 
     show_cache(cache_entries(_cache(path, cache_dir)), Console())
@@ -61,7 +61,7 @@ def prune(
 
     A run that was stopped has not finished: its results are removed, and its samples stay.
     """
-    from ..engine.cache import cache_entries, check_runs_are_known, unused
+    from ..engine.cache.entries import cache_entries, check_runs_are_known, unused
 
     cache = _cache(path, cache_dir)
     entries = unused(cache_entries(cache), samples=samples)
@@ -82,7 +82,7 @@ def rm(
 ) -> None:
     """Remove the results of a step, whoever uses them: the next run computes them again."""
     from ...operators import RecipeError
-    from ..engine.cache import cache_entries, matching
+    from ..engine.cache.entries import cache_entries, matching
 
     cache = _cache(path, cache_dir)
     found = matching(cache_entries(cache), wanted)
@@ -101,7 +101,7 @@ def rm(
 def _remove(cache: Path, entries: Sequence[CacheEntry], *, dry_run: bool, again: bool) -> None:
     from rich.console import Console
 
-    from ..engine.cache import remove
+    from ..engine.cache.entries import remove
     from ..show.cache import show_cache, total_line
 
     if not entries:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ..dataset.checked import DamagedError
 from ..dataset.remote import AnyPath
-from .kept import ChunkLock, is_finished, is_kept
+from .kept.folder import ChunkLock, is_finished, is_kept
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ from .commit import load, save
 from .located_errors import prefix_errors_with_file
 from .plan import Plan
 from .progress import Progress
-from .workers import Workers
+from .workers.local import Workers
 
 BUCKETS = 1024
 SHARD_BYTES = 128 << 20

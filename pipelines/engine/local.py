@@ -30,20 +30,20 @@ from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .cache_lock import use_cache
+from .cache.lock import use_cache
 from .commit import load, save
 from .damage import undamaged
 from .dataset_step import run_dataset_step, write_digest
-from .finish import check_may_replace_export, report_head, write_export
-from .finished import finished_report
+from .export.finish import check_may_replace_export, report_head, write_export
+from .export.finished import finished_report
+from .export.sole_writer import sole_writer
 from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress, StepProgress
 from .resumable import ChunkToRun, Computed, run_resumable
 from .retry import dropped_rows, recompute_failed, reopen, reopen_failed, step_to_retry
-from .sole_writer import sole_writer
-from .workers import LocalWorkers, OpenWorkers, Workers
+from .workers.local import LocalWorkers, OpenWorkers, Workers
 
 
 def run(

@@ -24,7 +24,7 @@ from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load
-from .kept import kept_name, retry_count
+from .kept.folder import kept_name, retry_count
 
 
 class Stage(NamedTuple):

@@ -36,12 +36,12 @@ from ..apply.operator_call import (
 )
 from ..apply.steps import StepResult
 from ..dataset.remote import AnyPath
-from . import kept_chunk
 from .commit import link
-from .journal import Entry, Journal, journals
-from .kept import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
+from .kept import chunk as kept_chunk
+from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
+from .kept.journal import Entry, Journal, journals
+from .kept.syncer import Syncer
 from .progress import StepProgress
-from .syncer import Syncer
 
 _CHECKED_ROWS = 16
 _OPEN_CHUNKS = 64

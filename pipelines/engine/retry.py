@@ -28,7 +28,7 @@ from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .kept import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
+from .kept.folder import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
 
 _OPTION = "--retry_missing"

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..dataset.remote import AnyPath, RemotePath
-from ..engine.cache import CacheEntry
+from ..engine.cache.entries import CacheEntry
 
 _WIDTH = 140
 _UNITS = ("B", "kB", "MB", "GB", "TB")

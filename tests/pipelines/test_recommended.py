@@ -65,7 +65,9 @@ def test_the_page_of_operators(rejuice):
     assert rejuice(command) == opdocs.page()
 
 
-@pytest.mark.recommended("pipelines/engine/finish.py", "give another --export_path, or --overwrite")
+@pytest.mark.recommended(
+    "pipelines/engine/export/finish.py", "give another --export_path, or --overwrite"
+)
 def test_an_export_of_another_recipe(rejuice, recipe):
     recipe("one.yaml")
     recipe("two.yaml")
@@ -76,7 +78,7 @@ def test_an_export_of_another_recipe(rejuice, recipe):
     rejuice("rejuice run two.yaml --overwrite")
 
 
-@pytest.mark.recommended("pipelines/engine/sole_writer.py", "give another --export_path")
+@pytest.mark.recommended("pipelines/engine/export/sole_writer.py", "give another --export_path")
 def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
     recipe("one.yaml")
     (tmp_path / "out").mkdir()

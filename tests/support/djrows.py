@@ -34,7 +34,7 @@ _TEXTS = [
     "x\ty\tz\n1\t2\t3\n4\t5\t6\n\nafter a table of tabs",
     "This repeats. This repeats. This does not. This repeats. And the end is here.",
     "First paragraph of it.\n\nSecond paragraph, which is longer than the first.\n\nThird.",
-    "!!! $$$ ### @@@ %%% ^^^ &&& ***",
+    "!!! $$$ ### @ %%% ^^^ &&& ***",
     "Ünïcödé naïve café — 日本語テキスト and emoji 😀👍",
     "The tel. is +1 202 555 0143, token sk-abcdefghijklmnopqrstuvwxyz123456, path /home/jane/notes.txt",
     "short",

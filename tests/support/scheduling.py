@@ -5,8 +5,8 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {
     "tests/pipelines/demo/test_quickstart.py": "a run of the quickstart",
     "tests/pipelines/dj_process/test_shipped_recipes.py": "dj-process with every recipe",
-    "tests/pipelines/engine/test_on_ray.py": "a Ray cluster",
-    "tests/pipelines/engine/test_shared_folder.py": "a Ray cluster",
+    "tests/pipelines/engine/workers/test_on_ray.py": "a Ray cluster",
+    "tests/pipelines/engine/workers/test_shared_folder.py": "a Ray cluster",
     "tests/trainer/main_ppo/": "a training",
     "tests/trainer/test_faults.py": "faults",
     "tests/trainer/cpu/test_engine.py": "verl, imported",

@@ -14,7 +14,7 @@ from fake_server import FakeServer
 
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.commit import load as load_commit
-from rejuice.pipelines.engine.journal import entries
+from rejuice.pipelines.engine.kept.journal import entries
 from rejuice.pipelines.recipe.read import load
 
 N, PROMPTS = 2, 120

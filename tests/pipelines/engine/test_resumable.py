@@ -13,9 +13,9 @@ import pytest
 
 from rejuice.operators import OperatorError, RejuiceError
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.engine import kept_chunk
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.engine.cache_lock import use_cache
+from rejuice.pipelines.engine.cache.lock import use_cache
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.recipe.read import load
 
 EXPENSIVE = """

@@ -13,10 +13,11 @@ from rejuice.operators import Change, OperatorError, ResumableOperator
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.dataset import checked
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine import kept_chunk, resumable
 from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine.commit import load as load_commit
-from rejuice.pipelines.engine.journal import journals
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
+from rejuice.pipelines.engine.kept.journal import journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
 from rejuice.pipelines.recipe.read import load

@@ -7,7 +7,7 @@ import pytest
 from fake_run import write_recipe
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.engine import shared_folder
+from rejuice.pipelines.engine.workers import shared_folder
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.launch.nodes import check_nodes, look
 from rejuice.trainer.run import TrainingRun
@@ -76,7 +76,7 @@ def elsewhere(prefix, other):
     """A node whose folder `prefix` is another one."""
 
     def looks(token, copies):
-        from rejuice.pipelines.engine import shared_folder
+        from rejuice.pipelines.engine.workers import shared_folder
         from rejuice.trainer.launch.nodes import look as here
 
         shared_folder._WAIT_S = 0.1

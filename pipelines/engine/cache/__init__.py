@@ -1,0 +1,1 @@
+"""What a cache holds, who uses it, and how it is removed."""

@@ -1,0 +1,236 @@
+"""What a cache holds, which runs use it, and how it is removed.
+
+source-9af3…                       a dataset, cut into chunks
+math_verify_mapper-52c0…           what a step did to each chunk
+kept-policy_rollout_mapper-77b1…   what a resumable operator computed: samples and scores
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ....operators import DataError
+from ...apply.report import Report
+from ...dataset.remote import AnyPath, to_path
+from ...dataset.write import run_folder
+from ..export.finished import read_manifest
+from ..kept.folder import counts_retries, retry_count, write_retry_count
+from .lock import RUNS, sole_user
+
+CacheKind = Literal["source", "step", "samples"]
+_FOLDER = re.compile(r"(?P<kept>kept-)?(?P<operator>\w+)-(?P<key>[0-9a-f]{16})")
+_REMOVED = ".removed-"
+_KEY_BYTES = 33
+"""A row takes them in a file of keys: 32 digits and a line break."""
+
+
+class CacheEntry(NamedTuple):
+    """A folder of a cache.
+
+    Attributes:
+        path: the folder.
+        kind: `samples` are what a resumable operator computed: they cost something.
+        operator: its name; of a dataset, `source`.
+        key: the key in the folder's name.
+        size: bytes.
+        chunks: finished ones.
+        rows: of these; None: it is not known without reading them.
+        used: when a run last wrote or used it, in seconds since the epoch.
+        exports: of the finished runs that use it.
+    """
+
+    path: Path
+    kind: CacheKind
+    operator: str
+    key: str
+    size: int
+    chunks: int
+    rows: int | None
+    used: float
+    exports: tuple[AnyPath, ...]
+
+
+class Run(NamedTuple):
+    """A run that uses a cache.
+
+    Attributes:
+        export: its export.
+        folders: names of the folders that it uses; None: its manifest is gone or damaged.
+        used: when it last ran, in seconds since the epoch.
+    """
+
+    export: AnyPath
+    folders: frozenset[str] | None
+    used: float
+
+
+def cache_entries(cache: Path) -> list[CacheEntry]:
+    """The folders of a cache: datasets, then steps, then samples, by name.
+
+    Raises:
+        DataError: there is no cache.
+    """
+    if not cache.is_dir():
+        raise DataError(
+            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
+        )
+    runs = runs_of(cache)
+    found = [_entry(path, runs) for path in cache.iterdir() if path.is_dir()]
+    order = ("source", "step", "samples")
+    entries = [entry for entry in found if entry is not None]
+    return sorted(entries, key=lambda entry: (order.index(entry.kind), entry.path.name))
+
+
+def runs_of(cache: Path) -> list[Run]:
+    """The runs that use a cache and whose run folders exist."""
+    exports = dict[AnyPath, float]()
+    for named in (cache / RUNS).glob("*.export"):
+        exports[to_path(named.read_text("utf-8"))] = named.stat().st_mtime
+    for folder in cache.resolve().parent.glob("*.run"):  # Earlier versions name none in the cache.
+        if (report := _report(folder)) is not None and _is(report.cache, cache):
+            beside = folder.with_suffix(Path(report.export_path).suffix)
+            exports.setdefault(beside, folder.stat().st_mtime)
+    runs = list[Run]()
+    for export, used in exports.items():
+        if not run_folder(export).is_dir():
+            continue
+        manifest = read_manifest(run_folder(export))
+        if manifest is None or _is(manifest.cache, cache):
+            folders = None if manifest is None else frozenset(manifest.uses)
+            runs.append(Run(export, folders, used))
+    return runs
+
+
+def unused(entries: Iterable[CacheEntry], *, samples: bool) -> list[CacheEntry]:
+    """What no finished run uses.
+
+    Args:
+        entries: of a cache.
+        samples: whether samples count, too, which cost something.
+    """
+    return [e for e in entries if not e.exports and (samples or e.kind != "samples")]
+
+
+def check_runs_are_known(cache: Path) -> None:
+    """Check that every run says which results it uses.
+
+    Raises:
+        DataError: one does not.
+    """
+    for run in runs_of(cache):
+        if run.folders is None:
+            folder = run_folder(run.export)
+            raise DataError(
+                f"{folder} does not say which results it uses: the run has not finished, or an "
+                "earlier version made it",
+                f"run its recipe again, or remove {folder}",
+            )
+
+
+def matching(entries: Sequence[CacheEntry], wanted: str) -> list[CacheEntry]:
+    """The entries that an operator's name, a folder's name or the beginning of a key names.
+
+    Raises:
+        DataError: none.
+    """
+    found = [e for e in entries if wanted in (e.operator, e.path.name)]
+    found = found or [e for e in entries if wanted and e.key.startswith(wanted)]
+    if not found:
+        names = ", ".join(sorted({entry.operator for entry in entries})) or "nothing"
+        raise DataError(f"nothing in the cache is called '{wanted}'", f"it holds: {names}")
+    return found
+
+
+def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
+    """Remove folders of a cache, while no run uses it.
+
+    Args:
+        cache: the cache.
+        entries: some of its entries.
+        again: whether steps after these may have results, which must not be found for rows that are
+            computed again and may differ.
+
+    Raises:
+        RejuiceError: a run uses the cache.
+    """
+    with sole_user(cache):
+        _delete_renamed(cache)  # What a process that was killed has left.
+        # The last step first: should this process be killed, none is left without those before it.
+        for entry in sorted(entries, key=lambda entry: entry.path.stat().st_mtime, reverse=True):
+            removed = cache / f"{_REMOVED}{entry.path.name}"
+            if again and entry.kind != "source":
+                # First: should this process be killed, what is left is found under no later key.
+                write_retry_count(entry.path, retry_count(entry.path) + 1)
+                for file in entry.path.iterdir():
+                    if not counts_retries(file):
+                        file.unlink()
+            else:
+                entry.path.rename(removed)
+        _delete_renamed(cache)
+        for named in (cache / RUNS).glob("*.export"):
+            if not run_folder(to_path(named.read_text("utf-8"))).is_dir():
+                named.unlink()
+
+
+def _delete_renamed(cache: Path) -> None:
+    """Delete what was renamed to be removed."""
+    for folder in cache.glob(f"{_REMOVED}*"):
+        shutil.rmtree(folder)
+
+
+def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
+    """A folder of a cache; None where it is something else, or empty but for the retries."""
+    match = _FOLDER.fullmatch(path.name)
+    if match is None:
+        return None
+    files = [file for file in path.iterdir() if not counts_retries(file)]
+    if not files:
+        return None
+    operator, kind = match["operator"], _kind(match)
+    stats = [file.lstat() for file in files]
+    users = [run for run in runs if run.folders is not None and path.name in run.folders]
+    used = max([path.stat().st_mtime, *(run.used for run in users)])
+    return CacheEntry(
+        path=path,
+        kind=kind,
+        operator=operator,
+        key=match["key"],
+        size=sum(stat.st_size for stat in stats),
+        chunks=sum(_is_chunk(file) for file in files),
+        rows=_rows(kind, files),
+        used=used,
+        exports=tuple(sorted((run.export for run in users), key=str)),
+    )
+
+
+def _kind(match: re.Match[str]) -> CacheKind:
+    if match["kept"]:
+        return "samples"
+    return "source" if match["operator"] == "source" else "step"
+
+
+def _is_chunk(file: Path) -> bool:
+    return file.suffix == ".arrow" and not file.name.startswith((".", "digest-", "schema"))
+
+
+def _rows(kind: CacheKind, files: Sequence[Path]) -> int | None:
+    if kind != "samples":
+        return None
+    keys = [file for file in files if file.suffix == ".keys"]
+    return sum((file.stat().st_size + 1) // _KEY_BYTES for file in keys)
+
+
+def _report(folder: Path) -> Report | None:
+    export = folder.with_suffix(".parquet")
+    try:
+        return Report.read(export)
+    except DataError:  # It is gone or damaged: the run is not finished.
+        return None
+
+
+def _is(path: str, cache: Path) -> bool:
+    return Path(path) == cache.resolve()

@@ -1,0 +1,210 @@
+"""Whether a run is finished: its export and its run folder are whole, and are those of its plan.
+
+    curated.run/manifest.json    the key of the run, size and xxh3 of each file; written last
+
+A run whose manifest has its key, and whose files are as the manifest says, has nothing to do.
+Anything else (a flipped bit in the export, a report that is gone, a torn manifest) is no finished
+run: its files are written again, from the commits.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import xxhash
+
+from ....operators import ResumableOperator
+from ...apply.report import Report
+from ...dataset.files import write_file
+from ...dataset.remote import AnyPath, RemotePath
+from ...dataset.write import is_folder, run_folder
+from ...dataset.written import written_columns
+from ...recipe.recipe import Recipe
+from ...recipe.yaml_text import dump
+from ..plan import Plan, kept_folder
+from .place import written_files
+
+NAME = "manifest.json"
+_FORMAT = 1
+"""Part of every key: raise it when exports, decisions or reports are written in another way."""
+_NOT_COMPARED = ("dataset_path",)
+"""A dataset that is a table has another temporary file in each run."""
+
+
+class FileState(NamedTuple):
+    """What a file holds: its size in bytes, and the xxh3_128 of its content.
+
+    In an object store, it is when the file was written instead of what it holds.
+    """
+
+    size: int
+    xxh3: str
+
+
+class Manifest(NamedTuple):
+    """What a finished run has written.
+
+    Attributes:
+        key: of the run, see `run_key`.
+        made_by: the recipe that was run, see `recipe_mark`.
+        cache: the folder with its commits.
+        uses: names of the folders in there that it uses.
+        files: by their path in the folder of the export, what each holds.
+    """
+
+    key: str
+    made_by: str
+    cache: str
+    uses: Sequence[str]
+    files: Mapping[str, FileState]
+
+
+def run_key(plan: Plan) -> str:
+    """A hash of all that decides the rows and the decisions of a run.
+
+    Not of what only describes it, such as the number of workers: see `describe`.
+    """
+    head = plan.recipe.head
+    made_of = [
+        _FORMAT,
+        head.export_path.name,
+        plan.result_key,
+        head.keep_stats_in_res_ds,
+        head.keep_hashes_in_res_ds,
+        sorted(written_columns(head.dataset_spec)),
+        head.max_rows_per_file if is_folder(head.export_path) else None,
+    ]
+    return _hash(json.dumps(made_of))
+
+
+def recipe_mark(recipe: Recipe) -> str:
+    """What a recipe is recognised by: its file or, where it has none, what it says."""
+    if recipe.from_file:
+        return str(recipe.path.resolve())
+    compared = {k: v for k, v in recipe.absolute().items() if k not in _NOT_COMPARED}
+    return _hash(dump(compared))
+
+
+def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
+    """The manifest of a run that has written these files."""
+    operators = (step.operator for step in plan.steps)
+    kept = [kept_folder(plan.cache, o).name for o in operators if isinstance(o, ResumableOperator)]
+    uses = dict.fromkeys((plan.source.folder.name, *plan.keys, *kept))
+    cache = str(plan.cache.resolve())
+    return Manifest(run_key(plan), recipe_mark(plan.recipe), cache, tuple(uses), files)
+
+
+def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
+    """The report of a run that has nothing to do; None where it is not finished.
+
+    Args:
+        plan: of the run.
+        head: the fields of the report that describe the run. Where the report on disk has others,
+            for the recipe now has another name or another number of workers, it is written again.
+    """
+    export = plan.recipe.head.export_path
+    found = read_manifest(run_folder(export))
+    if found is None or found.key != run_key(plan) or not all(map(plan.is_done, plan.steps)):
+        return None
+    if not _are_whole(export.parent, found.files):
+        return None
+    report = Report.read(export)
+    described = report.model_copy(update=dict(head))
+    text = dump(plan.recipe.absolute())
+    if described != report or text != (run_folder(export) / "recipe.yaml").read_text("utf-8"):
+        describe(export, described, text, manifest_of(plan, found.files))
+    steps = tuple(s.model_copy(update={"cached": True, "retried": 0}) for s in described.steps)
+    return described.model_copy(update={"steps": steps})
+
+
+def describe(
+    export: AnyPath, report: Report, recipe: str, manifest: Manifest | None = None
+) -> None:
+    """Replace the report and the recipe of a finished run, whose rows stay as they are.
+
+    Args:
+        export: its export.
+        report: the new report.
+        recipe: the new recipe as YAML.
+        manifest: the new manifest, but for these two files; None: as it was.
+    """
+    folder = run_folder(export)
+    manifest = manifest or read_manifest(folder)
+    (folder / NAME).unlink(missing_ok=True)  # First: until all is written, nothing is finished.
+    write_file(folder / "recipe.yaml", recipe)
+    report.write(folder)
+    if manifest is not None:
+        changed = _states(export.parent, (folder / "recipe.yaml", folder / "report.json"))
+        write_manifest(folder, manifest._replace(files={**manifest.files, **changed}))
+
+
+def sign(plan: Plan) -> None:
+    """Write the manifest of a run all of whose other files are in place."""
+    export = plan.recipe.head.export_path
+    files = _states(export.parent, written_files(export))
+    write_manifest(run_folder(export), manifest_of(plan, files))
+
+
+def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
+    """Write the manifest of a run, whose other files are in place."""
+    content = {**manifest._asdict(), "format": _FORMAT}
+    signed = {**content, "checksum": _checksum(content)}
+    write_file(folder / NAME, f"{json.dumps(signed, indent=1)}\n")
+
+
+def read_manifest(folder: AnyPath) -> Manifest | None:
+    """The manifest in a run folder; None where there is none, or where it is damaged."""
+    try:
+        content = json.loads((folder / NAME).read_text("utf-8"))
+        checksum = content.pop("checksum")
+        if checksum != _checksum(content) or content.pop("format") != _FORMAT:
+            return None
+        files = {name: FileState(*state) for name, state in content.pop("files").items()}
+        return Manifest(files=files, **content)
+    except (FileNotFoundError, ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
+    """What files hold, by their path in the folder `root`."""
+    return {_name_in(root, file): _state(file) for file in files}
+
+
+def _name_in(root: AnyPath, file: AnyPath) -> str:
+    parents: Iterable[AnyPath] = file.parents
+    between = [path.name for path in takewhile(lambda path: path != root, parents)]
+    return "/".join([*reversed(between), file.name])
+
+
+def _are_whole(root: AnyPath, files: Mapping[str, FileState]) -> bool:
+    paths = {root / name: state for name, state in files.items()}
+    try:  # Sizes first: they cost nothing, and most of what is wrong shows in them.
+        if any(path.stat().st_size != state.size for path, state in paths.items()):
+            return False
+        return all(_state(path) == state for path, state in paths.items())
+    except FileNotFoundError:
+        return False
+
+
+def _state(file: AnyPath) -> FileState:
+    if isinstance(file, RemotePath):  # It is not fetched: a store does not change what it holds.
+        found = file.stat()
+        return FileState(found.st_size, f"written at {found.st_mtime_ns}")
+    with file.open("rb") as stream:
+        size = file.stat().st_size
+        if not size:  # Nothing can be mapped.
+            return FileState(0, xxhash.xxh3_128_hexdigest(b""))
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return FileState(size, xxhash.xxh3_128_hexdigest(content))
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return _hash(json.dumps(content, sort_keys=True))
+
+
+def _hash(text: str) -> str:
+    return xxhash.xxh3_128_hexdigest(text.encode())

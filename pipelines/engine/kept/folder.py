@@ -1,0 +1,274 @@
+"""The folder of what a resumable operator computed, whatever steps and whatever code led to it.
+
+A row is found again by its content, in whatever chunk it was.
+
+    kept-policy_rollout_mapper-52c0…/generation-1        failed rows were retried once
+    kept-policy_rollout_mapper-52c0…/9af3….arrow         a finished chunk
+    kept-policy_rollout_mapper-52c0…/9af3….keys          the content of its rows, hashed
+    kept-policy_rollout_mapper-52c0…/77b1…-0.journal     finished rows of an unfinished chunk
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Container, Iterator, Sequence
+
+import pyarrow as pa
+import xxhash
+from filelock import FileLock, Timeout
+
+from ....operators import Change
+from ....operators.change import split
+from ...dataset.checked import DamagedError
+from ...dataset.files import write_file
+from ...dataset.remote import AnyPath, RemotePath
+from ..commit import load
+from . import chunk as kept_chunk
+from .journal import Entry, Journal, entries, journals
+from .key_index import KeyIndex
+
+_log = logging.getLogger(__name__)
+_PREFIX = "kept-"
+_COUNTER = "generation"
+_AFTER_DAMAGE = 1_000_000
+"""A number of retries that no earlier run has counted to."""
+
+
+def row_keys(table: pa.Table) -> list[str]:
+    """A hash of each row's content."""
+    texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
+    return [xxhash.xxh3_128_hexdigest(text.encode()) for text in texts]
+
+
+def chunk_path(folder: AnyPath, keys: Sequence[str]) -> AnyPath:
+    """Where the chunk of these rows is, or will be."""
+    return folder / f"{_hash_of(keys)}.arrow"
+
+
+def _hash_of(keys: Sequence[str]) -> str:
+    return xxhash.xxh3_128_hexdigest(" ".join(keys).encode())
+
+
+class KeptRows:
+    """Finds rows in the chunks of a folder, finished or not.
+
+    Args:
+        folder: of an operator.
+    """
+
+    def __init__(self, folder: AnyPath) -> None:
+        self.folder = folder
+        self._index: KeyIndex | None = None
+
+    def add(self, whole: AnyPath, keys: Sequence[str]) -> None:
+        """Have the rows of a chunk found from now on."""
+        index = self._read()
+        file = whole.with_suffix(".keys")
+        if not file.exists():
+            index.add(whole.name, keys)
+        if not file.exists() or _read_keys(file) is None:
+            write_file(file, "\n".join(keys))
+
+    def find(self, whole: AnyPath, keys: Sequence[str], rows: Sequence[int]) -> dict[int, Entry]:
+        """Rows of a chunk that are finished as part of other chunks.
+
+        Args:
+            whole: the chunk.
+            keys: of all its rows.
+            rows: those to look for.
+        """
+        found: dict[int, Entry] = {}
+        for name, places in self._read().find([keys[row] for row in rows]).items():
+            wanted: dict[int, list[int]] = {}
+            for place, index in places:
+                if rows[index] not in found:
+                    wanted.setdefault(place, []).append(rows[index])
+            if name == whole.name or not wanted:
+                continue
+            for place, change in _rows_of_chunk(self.folder / name, wanted):
+                found |= {row: Entry(row, change, 0.0) for row in wanted[place]}
+        return found
+
+    def _read(self) -> KeyIndex:
+        """The index, which is built when it is first needed."""
+        if self._index is None:
+            self._index = KeyIndex()
+            for whole, keys in chunks(self.folder):
+                self._index.add(whole.name, keys)
+        return self._index
+
+
+def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
+    """The chunks of a folder, finished or not, with the keys of their rows."""
+    files: list[AnyPath] = sorted(folder.glob("*.keys"), key=str)
+    for file in files:
+        keys = _read_keys(file)
+        if keys is None:
+            keys = kept_chunk.keys_of(file.with_suffix(".arrow"))
+            if keys is None or _hash_of(keys) != file.stem:
+                lost = "its rows are found again only where the same rows are a chunk"
+                _log.warning("%s is damaged: %s", file, lost)
+                continue
+            write_file(file, "\n".join(keys))
+        yield file.with_suffix(".arrow"), keys
+
+
+def _read_keys(file: AnyPath) -> list[str] | None:
+    """The keys in a file, whose name is their hash; None: it is damaged."""
+    keys = file.read_bytes().decode("ascii", "replace").split()
+    return keys if _hash_of(keys) == file.stem else None
+
+
+def _rows_of_chunk(whole: AnyPath, places: Container[int]) -> Iterator[tuple[int, Change]]:
+    """The changes to these rows of a chunk; dropped rows are left out."""
+    try:
+        commit = load(whole, mapped=False) if whole.exists() else None
+    except DamagedError:
+        lock = ChunkLock(whole)
+        if lock.try_acquire():
+            try:
+                take_apart(whole)
+            finally:
+                lock.release()
+        commit = None
+    if commit is not None:
+        each = enumerate(split(commit.change, range(commit.rows_in + 1)))
+        yield from [(row, c) for row, c in each if row in places and not c.drops_all()]
+    else:
+        yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
+
+
+def kept_name(operator_name: str, key: str) -> str:
+    """The name of a folder of kept rows."""
+    return f"{_PREFIX}{operator_name}-{key}"
+
+
+def is_kept(path: AnyPath) -> bool:
+    """Whether a file is a chunk in a folder of kept rows."""
+    return path.suffix == ".arrow" and path.parent.name.startswith(_PREFIX)
+
+
+def is_finished(whole: AnyPath) -> bool:
+    """Whether a chunk is there; a damaged one becomes a journal of the rows that are still good.
+
+    The caller holds its lock.
+    """
+    if not whole.exists():
+        return False
+    try:
+        load(whole)
+    except DamagedError:
+        take_apart(whole)
+        return False
+    return True
+
+
+def take_apart(whole: AnyPath) -> None:
+    """Replace a damaged chunk by a journal of what is still good of it."""
+    found = [(row, c) for row, c in kept_chunk.undamaged_rows(whole) if not c.drops_all()]
+    _log.warning(
+        "%s is damaged: its rows are computed again, but for %d that are undamaged",
+        whole, len(found),
+    )  # fmt: skip
+    with Journal(whole) as journal:
+        for row, change in found:
+            journal.add(Entry(row, change, 0.0))
+    whole.unlink()
+
+
+def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
+    """Replace a chunk by journals of its rows, without the failed and the dropped ones."""
+    old = journals(whole)
+    if whole.exists():
+        commit = load(whole, mapped=False)
+        seconds = commit.seconds / commit.rows_in
+        # Its notes are about all rows, and go with the first that stays.
+        notes = commit.change.notes
+        changes = split(commit.change._replace(notes={}), range(commit.rows_in + 1))
+        each = (Entry(row, change, seconds) for row, change in enumerate(changes))
+    else:
+        notes, each = {}, (entry for entry in journalled(whole).values())
+    with Journal(whole) as journal:
+        for entry in each:
+            if entry.row in failed or entry.change.drops_all():
+                continue
+            noted = entry.change._replace(notes={**entry.change.notes, **notes})
+            journal.add(entry._replace(change=noted))
+            notes = {}
+    for path in (*old, whole):
+        path.unlink(missing_ok=True)
+
+
+def journalled(whole: AnyPath) -> dict[int, Entry]:
+    """The rows of an unfinished chunk that are finished."""
+    return {entry.row: entry for entry in entries(whole)}
+
+
+def retry_count(folder: AnyPath) -> int:
+    """How often results of a step were retried; the keys of later steps depend on it.
+
+    It is in the name of a file, where no damage to its content can change it. Version 0.4 wrote
+    it into a file: where that is damaged, later steps get keys that no run had before.
+    """
+    counts = [int(file.name.rpartition("-")[2]) for file in folder.glob(f"{_COUNTER}-*")]
+    old = folder / _COUNTER
+    if old.exists():
+        text = old.read_bytes().decode("ascii", "replace")
+        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
+    return max(counts, default=0)
+
+
+def count_retry(folder: AnyPath) -> None:
+    """Count one more retry of a step, so that later steps get other keys."""
+    write_retry_count(folder, retry_count(folder) + 1)
+
+
+def write_retry_count(folder: AnyPath, number: int) -> None:
+    """Keep how often results of a step were retried."""
+    write_file(folder / f"{_COUNTER}-{number}", f"{number}\n")
+
+
+def counts_retries(file: AnyPath) -> bool:
+    """Whether a file of the folder of a step keeps how often its results were retried."""
+    return file.name.partition("-")[0] == _COUNTER
+
+
+class ChunkLock:
+    """The lock of a chunk: another recipe with the same first steps may be computing it.
+
+    In an object store there is none. Two runs that compute the same rows at the same time pay for
+    them twice there; what they write has the same name, and either is right.
+    """
+
+    def __init__(self, whole: AnyPath) -> None:
+        self._lock: FileLock | None = None
+        if not isinstance(whole, RemotePath):
+            self._lock = FileLock(whole.with_suffix(".lock"))
+
+    def acquire(self) -> None:
+        """Get it, however long another run has it."""
+        if self._lock is not None and not self.try_acquire():
+            _log.warning("another run computes the same rows: waiting for it")
+            self._lock.acquire()
+
+    def try_acquire(self) -> bool:
+        """Get it unless another run has it; gives whether it is held now."""
+        try:
+            if self._lock is not None:
+                self._lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> ChunkLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

@@ -1,0 +1,67 @@
+"""Syncs once a second what was written meanwhile: else losing power loses it."""
+
+from __future__ import annotations
+
+from threading import Event, Lock, Thread
+from typing import Protocol
+
+from ....operators import DataError
+
+EVERY_S = 1.0
+
+
+class Syncable(Protocol):
+    """What is written piece by piece."""
+
+    def sync(self) -> None:
+        """Have what was written stay when the power fails."""
+
+
+class Syncer:
+    """A thread that syncs journals, so that whoever writes them need not wait for the disk.
+
+    Args:
+        every_s: seconds from one round to the next.
+    """
+
+    def __init__(self, every_s: float = EVERY_S) -> None:
+        self._dirty = set[Syncable]()
+        self._syncing, self._closed = Lock(), Event()
+        self._error: Exception | None = None
+        self._every_s = every_s
+        self._thread = Thread(target=self._run, name="syncer", daemon=True)
+
+    def written(self, journal: Syncable) -> None:
+        """Have a journal synced in the next round.
+
+        Raises:
+            OSError: what was written before to some journal could not be synced.
+            DataError: a store refused it.
+        """
+        self._dirty.add(journal)
+        if self._error is not None:
+            raise self._error
+
+    def forget(self, journal: Syncable) -> None:
+        """Leave a journal alone from now on: it is going to be closed."""
+        with self._syncing:
+            self._dirty.discard(journal)
+
+    def __enter__(self) -> Syncer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every_s):
+            with self._syncing:
+                # Those that are written to meanwhile wait for the next round.
+                for journal in list(self._dirty):
+                    self._dirty.discard(journal)
+                    try:
+                        journal.sync()
+                    except (OSError, DataError) as error:  # Raised where the next entry is written.
+                        self._error = error

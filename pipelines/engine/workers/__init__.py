@@ -1,0 +1,1 @@
+"""Where chunks are run: this process, a pool of processes, or a Ray cluster."""

@@ -1,0 +1,170 @@
+"""Workers for chunks, on this machine: this thread, a pool of threads, or a pool of processes.
+
+Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
+start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes. Workers
+elsewhere are in `on_ray.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from typing_extensions import Self
+
+from ....operators import EngineError
+from ....operators.registry import load_file
+from ...recipe.steps import Step
+from ..plan import Plan
+
+T = TypeVar("T")
+Submit = Callable[[Callable[[int], T], int], "Future[T]"]
+TRIES = 3
+"""How often an item is run whose worker dies: by a signal, for lack of memory, with its node."""
+
+
+class Workers(Protocol):
+    """Where the work on chunks, or on other numbered parts of a run, takes place."""
+
+    def map(
+        self, steps: Sequence[Step], work: Callable[[int], T], count: int
+    ) -> Iterator[tuple[int, T]]:
+        """Numbers and results as they finish; few are submitted at a time.
+
+        Args:
+            steps: those that are still to be run.
+            work: called with each number below `count`. It and its results can be pickled. It may
+                be called again with the same number, where a worker has died.
+            count: how many there are.
+
+        Raises:
+            Exception: what the work raised.
+            RejuiceError: workers have died again and again.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+OpenWorkers = Callable[[Plan], Workers]
+
+
+class LocalWorkers:
+    """`np` workers of the kind that a stage needs, started when they are first needed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._count = min(plan.recipe.head.np, len(plan.source.rows))
+        self._files = plan.recipe.head.custom_operator_paths
+        self._threads: ThreadPoolExecutor | None = None
+        self._processes: Any = None
+
+    def map(
+        self, steps: Sequence[Step], work: Callable[[int], T], count: int
+    ) -> Iterator[tuple[int, T]]:
+        """See `Workers.map`; the steps decide between threads and processes."""
+        submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
+        todo, deaths = iter(range(count)), Counter[int]()
+        running: dict[Future[T], int] = {}
+        while True:
+            for item in islice(todo, 2 * self._count - len(running)):
+                running[submit(work, item)] = item
+            if not running:
+                return
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                item = running.pop(future)
+                try:
+                    result = future.result()
+                except BrokenExecutor as error:  # All that were in the pool lose their worker.
+                    deaths[item] += 1
+                    if deaths[item] == TRIES:
+                        # One of those that have been together in the pool each time.
+                        items = [i for i, number in deaths.items() if number >= TRIES - 1]
+                        cause = _exit_codes(error)
+                        raise worker_died("worker process", steps, items, count, cause) from error
+                    running[submit(work, item)] = item
+                else:
+                    yield item, result
+
+    def __enter__(self) -> LocalWorkers:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._threads:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._processes:
+            self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
+
+    def _submit(self, gil_bound: bool) -> Submit[T]:
+        if self._count == 1:
+            return _run_here
+        if gil_bound:
+            return self._submit_to_process
+        self._threads = self._threads or ThreadPoolExecutor(self._count)
+        return self._threads.submit
+
+    def _submit_to_process(self, work: Callable[[int], T], item: int) -> Future[T]:
+        if self._processes is None:
+            self._processes = _start_processes(self._count, self._files)
+        try:
+            future: Future[T] = self._processes.submit(work, item)
+        except BrokenExecutor:  # A worker has died, and the others were ended.
+            self._processes.shutdown(wait=True, kill_workers=True)
+            self._processes = _start_processes(self._count, self._files)
+            future = self._processes.submit(work, item)
+        return future
+
+
+def worker_died(
+    what: str, steps: Sequence[Step], items: Collection[int], count: int, cause: str
+) -> EngineError:
+    """The error of an item, one of these, whose workers died `TRIES` times."""
+    where = f"step {steps[0].number} {steps[0].name}" if steps else ""
+    parts = " or ".join(str(item + 1) for item in sorted(items))
+    found = f"the {what} of part {parts} of {count} died {TRIES} times: {cause}"
+    return EngineError(found, "run it again: finished parts are kept", where=where)
+
+
+def _exit_codes(error: BrokenExecutor) -> str:
+    """What is short of the page that loky writes when a worker ends."""
+    found = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
+    return found[1] if found else str(error).partition("\n")[0]
+
+
+def _run_here(work: Callable[[int], T], chunk: int) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(work(chunk))
+    return future
+
+
+def _start_processes(count: int, files: Sequence[Path]) -> Any:
+    from loky import ProcessPoolExecutor
+
+    # loky, because its workers do not import the user's __main__ once more.
+    return ProcessPoolExecutor(count, initializer=_start_worker, initargs=(os.getpid(), files))
+
+
+def _start_worker(parent: int, files: Sequence[Path]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+    # Unpickling an operator of a custom file needs the file to be loaded under the same name.
+    for file in files:
+        load_file(file)
+
+
+def _exit_with(parent: int) -> None:
+    # A parent that is killed cannot tell its workers, which would wait for work for ever.
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

@@ -1,0 +1,206 @@
+"""Workers on Ray: numbers of chunks go to its tasks, and what they make lies in the cache.
+
+    driver ──chunk number──> task ──reads, runs, commits──> cache
+           <──group starts───
+
+The function that runs a chunk is that of the local engine. No row passes through Ray: the state of
+a run is in its cache, so that another driver, or the local engine, finishes it.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache, lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ....operators import EngineError, RejuiceError
+from ....operators.errors import first_line
+from ....operators.registry import load_file
+from ...dataset.checked import DamagedError
+from ...ray_session import AUTO, connected_to_ray
+from ...recipe.steps import Step
+from ..plan import Plan, operator_key
+from .local import TRIES, worker_died
+from .shared_folder import check_shared, on_each_node
+
+T = TypeVar("T")
+
+
+class _Setup(NamedTuple):
+    """What a process of Ray's needs before it can load work.
+
+    Attributes:
+        folder: the working directory of the driver, to which paths of a recipe may be relative.
+        files: those of custom operators, whose classes are found by the names of their modules.
+    """
+
+    folder: str
+    files: tuple[Path, ...]
+
+
+class _Raised(NamedTuple):
+    """An exception of the work, returned instead of raised: Ray would wrap it in a page of text.
+
+    Attributes:
+        error: the exception.
+        text: its traceback.
+    """
+
+    error: Exception
+    text: str
+
+
+class _WorkerTracebackError(Exception):
+    """The traceback of an exception in a worker, as text."""
+
+
+class RayWorkers:
+    """`np` tasks of Ray at a time.
+
+    Args:
+        plan: what will be run.
+        address: as in `connected_to_ray`.
+        report_line: called with a line that tells where the run takes place.
+    """
+
+    def __init__(self, plan: Plan, address: str, report_line: Callable[[str], object]) -> None:
+        self._plan, self._address, self._report_line = plan, address, report_line
+        self._count = min(plan.recipe.head.np, len(plan.source.rows))
+        self._setup = _Setup(os.getcwd(), plan.recipe.head.custom_operator_paths)
+        self._open = ExitStack()
+
+    def __enter__(self) -> RayWorkers:
+        started_here = self._open.enter_context(
+            connected_to_ray(self._address, num_cpus=self._count)
+        )
+        if started_here:
+            if self._address == AUTO:
+                self._report_line("there is no Ray cluster: Ray is started on this machine")
+            return self
+        try:
+            nodes = _check_nodes(self._plan, self._setup)
+        except BaseException:
+            self._open.close()
+            raise
+        self._report_line(f"Ray cluster: {nodes} {'nodes' if nodes > 1 else 'node'}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def map(
+        self, steps: Sequence[Step], work: Callable[[int], T], count: int
+    ) -> Iterator[tuple[int, T]]:
+        """See `Workers.map`."""
+        import ray
+
+        shared = [ray.put(work)]  # In a list, a task gets the reference, not the object.
+        task = ray.remote(num_cpus=1, max_retries=0)(_run)
+        todo, deaths = iter(range(count)), Counter[int]()
+        running: dict[Any, int] = {}
+        try:
+            while True:
+                for item in islice(todo, self._count - len(running)):
+                    running[task.remote(self._setup, shared, item)] = item
+                if not running:
+                    return
+                (finished, *_), _ = ray.wait(list(running))
+                item = running.pop(finished)
+                try:
+                    result = ray.get(finished)
+                except ray.exceptions.RayTaskError:
+                    raise
+                except ray.exceptions.RayError as error:
+                    deaths[item] += 1
+                    if deaths[item] == TRIES:
+                        cause = first_line(error).rstrip(".")
+                        raise worker_died("Ray worker", steps, [item], count, cause) from error
+                    running[task.remote(self._setup, shared, item)] = item
+                else:
+                    yield item, _raise_failure(result)
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+
+def _run(setup: _Setup, shared: list[Any], item: int) -> Any:
+    """Run work on an item, in a process of Ray's."""
+    try:
+        _set_up(setup)
+        return _fetched(shared[0])(item)
+    except Exception as error:
+        return _Raised(error, traceback.format_exc())
+
+
+@cache
+def _set_up(setup: _Setup) -> None:
+    """Make a process of Ray's ready; a process keeps its setup for all tasks of a run."""
+    import pyarrow as pa
+
+    os.chdir(setup.folder)
+    pa.set_cpu_count(1)  # Ray counts one core per task.
+    for file in setup.files:
+        load_file(file)
+
+
+@lru_cache(maxsize=1)
+def _fetched(reference: Any) -> Callable[[int], Any]:
+    """The work of a stage, unpickled once per process."""
+    import ray
+
+    work: Callable[[int], Any] = ray.get(reference)
+    return work
+
+
+def _raise_failure(result: Any) -> Any:
+    if isinstance(result, _Raised):
+        raise result.error from _WorkerTracebackError(result.text)
+    return result
+
+
+def _check_nodes(plan: Plan, setup: _Setup) -> int:
+    """Check that all nodes of a cluster share the files of a run, and have the code of its steps.
+
+    Returns:
+        How many nodes there are.
+
+    Raises:
+        EngineError: one does not.
+    """
+    import ray
+
+    check_shared(plan.cache, "the cache")
+    check_shared(plan.recipe.head.export_path.parent, "the export")
+    ours = [operator_key(step.operator) for step in plan.steps]
+    nodes = on_each_node(_run, setup, [ray.put(_NodeCheck(plan))], 0)
+    for node, found in nodes:
+        if isinstance(found, _Raised):
+            raise EngineError(f"node {node} of the Ray cluster: {first_line(found.error)}") from (
+                _WorkerTracebackError(found.text)
+            )
+        for step, key, theirs in zip(plan.steps, ours, found, strict=True):
+            # The code of a notebook goes to the nodes with the operator, and has no lasting key.
+            if key != theirs and type(step.operator).__module__ != "__main__":
+                raise RejuiceError(
+                    f"node {node} of the Ray cluster has other code for this step",
+                    "install there what is installed here",
+                    where=plan.recipe.where(step),
+                )
+    return len(nodes)
+
+
+class _NodeCheck(NamedTuple):
+    """Work that reads a chunk, and returns the keys of all operators by the code of its node."""
+
+    plan: Plan
+
+    def __call__(self, chunk: int) -> list[str]:
+        with suppress(DamagedError):  # That is found, and repaired, where the chunk is used.
+            self.plan.source_frame(chunk)
+        return [operator_key(step.operator) for step in self.plan.steps]

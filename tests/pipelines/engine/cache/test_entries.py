@@ -1,0 +1,229 @@
+"""`rejuice cache`: what can go is removed, what cost something stays, and nothing stale is found."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from command import runner
+from fake_server import FakeServer
+
+from rejuice.operators import RejuiceError
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.cache.entries import cache_entries, matching, remove, unused
+from rejuice.pipelines.engine.cache.lock import sole_user, use_cache
+from rejuice.pipelines.recipe.read import load
+
+PROMPTS = 7
+
+
+@pytest.fixture
+def server():
+    with FakeServer() as policy:
+        yield policy
+
+
+@pytest.fixture
+def path(recipe_file, server):
+    options = {"api": "chat", "base_url": server.url, "back_off_s": 0.002, "timeout_s": 5}
+    sampling = {"engine": "openai", "model": "m", "n": 2, "max_tokens": 9, "openai": options}
+    return recipe_file(
+        [{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}, {"length_filter": {"min": 1}}],
+        [{"question": f"{k}?", "answer": str(k)} for k in range(PROMPTS)],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    return runner(monkeypatch, capsys, tmp_path)
+
+
+def ran(path, **overrides):
+    recipe = load(path, overrides)
+    engine.run(recipe)
+    return recipe.head.export_path.parent / ".rejuice", recipe.head.export_path
+
+
+def names(entries):
+    return sorted(entry.path.name.rpartition("-")[0] for entry in entries)
+
+
+EVERY = ["kept-policy_rollout_mapper", "length_filter", "policy_rollout_mapper",
+         "prompt_template_mapper", "source"]  # fmt: skip
+
+
+def samples_of(cache):
+    """Bytes and times of all samples."""
+    files = [p for folder in cache.glob("kept-*") for p in folder.iterdir() if p.suffix != ".lock"]
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+
+
+def test_what_a_cache_holds(path):
+    cache, export = ran(path)
+    entries = cache_entries(cache)
+    assert names(entries) == EVERY
+    assert [entry.kind for entry in entries] == ["source", "step", "step", "step", "samples"]
+    assert all(entry.exports == (export.resolve(),) for entry in entries)
+    assert [entry.chunks for entry in entries] == [1] * 5
+    assert entries[-1].rows == PROMPTS
+    sizes = sum(p.lstat().st_size for p in cache.rglob("*") if p.is_file() and p.parent != cache)
+    records = sum(p.stat().st_size for p in (cache / "runs").iterdir())
+    assert sum(entry.size for entry in entries) == sizes - records
+    assert all(abs(entry.used - time.time()) < 600 for entry in entries)
+
+
+def test_what_no_finished_run_uses_is_pruned_and_samples_stay(path, rejuice, server):
+    cache, export = ran(path)
+    ran(path, **{"length_filter.min": "2"})
+    before, asked = samples_of(cache), server.attempts.copy()
+    assert names(unused(cache_entries(cache), samples=True)) == ["length_filter"]
+    code, out, _ = rejuice("cache", "prune", path, "--dry_run")
+    assert (code, out.splitlines()[1].split()[0]) == (0, "length_filter")
+    assert len(cache_entries(cache)) == 6, "a dry run removes nothing"
+    code, out, _ = rejuice("cache", "prune", path)
+    assert code == 0
+    assert out.startswith("out/.rejuice: removed 1 folder, ")
+    assert names(cache_entries(cache)) == EVERY
+    assert rejuice("cache", "prune", export)[1] == "out/.rejuice: nothing to remove\n"
+
+    (export.with_suffix(".run") / "report.json").unlink()
+    for file in sorted(export.with_suffix(".run").rglob("*"), reverse=True):
+        file.unlink() if file.is_file() else file.rmdir()
+    export.with_suffix(".run").rmdir()
+    rejuice("cache", "prune", "--cache_dir", cache)
+    assert names(cache_entries(cache)) == ["kept-policy_rollout_mapper"]
+    assert samples_of(cache) == before
+    assert not list((cache / "runs").iterdir())
+    export.unlink()
+    ran(path)
+    assert server.attempts == asked, "no prompt is sampled twice"
+    rejuice("cache", "prune", "--cache_dir", cache, "--samples")
+    assert names(cache_entries(cache)) == EVERY, "samples of a finished run stay"
+
+
+def test_two_exports_share_a_cache_and_neither_loses_anything(path, tmp_path, rejuice):
+    cache = tmp_path / "cache"
+    for name in ("a/a.parquet", "b/b.parquet"):
+        recipe = load(path, {"export_path": str(tmp_path / name), "length_filter.min": str(len(name))})  # fmt: skip
+        engine.run(recipe, cache=cache)
+    assert not unused(cache_entries(cache), samples=True)
+    both = [entry for entry in cache_entries(cache) if len(entry.exports) == 2]
+    assert names(both) == EVERY
+    (tmp_path / "b" / "b.run" / "manifest.json").unlink()
+    code, _, err = rejuice("cache", "prune", "--cache_dir", cache)
+    assert (code, err) == (
+        2,
+        "rejuice: b/b.run does not say which results it uses: the run has "
+        "not finished, or an earlier version made it; run its recipe again, or remove b/b.run\n",
+    )
+
+
+@pytest.mark.parametrize("wanted", ["length_filter", "key"])
+def test_the_results_of_a_step_are_removed_and_computed_again(path, rejuice, wanted):
+    cache, export = ran(path)
+    table = pq.read_table(export)
+    (entry,) = matching(cache_entries(cache), "length_filter")
+    code, out, _ = rejuice("cache", "rm", entry.key[:9] if wanted == "key" else wanted, path)
+    assert code == 0
+    assert out.startswith("out/.rejuice: removed 1 folder, ")
+    assert entry.path not in [each.path for each in cache_entries(cache)]
+    report = engine.run(load(path))
+    assert [step.cached for step in report.steps] == [True, True, False]
+    assert pq.read_table(export).equals(table)
+
+
+@pytest.mark.recommended("pipelines/commands/cache.py", "add --samples to remove it")
+@pytest.mark.recommended("pipelines/commands/cache.py", "--samples removes it")
+def test_samples_are_removed_only_where_that_is_asked_for(path, rejuice, server):
+    cache, _ = ran(path)
+    before, asked = samples_of(cache), sum(server.attempts.values())
+    code, out, _ = rejuice("cache", "rm", "policy_rollout_mapper", path)
+    (kept,) = cache.glob("kept-*")
+    note = f"{kept.name} stays: samples and scores cost something; --samples removes it"
+    assert (code, out.splitlines()[1]) == (0, note)
+    assert samples_of(cache) == before
+    code, _, err = rejuice("cache", "rm", kept.name, path)
+    found = f"{kept.name} has samples or scores, which cost something"
+    assert (code, err) == (2, f"rejuice: {found}; add --samples to remove it\n")
+    assert rejuice("cache", "rm", kept.name, path, "--samples")[0] == 0
+    assert samples_of(cache).keys() == {"generation-1"}
+    report = engine.run(load(path))
+    assert sum(server.attempts.values()) == asked + PROMPTS
+    # Another draw may differ: what was made of the first one is not found for it.
+    assert [step.cached for step in report.steps] == [True, False, False]
+
+
+def test_nothing_is_removed_under_a_running_run(path):
+    cache, export = ran(path)
+    with use_cache(cache, export), use_cache(cache, export):
+        with pytest.raises(RejuiceError) as error:
+            remove(cache, cache_entries(cache), again=False)
+        assert str(error.value) == f"a run is using {cache}; wait until it has ended"
+    assert names(cache_entries(cache)) == EVERY
+    with sole_user(cache):
+        pass
+
+
+def test_a_run_that_was_killed_lets_go_of_its_cache(tmp_path):
+    code = (
+        "import os, sys, pathlib, signal\n"
+        "from rejuice.pipelines.engine.cache.lock import use_cache\n"
+        "with use_cache(pathlib.Path(sys.argv[1]), pathlib.Path('x.parquet')):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    with sole_user(tmp_path):
+        assert (tmp_path / "runs").is_dir()
+
+
+def test_what_a_killed_removal_has_left_goes_next_time(path):
+    cache, _ = ran(path)
+    left = cache / ".removed-length_filter-0123456789abcdef"
+    left.mkdir()
+    (left / "000000.arrow").write_bytes(b"x")
+    assert names(cache_entries(cache)) == EVERY
+    remove(cache, [], again=False)
+    assert not left.exists()
+
+
+ERRORS = {
+    ("ls",): "no cache is given; give a recipe, an export or a cache folder",
+    ("ls", "none"): "there is no cache in .rejuice; give the recipe of a run, or its cache folder",
+    ("rm", "qqq", "recipe.yaml"): "nothing in the cache is called 'qqq'; it holds: length_filter, "
+    "policy_rollout_mapper, prompt_template_mapper, source",
+    ("rm", "", "recipe.yaml"): "nothing in the cache is called ''; it holds: length_filter, "
+    "policy_rollout_mapper, prompt_template_mapper, source",
+}
+
+
+@pytest.mark.parametrize("words", ERRORS)
+def test_errors_are_one_line(path, rejuice, words):
+    ran(path)
+    code, _, err = rejuice("cache", *words)
+    assert (code, err) == (2, f"rejuice: {ERRORS[words]}\n")
+
+
+@pytest.mark.parametrize("place", ["recipe.yaml", "out/curated.parquet", "out/curated.run", "out/.rejuice", "out"])  # fmt: skip
+def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
+    ran(path)
+    (tmp_path / "user" / "rejuice").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "user" / "rejuice" / "scores.sqlite").write_bytes(bytes(1_500))
+    if place == "out":
+        os.rename(tmp_path / "out" / ".rejuice", tmp_path / "moved")
+        code, out, _ = rejuice("cache", "ls", "--cache_dir", "moved")
+        used_by = ""
+    else:
+        code, out, _ = rejuice("cache", "ls", place)
+        used_by = "out/curated.parquet"
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["operator", "holds", "key", "size", "chunks", "rows", "last", "used", "used", "by"]  # fmt: skip
+    assert [line.split()[0] for line in lines[1:6]] == [
+        "source", "length_filter", "policy_rollout_mapper", "prompt_template_mapper", "policy_rollout_mapper",
+    ]  # fmt: skip
+    assert all(line.rstrip().endswith(used_by or "ago") for line in lines[1:6])
+    assert lines[6].startswith("5 folders, ")
+    assert "user/rejuice/scores.sqlite: 1.5 kB, answers of judges, for all recipes" in lines

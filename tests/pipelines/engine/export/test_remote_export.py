@@ -1,0 +1,133 @@
+"""Exports in an object store: the bytes of those on disk, complete once their manifest is there."""
+
+import uuid
+
+import pytest
+from command import runner
+
+from rejuice.operators import DataError, RecipeError
+from rejuice.pipelines.apply.decision_files import read_decisions
+from rejuice.pipelines.apply.report import Report
+from rejuice.pipelines.dataset.exported import exported_rows
+from rejuice.pipelines.dataset.remote import RemotePath, to_path
+from rejuice.pipelines.dataset.write import run_folder
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.export.finished import read_manifest
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.stored.open import open_stored
+
+PROCESS = [{"group_size_filter": {"min": 2}}, {"grpo_advantage_mapper": {}}]
+
+
+@pytest.fixture
+def path(recipe_file, rollouts, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    return recipe_file(PROCESS, rollouts(20).to_pylist())
+
+
+@pytest.fixture
+def folder(s3):
+    return f"s3://rollouts/{uuid.uuid4().hex}"
+
+
+def contents(export):
+    """What is in the store: bytes by name, but for what depends on the place or on time."""
+    every = {}
+
+    def walk(path, name):
+        if path.is_file():
+            every[name] = path.read_bytes()
+        elif path.is_dir():
+            for each in path.iterdir():
+                walk(each, f"{name}/{each.name}")
+
+    walk(export, "export")
+    walk(run_folder(export), "run")
+    return {n: c for n, c in every.items() if n.count("/") > 1 or not n.startswith("run/")}
+
+
+@pytest.mark.parametrize("name", ["curated.parquet", "curated.jsonl", "curated.arrow", "curated"])
+def test_the_bytes_are_those_of_an_export_on_disk(path, folder, tmp_path, name):
+    fields = {"max_rows_per_file": "9"}
+    here = load(path, {**fields, "export_path": str(tmp_path / "out" / name)})
+    there = load(path, {**fields, "export_path": f"{folder}/{name}"})
+    assert isinstance(there.head.export_path, RemotePath)
+    ours, theirs = engine.run(here, chunk_rows=16), engine.run(there, chunk_rows=16)
+    assert [s.model_dump(exclude={"seconds"}) for s in theirs.steps] == [s.model_dump(exclude={"seconds"}) for s in ours.steps]  # fmt: skip
+    found = contents(there.head.export_path)
+    assert found == contents(here.head.export_path)
+    assert len(found) == {"curated": 1 + 3 * 8}.get(name, 3)
+    assert exported_rows(there.head.export_path).equals(exported_rows(here.head.export_path))
+    assert not (tmp_path / "s3:").exists()
+    assert (tmp_path / ".rejuice").is_dir()
+
+
+def test_a_finished_run_has_nothing_to_do_and_one_that_changed_is_written_again(path, folder):
+    recipe = load(path, {"export_path": f"{folder}/curated.parquet"})
+    export = recipe.head.export_path
+    engine.run(recipe)
+    manifest, content = read_manifest(run_folder(export)), export.read_bytes()
+    report = engine.run(recipe)
+    assert all(step.cached for step in report.steps)
+    assert read_manifest(run_folder(export)) == manifest
+    export.write_bytes(b"another")
+    engine.run(recipe)
+    assert export.read_bytes() == content
+    (run_folder(export) / "report.json").unlink()
+    engine.run(recipe)
+    assert Report.read(export).rows_out == report.rows_out
+    other = load(path, {"export_path": f"{folder}/curated.parquet"})
+    renamed = path.with_name("other.yaml")
+    path.rename(renamed)
+    with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
+        engine.run(load(renamed, {"export_path": f"{folder}/curated.parquet"}))
+    assert other.head.export_path == export
+
+
+def test_fewer_parts_leave_none_of_the_old_ones(path, folder):
+    for most, parts in (("9", 8), ("1000", 1)):
+        recipe = load(path, {"export_path": f"{folder}/curated", "max_rows_per_file": most})
+        engine.run(recipe, chunk_rows=16)
+        names = sorted(each.name for each in recipe.head.export_path.iterdir())
+        assert names == ["_manifest.json", *(f"part-{n:05d}.parquet" for n in range(parts))]
+        decisions = read_decisions(run_folder(recipe.head.export_path))
+        assert decisions.num_rows == Report.read(recipe.head.export_path).dropped
+
+
+@pytest.mark.parametrize("name", ["curated.parquet", "curated"])
+def test_commands_read_it(path, folder, monkeypatch, capsys, tmp_path, name):
+    rejuice = runner(monkeypatch, capsys, tmp_path)
+    export = f"{folder}/{name}"
+    code, out, err = rejuice("run", path, "--export_path", export)
+    assert code == 0, err
+    lines = out.splitlines()
+    assert f"audit log and report: {folder}/curated.run" in lines
+    assert rejuice("report", export) == (0, out, "")
+    assert rejuice("report", f"{folder}/curated.run") == (0, out, "")
+    *_, row = lines[-1].split()
+    code, out, err = rejuice("explain", export, row)
+    assert (code, "group_size_filter" in out) == (0, True), err
+    code, out, err = rejuice("view", export, "--no_open")
+    assert code == 0, err
+    assert out.startswith("curated.html: ")
+    assert open_stored(export).sets[0].final().num_rows == Report.read(to_path(export)).rows_out
+    code, out, _ = rejuice("cache", "ls", export)
+    assert (code, "s3://rollouts" in out, "3 folders" in out) == (0, True, True)
+
+
+def test_a_store_that_refuses_is_one_line(path, s3):
+    recipe = load(path, {"export_path": "s3://no-such-bucket/curated.parquet"})
+    with pytest.raises(DataError) as error:
+        engine.run(recipe)
+    assert "there is no bucket 'no-such-bucket'; create it, or give another path" in str(error.value)  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["https", "oss"])
+def test_places_that_cannot_be_written(path, scheme):
+    with pytest.raises(RecipeError) as error:
+        load(path, {"export_path": f"{scheme}://x/y.parquet"})
+    assert str(error.value).endswith(
+        f"'export_path' is '{scheme}://x/y.parquet', which rejuice does not write; give a path on "
+        "disk, or s3://BUCKET/..., or run this recipe with dj-process"
+    )

@@ -1,0 +1,124 @@
+"""The folder of kept rows: its keys, its counter of retries, and what becomes of damaged files."""
+
+import pyarrow as pa
+import pytest
+
+from rejuice.operators import Change
+from rejuice.pipelines.apply.steps import StepResult
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
+from rejuice.pipelines.engine.kept.folder import (
+    KeptRows,
+    chunk_path,
+    chunks,
+    count_retry,
+    counts_retries,
+    retry_count,
+    row_keys,
+)
+
+TABLE = pa.table({"x": ["a", "b", None]})
+# What these rows have always been kept under: another key would lose what was paid for.
+KEYS = [
+    "d45532ac69cace2aac5769854379158e",
+    "f297cba4f914d2f69158b960132738b8",
+    "1db874c694424df9f48ff8a76d821ef7",
+]
+
+
+def finished(folder, table=TABLE):
+    """A folder with a finished chunk; gives the chunk and its keys."""
+    keys = row_keys(table)
+    whole = chunk_path(folder, keys)
+    change = Change({"y": pa.array([f"{value}!" for value in table["x"].to_pylist()])})
+    kept_chunk.save(whole, StepResult.of(change, table.num_rows), keys)
+    KeptRows(folder).add(whole, keys)
+    return whole, keys
+
+
+def found(folder, keys):
+    """What is found of rows with these keys, as part of other chunks."""
+    rows = KeptRows(folder).find(folder / "another.arrow", keys, range(len(keys)))
+    return {row: entry.change.columns["y"].to_pylist() for row, entry in rows.items()}
+
+
+def test_the_key_of_a_row_stays_what_it_is():
+    assert row_keys(TABLE) == KEYS
+
+
+def test_rows_are_found_in_another_chunk(tmp_path):
+    _, keys = finished(tmp_path)
+    assert found(tmp_path, ["0" * 32, *keys[::-1]]) == {1: ["None!"], 2: ["b!"], 3: ["a!"]}
+
+
+def test_a_row_of_two_chunks_is_found_once(tmp_path):
+    finished(tmp_path)
+    _, keys = finished(tmp_path, TABLE.slice(1, 1))
+    assert found(tmp_path, keys) == {0: ["b!"]}
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_damaged_keys_are_written_again(tmp_path, damage, caplog):
+    whole, keys = finished(tmp_path)
+    file = whole.with_suffix(".keys")
+    content = file.read_bytes()
+    flipped = content[:40] + bytes([content[40] ^ 0x80]) + content[41:]
+    file.write_bytes({"flip": flipped, "cut": content[:50], "empty": b""}[damage])
+    assert list(chunks(tmp_path)) == [(whole, keys)]
+    assert file.read_bytes() == content
+    assert caplog.text == ""
+
+
+def test_damaged_keys_of_a_chunk_that_has_none(tmp_path, caplog):
+    whole, keys = finished(tmp_path)
+    whole.unlink()  # As where only a journal is there.
+    file = whole.with_suffix(".keys")
+    file.write_text("nonsense")
+    assert list(chunks(tmp_path)) == []
+    lost = "its rows are found again only where the same rows are a chunk"
+    assert [each.getMessage() for each in caplog.records] == [f"{file} is damaged: {lost}"]
+    KeptRows(tmp_path).add(whole, keys)
+    assert list(chunks(tmp_path)) == [(whole, keys)]
+
+
+def test_a_damaged_chunk_keeps_its_good_rows(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(kept_chunk, "_BATCH_BYTES", 1)
+    whole, keys = finished(tmp_path)
+    before, _, after = whole.read_bytes().rpartition(b"b!")  # Once more in the padding of "a!".
+    whole.write_bytes(before + b"c!" + after)
+    assert found(tmp_path, keys) == {0: ["a!"], 2: ["None!"]}
+    line = f"{whole} is damaged: its rows are computed again, but for 2 that are undamaged"
+    assert [each.getMessage() for each in caplog.records] == [line]
+    assert not whole.exists()
+    assert found(tmp_path, keys) == {0: ["a!"], 2: ["None!"]}
+
+
+def test_retries_are_counted(tmp_path):
+    assert retry_count(tmp_path) == 0
+    for number in range(1, 12):
+        count_retry(tmp_path)
+        assert retry_count(tmp_path) == number
+
+
+@pytest.mark.parametrize("content", ["3", "0"])
+def test_the_counter_of_an_earlier_version_goes_on(tmp_path, content):
+    (tmp_path / "generation").write_text(content)
+    assert retry_count(tmp_path) == int(content)
+    count_retry(tmp_path)
+    assert retry_count(tmp_path) == int(content) + 1
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"x", b"\0\0"])
+def test_a_damaged_counter_is_a_number_that_no_run_had(tmp_path, content):
+    (tmp_path / "generation").write_bytes(content)
+    assert retry_count(tmp_path) == 1_000_000
+    count_retry(tmp_path)
+    assert retry_count(tmp_path) == 1_000_001
+
+
+def test_whatever_is_in_the_files_of_the_counter_it_is_right(tmp_path):
+    count_retry(tmp_path)
+    count_retry(tmp_path)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"")
+    assert retry_count(tmp_path) == 2
+    assert all(map(counts_retries, tmp_path.iterdir()))
