@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,14 +27,23 @@ class Ended(NamedTuple):
     output: str
 
 
-class ForkedCommand:
-    """Runs `rejuice` in forks of this process, each of which begins as a new process does.
+class _Start(NamedTuple):
+    """A command that is to be started; see `ForkedCommand.start`."""
 
-    This process imports modules, and runs nothing: what an engine remembers of files that it has
-    read would be in each fork.
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    before: Callable[[], object]
+
+
+class ForkedCommand:
+    """Runs `rejuice` in forks of a server, each of which begins as a new process does.
+
+    The server is a process of its own, in which no thread runs: a fork of the tests' process would
+    wait for ever for a lock that a thread of Ray or gRPC had at that moment. It imports modules, and
+    runs nothing: what an engine remembers of files that it has read would be in each fork.
 
     Args:
-        arguments: `run` and a recipe, whose modules are imported here. It is run once, by a process
+        arguments: `run` and a recipe, whose modules the server imports. It is run once, by a process
             of its own.
         log: where the output of the running command goes; each fork writes it anew.
     """
@@ -50,70 +60,103 @@ class ForkedCommand:
         if done.returncode:
             raise RuntimeError(done.stderr)
         modules = done.stderr.rpartition("\nmodules ")[2].split()
-        for name in modules:
-            with suppress(ImportError):  # The operators' file, which each run loads by itself.
-                importlib.import_module(name)
-        from rejuice.operators.cache_key import code_version
-        from rejuice.pipelines import cli
-        from rejuice.pipelines.recipe.read import load
-
-        for step in load(Path(arguments[1])).steps:
-            code_version(type(step.operator))  # It parses our own source files, for 0.4 s.
-        self._command = typer.main.get_command(cli.app)
+        self._server, theirs = Pipe()
+        file = theirs.fileno()
+        code = (
+            f"import sys; sys.path = {sys.path!r}; from forked_command import serve; serve({file})"
+        )
+        # It ends with this process, whose end of the pipe is the only one.
+        self._process = subprocess.Popen([sys.executable, "-c", code], pass_fds=[file])
+        theirs.close()
+        self._server.send((modules, Path(arguments[1]), log))
 
     def start(
         self,
         *arguments: str,
         environment: dict[str, str] | None = None,
-        before: Callable[[], object] = lambda: None,
+        before: Callable[[], object] = bool,
     ) -> int:
         """Start the command in a session of its own; gives its process.
 
         Args:
             arguments: of `rejuice`.
             environment: more variables.
-            before: called in the new process, before the command.
+            before: called in the new process, before the command; it can be pickled.
         """
-        process = os.fork()
-        if process:
-            return process
-        # Whatever happens, the fork must not go on with what its parent was doing.
-        status = 1
-        try:
-            os.setsid()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            output = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
-            sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-            os.environ.update(environment or {})
-            sys.argv = ["rejuice", *arguments]
-            from rejuice.pipelines import cli
-
-            before()
-            cli.app = self._command
-            cli.main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
+        self._server.send(_Start(arguments, environment or {}, before))
+        process: int = self._server.recv()
+        return process
 
     def wait(self, process: int) -> Ended:
         """How a started command ended."""
-        _, status = os.waitpid(process, 0)
-        text = self._log.read_text(errors="replace")
-        return Ended(os.waitstatus_to_exitcode(status), text)
+        self._server.send(process)
+        status: int = self._server.recv()
+        return Ended(status, self._log.read_text(errors="replace"))
 
     def run(
         self,
         *arguments: str,
         environment: dict[str, str] | None = None,
-        before: Callable[[], object] = lambda: None,
+        before: Callable[[], object] = bool,
     ) -> Ended:
         """Run the command; arguments as those of `start`."""
         return self.wait(self.start(*arguments, environment=environment, before=before))
+
+
+def serve(file: int) -> None:
+    """Start commands, and wait for them, until the tests have ended.
+
+    Args:
+        file: the number of an open file, the server's end of the pipe.
+    """
+    tests = Connection(file)
+    modules, recipe, log = tests.recv()
+    for name in modules:
+        with suppress(ImportError):  # The operators' file, which each run loads by itself.
+            importlib.import_module(name)
+    from rejuice.operators.cache_key import code_version
+    from rejuice.pipelines import cli
+    from rejuice.pipelines.recipe.read import load
+
+    for step in load(recipe).steps:
+        code_version(type(step.operator))  # It parses our own source files, for 0.4 s.
+    command = typer.main.get_command(cli.app)
+    with suppress(EOFError):
+        while True:
+            asked: _Start | int = tests.recv()
+            if isinstance(asked, _Start):
+                process = os.fork()
+                if not process:
+                    _run(command, asked, log)
+                tests.send(process)
+            else:
+                tests.send(os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]))
+
+
+def _run(command: object, start: _Start, log: Path) -> None:
+    """Run a command in this process, a fork, and end it."""
+    # Whatever happens, the fork must not go on with what its parent was doing.
+    status = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        os.environ.update(start.environment)
+        sys.argv = ["rejuice", *start.arguments]
+        from rejuice.pipelines import cli
+
+        start.before()
+        cli.app = command
+        cli.main()
+    except SystemExit as end:
+        status = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -2,25 +2,14 @@
 
 import os
 import shutil
-import time
+from functools import partial
 
 import pytest
 from forked_command import ForkedCommand
+from jumping_clock import jump
 from paid_run import PaidRun
 
 HOUR, DAY = 3600.0, 86400.0
-
-
-def jump(seconds):
-    """For a new process: its clock jumps by so many seconds at every other question."""
-    clock, asked = time.time, [0]
-
-    def now():
-        asked[0] += 1
-        return clock() + seconds * (asked[0] % 2)
-
-    time.time = now
-    time.time_ns = lambda: int(now() * 1e9)
 
 
 def shift_files(folder, seconds):
@@ -51,14 +40,14 @@ def test_a_run_goes_on_whatever_the_clock_says(started, seconds):
     run, command, right = started
     before, _ = run.paid()
     shift_files(run.out, seconds)
-    ended = command.run(*run.arguments, before=lambda: jump(seconds))
+    ended = command.run(*run.arguments, before=partial(jump, seconds))
     assert ended.status == 0, ended
     assert run.result() == right
     samples, _ = run.paid()
     assert all(prompt.endswith("3") for prompt in before & samples)
     # What is finished stays finished.
     shift_files(run.out, -2 * seconds)
-    ended = command.run(*run.arguments, before=lambda: jump(-seconds))
+    ended = command.run(*run.arguments, before=partial(jump, -seconds))
     assert ended.status == 0, ended
     assert run.result() == right
     assert [each.total() for each in run.paid()] == [0, 0]
