@@ -32,24 +32,24 @@ class ToCompute(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Known(Generic[R_co]):
+class KnownResult(Generic[R_co]):
     """A result that needs no engine, and its rows of the table."""
 
     rows: Sequence[int]
     result: R_co
 
 
-ItemsOf: TypeAlias = Callable[[pa.Table, Sequence[int]], Iterator[ToCompute[T] | Known[R]]]
+ItemsOf: TypeAlias = Callable[[pa.Table, Sequence[int]], Iterator[ToCompute[T] | KnownResult[R]]]
 """From a table and some of its rows to items; each row is of one of them."""
 
-Compute: TypeAlias = Callable[[Iterable[T | None]], Iterator[tuple[int, R]]]
+ResultsOf: TypeAlias = Callable[[Iterable[T | None]], Iterator[tuple[int, R]]]
 """Results of items as they finish, each with the index of its item. Items are taken as `Engine`
 takes prompts: in the thread that iterates, as they are wanted, and None stands for none at present,
 which does not count as an index."""
 
 
 def results_of_chunks(
-    chunks: Iterator[RowsOfChunk | None], items_of: ItemsOf[T, R], compute: Compute[T, R]
+    chunks: Iterator[RowsOfChunk | None], items_of: ItemsOf[T, R], compute: ResultsOf[T, R]
 ) -> Iterator[tuple[int, RowsOfChunk, R]]:
     """The result of each row, as they finish; of one call of the engine as a rule.
 
@@ -86,7 +86,7 @@ class _Items(Generic[T, R]):
         self._chunks, self._items_of, self._number = chunks, items_of, -1
         self._known = deque[tuple[int, RowsOfChunk, R]]()
         self._table = pa.table({})
-        self._left: Iterator[ToCompute[T] | Known[R]] = iter(())
+        self._left: Iterator[ToCompute[T] | KnownResult[R]] = iter(())
         self.under_way: dict[int, tuple[int, RowsOfChunk]] = {}
 
     def for_one_call(self) -> Iterator[T | None]:

@@ -22,7 +22,7 @@ from ..agents.tool import Tool, ToolError
 from ..agents.tool_cache import ToolCacheMode, cached, user_cache
 from ..agents.trajectory import FAILURES, TrajectoryGroup, columns_of
 from ..chats import check_chats
-from ..chunk_results import Known, ToCompute, results_of_chunks
+from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..errors import RecipeError
 from ..operator import Change, Columns, RowsOfChunk
 from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
@@ -237,13 +237,13 @@ class AgentRolloutMapper(RolloutMapper):
 
     def _tasks_or_failures(
         self, table: pa.Table, rows: Sequence[int]
-    ) -> Iterator[ToCompute[SeededTask] | Known[TrajectoryGroup | Failure]]:
+    ) -> Iterator[ToCompute[SeededTask] | KnownResult[TrajectoryGroup | Failure]]:
         """What the trajectories of each of these rows are about, or why there are none."""
         check_chats(table["prompt"])
         prompts = dict[int, Prompt]()
         for row, prompt in self.prompts_of(table, rows):
             if isinstance(prompt, Failure):
-                yield Known([row], prompt)
+                yield KnownResult([row], prompt)
             else:
                 prompts[row] = prompt
         for (row, prompt), task in zip(prompts.items(), self.tasks(table, prompts), strict=True):

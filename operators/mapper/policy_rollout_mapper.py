@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..change import concatenate
 from ..chats import check_chats
-from ..chunk_results import Known, ToCompute, results_of_chunks
+from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..columns import ROW_CONTRACT, flat, of_task
 from ..errors import DataError
 from ..groups import Array
@@ -23,9 +23,9 @@ _WRITTEN = (
     "response_id", "response", "finish_reason", "prompt_token_ids", "response_token_ids",
     "response_logprobs", "policy", "policy_version", "sampling",
 )  # fmt: skip
-_Result: TypeAlias = Group | Failure | Change
+_PromptResult: TypeAlias = Group | Failure | Change
 """What was sampled, why nothing was, or that nothing is to be."""
-_PromptOrKnown: TypeAlias = ToCompute[Prompt] | Known[_Result]
+_PromptOrKnown: TypeAlias = ToCompute[Prompt] | KnownResult[_PromptResult]
 
 
 class PolicyRolloutMapper(RolloutMapper):
@@ -98,14 +98,16 @@ class PolicyRolloutMapper(RolloutMapper):
         passed = self._passed(table)
         check_chats(table["prompt"])
         is_prompt_N = self._is_prompt(table)
-        yield from (Known([row], _unchanged(passed, row)) for row in rows if not is_prompt_N[row])
+        yield from (
+            KnownResult([row], _unchanged(passed, row)) for row in rows if not is_prompt_N[row]
+        )
         for row, prompt in self.prompts_of(table, [row for row in rows if is_prompt_N[row]]):
             if isinstance(prompt, Failure):
-                yield Known([row], prompt)
+                yield KnownResult([row], prompt)
             else:
                 yield ToCompute([row], prompt)
 
-    def _sample(self, prompts: Iterable[Prompt | None]) -> Iterator[tuple[int, _Result]]:
+    def _sample(self, prompts: Iterable[Prompt | None]) -> Iterator[tuple[int, _PromptResult]]:
         settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
         return self._reported(open_engine(self._engine_spec()).sample(prompts, settings))
 

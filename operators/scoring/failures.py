@@ -46,9 +46,9 @@ class KeepingJudge(Judge):
         cache: in which its answers are stored, and failures.
     """
 
-    async def _send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
         """As that of `Judge`; a failure is stored before anybody gets it."""
-        outcome = await super()._send(request, probe)
+        outcome = await super().send(request, probe)
         if outcome.reason is not None:
             assert self._cache is not None
             text = outcome.text if outcome.reason == _MALFORMED else outcome.detail

@@ -234,9 +234,10 @@ class Judge:
             except MalformedError:
                 pass  # Only an earlier version could read it.
         async with self._slots:
-            return await self._send(request, probe)
+            return await self.send(request, probe)
 
-    async def _send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+        """The outcome of a request that is not in the cache, once a slot is free for it."""
         cost: Counter[str] = Counter(asked=1)
         detail = text = ""
         for body in request.bodies():

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from ..answer_cache.cache import has_answers
 from ..chats import is_chat
-from ..chunk_results import Known, ToCompute, results_of_chunks
+from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..errors import DataError
 from ..first_failures import FirstFailures
 from ..openai.options import ScorerOptions
@@ -29,7 +29,9 @@ from .verdict import AnswerFormat
 _log = logging.getLogger(__name__)
 _first_failures = FirstFailures(_log.warning)
 _SEEDS = 2**31
-_RequestOrKnown: TypeAlias = ToCompute[tuple[ScoringBatch, ScoringRequest]] | Known[ScoringOutcome]
+_RequestOrKnown: TypeAlias = (
+    ToCompute[tuple[ScoringBatch, ScoringRequest]] | KnownResult[ScoringOutcome]
+)
 
 
 class JudgedMapper(ResumableOperator):
@@ -158,7 +160,7 @@ class JudgedMapper(ResumableOperator):
         equal: dict[bytes, tuple[ScoringRequest, list[int]]] = {}
         for row, shown in zip(rows, self._shown(table, rows), strict=True):
             if isinstance(shown, ScoringOutcome):
-                yield Known([row], shown)
+                yield KnownResult([row], shown)
             else:
                 request = self._request(shown)
                 equal.setdefault(request.key, (request, []))[1].append(row)

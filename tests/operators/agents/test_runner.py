@@ -144,6 +144,27 @@ def test_further_trajectories_begin_as_others_end(open_runner):
     assert [len(wave) for wave in engine.waves[:2]] == [6, 6]  # As many again were waiting.
 
 
+def test_tasks_are_taken_as_trajectories_end(open_runner):
+    engine = WaveEngine(lambda prompt: "answer: a" if prompt.seed % 2 else "hm")
+    taken, finished = 0, set()
+
+    def each():
+        nonlocal taken
+        for task in tasks(60):
+            taken += 1
+            # As many trajectories as are under way wait, so at most 12 groups are unfinished.
+            assert taken - len(finished) <= 12 + 1
+            if taken % 7 == 0 and len(finished) < taken - 1:
+                yield None
+            yield task
+
+    for index, group in open_runner(engine, under_way=6).run(each(), 4):
+        assert (group.seed, len(group.trajectories)) == (index, 4)
+        finished.add(index)
+    assert finished == set(range(60))
+    assert max(len(wave) for wave in engine.waves) == 6
+
+
 def test_groups_come_as_they_finish(open_runner):
     def says(prompt):
         return "answer: a" if prompt.messages[0][1].startswith("why why") else "hm"
