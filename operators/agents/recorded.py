@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import EngineError
 from ..sampling.protocol import Failure, Prompt, Settings
 from ..sampling.recording import FIX_EXACT, Recording, beginning
-from .task import Task
+from .task import SeededTask
 from .trajectory import Trajectory, TrajectoryGroup, turns_of
 
 _EXACT = ("prompt_token_ids", "token_ids", "logprobs")
@@ -32,7 +32,7 @@ class RecordedTrajectories:
         self._recording = Recording(path, ["turns", "response"], [], wants_exact=exact)
 
     def run(
-        self, tasks: Sequence[tuple[Task, int]], n: int
+        self, tasks: Iterable[SeededTask | None], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
         """The recorded trajectories, as `AgentRunner.run`.
 
@@ -40,9 +40,10 @@ class RecordedTrajectories:
             EngineError: they were sampled with other settings, come from several policies, or lack
                 what `exact` requires.
         """
-        prompts = [Prompt(task.messages, seed) for task, seed in tasks]
-        for index, found in self._recording.rows_of(prompts, self._settings._replace(n=n)):
-            yield index, found if isinstance(found, Failure) else self._group(prompts[index], found)
+        prompts = (each and Prompt(each.task.messages, each.seed) for each in tasks)
+        settings = self._settings._replace(n=n)
+        for (index, prompt), found in self._recording.rows_of(prompts, settings):
+            yield index, found if isinstance(found, Failure) else self._group(prompt, found)
 
     def close(self) -> None:
         """There is nothing to release."""

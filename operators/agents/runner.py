@@ -9,11 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from traceback import extract_tb
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..errors import EngineError, OperatorError, RejuiceError
 from ..first_failures import FirstFailures
@@ -24,7 +33,7 @@ from ..sampling.tokenizer import Encode
 from .flow import Flow
 from .play import Limits, Model, Play, TrajectoryEnd, TurnSampler, as_utf8
 from .sampler import turn_sampler, turns_at_a_time
-from .task import Task
+from .task import SeededTask, Task
 from .time_limit import TimeLimit
 from .tool import Tool, ToolError, close_all
 from .toolbox import Toolbox
@@ -32,6 +41,14 @@ from .trajectory import FAILURES, Trajectory, TrajectoryGroup
 
 _Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
 _first_failures = FirstFailures(logging.getLogger(__name__).warning)
+
+
+class _Place(NamedTuple):
+    """Which trajectory: the number of its task, its index in the group, and the task."""
+
+    row: int
+    nth: int
+    seeded: SeededTask
 
 
 async def play_trajectory(
@@ -129,13 +146,15 @@ class AgentRunner:
         self._toolbox: Toolbox | None = None
         self._thread: LoopThread | None = None
 
-    def run(self, tasks: Sequence[tuple[Task, int]], n: int) -> Iterator[_Outcome]:
+    def run(self, tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Outcome]:
         """Groups as they finish, each with the index of its task; every index exactly once.
 
         Sampled tokens are reported to `token_count.token_listener()`.
 
         Args:
-            tasks: each with the seed of its prompt.
+            tasks: taken in the thread that iterates, as trajectories end: at most as many
+                trajectories wait for their beginning as are under way. None stands for no task at
+                present: another group must be finished before. It does not count as an index.
             n: trajectories of each.
 
         Yields:
@@ -145,15 +164,25 @@ class AgentRunner:
             EngineError: the engine or the tools have failed.
             OperatorError: the flow has a bug.
         """
+        from ..openai.concurrently import work_on_demand
+
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"agents of {self._policy}")
+        size, unfinished = self._under_way, dict[int, dict[int, Trajectory]]()
+        # As many again wait, so that the next wave of turns is full.
+        results = work_on_demand(self._thread, _places(tasks, n), self._open_work, size, 2 * size)
         try:
-            for found in self._thread.stream(partial(self._run, tasks, n)):
+            for found in results:
                 if isinstance(found, int):
                     report(found)
-                else:
-                    yield found
+                    continue
+                (row, nth, seeded), trajectory = found
+                group = unfinished.setdefault(row, {})
+                group[nth] = trajectory
+                if len(group) == n:
+                    del unfinished[row]
+                    yield row, self._group([group[k] for k in range(n)], seeded.seed)
         except asyncio.CancelledError:
             raise EngineError("the runner was closed while trajectories were under way") from None
 
@@ -167,27 +196,17 @@ class AgentRunner:
                 self._thread = self._toolbox = None
         _first_failures.clear()
 
-    async def _run(
-        self, tasks: Sequence[tuple[Task, int]], n: int, put: Callable[[int | _Outcome], None]
-    ) -> None:
-        from ..openai.concurrently import run_concurrently
-
+    @asynccontextmanager
+    async def _open_work(
+        self, put: Callable[[int | tuple[_Place, Trajectory]], None]
+    ) -> AsyncIterator[Callable[[int, _Place], Awaitable[None]]]:
         toolbox = await self._opened()
-        under_way: dict[int, dict[int, Trajectory]] = {}
         async with turn_sampler(self._engine, self._settings, put) as sampler:
 
-            async def work(place: tuple[int, int]) -> None:
-                row, index = place
-                task, seed = tasks[row]
-                found = await self._trajectory(task, sampler, toolbox, seed, index)
-                group = under_way.setdefault(row, {})
-                group[index] = found
-                if len(group) == n:
-                    put((row, self._group([group[k] for k in range(n)], seed)))
-                    del under_way[row]
+            async def play(_: int, place: _Place) -> None:
+                put((place, await self._trajectory(place, sampler, toolbox)))
 
-            places = ((row, index) for row in range(len(tasks)) for index in range(n))
-            await run_concurrently(work, places, min(self._under_way, len(tasks) * n))
+            yield play
 
     async def _opened(self) -> Toolbox:
         if self._toolbox is None:
@@ -198,11 +217,12 @@ class AgentRunner:
         return self._toolbox
 
     async def _trajectory(
-        self, task: Task, sampler: TurnSampler, toolbox: Toolbox, seed: int, index: int
+        self, place: _Place, sampler: TurnSampler, toolbox: Toolbox
     ) -> Trajectory:
+        task, seed = place.seeded
         found = await play_trajectory(
             self._flow, task, sampler=sampler, encode=self._encode, toolbox=toolbox,
-            models=self._models, limits=self._limits, seed=seed, index=index,
+            models=self._models, limits=self._limits, seed=seed, index=place.nth,
         )  # fmt: skip
         if found.finish_reason in FAILURES and found.first_failure is None:
             message = f"a trajectory failed with {found.finish_reason}: {found.detail}"
@@ -220,6 +240,17 @@ class AgentRunner:
             if turn.policy_version is not None
         ]
         return TrajectoryGroup(self._policy, min(versions, default=0), seed, tuple(trajectories))
+
+
+def _places(tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Place | None]:
+    """The n trajectories of each task; None where there is none."""
+    rows = count()
+    for seeded in tasks:
+        if seeded is None:
+            yield None
+        else:
+            row = next(rows)
+            yield from (_Place(row, nth, seeded) for nth in range(n))
 
 
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:

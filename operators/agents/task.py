@@ -32,6 +32,13 @@ class Task(NamedTuple):
         return contents[-1] if contents else ""
 
 
+class SeededTask(NamedTuple):
+    """A task, and the seed of its prompt."""
+
+    task: Task
+    seed: int
+
+
 class Budgets(Config):
     """How much one trajectory may use."""
 

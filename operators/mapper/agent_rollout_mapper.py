@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -17,13 +17,14 @@ from ..agents.flow import Flow
 from ..agents.model import FrozenModel
 from ..agents.recorded import RecordedTrajectories
 from ..agents.registry import FlowEntry, ToolEntry, build_flow, build_tools
-from ..agents.task import Budgets, Task
+from ..agents.task import Budgets, SeededTask, Task
 from ..agents.tool import Tool, ToolError
 from ..agents.tool_cache import ToolCacheMode, cached, user_cache
 from ..agents.trajectory import FAILURES, TrajectoryGroup, columns_of
 from ..chats import check_chats
+from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..errors import RecipeError
-from ..operator import Change, Columns
+from ..operator import Change, Columns, RowsOfChunk
 from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
 from ..sampling.protocol import Failure, Prompt, Settings
 from ..sampling.rollout import TOKEN_BYTES, RolloutMapper
@@ -41,7 +42,7 @@ class _Player(Protocol):
     """Runs trajectories, or knows them: see `AgentRunner`."""
 
     def run(
-        self, tasks: Sequence[tuple[Task, int]], n: int
+        self, tasks: Iterable[SeededTask | None], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]: ...
 
     def close(self) -> None: ...
@@ -123,14 +124,13 @@ class AgentRolloutMapper(RolloutMapper):
     def _tools(self) -> tuple[Tool, ...]:
         return build_tools(self.tools, self.custom_operator_paths)
 
-    def tasks(self, table: pa.Table) -> list[Task]:
-        """What the trajectories of each row are about; every row has a prompt."""
-        columns = table.select([*self._readers(), "prompt_id", "prompt"]).to_pylist()
+    def tasks(self, table: pa.Table, rows: Iterable[int]) -> Iterator[Task]:
+        """What the trajectories of these rows are about; each of them has a prompt."""
         own = list(self._readers())
-        return [
-            Task(row["prompt_id"], _chat(row["prompt"]), {name: row[name] for name in own})
-            for row in columns
-        ]
+        columns = table.select([*own, "prompt_id", "prompt"])
+        for at in rows:
+            (row,) = columns.slice(at, 1).to_pylist()
+            yield Task(row["prompt_id"], _chat(row["prompt"]), {name: row[name] for name in own})
 
     def reads(self) -> Columns:
         return tuple(dict.fromkeys(("prompt_id", "prompt", *self._readers())))
@@ -174,13 +174,16 @@ class AgentRolloutMapper(RolloutMapper):
         return {**saw, **turn_lines(row.get("turns") or ())}
 
     def apply(self, table: pa.Table) -> Change:
-        found = dict(self._sampled(table, range(table.num_rows)))
+        chunks = iter([RowsOfChunk(table, range(table.num_rows))])
+        found = {row: group for _, (_, (row,)), group in self._results(chunks)}
         results = [found[row] for row in range(table.num_rows)]
         return self._change(table["prompt_id"], results)
 
-    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        for row, found in self._sampled(table, rows):
-            yield row, self._change(table["prompt_id"].slice(row, 1), [found])
+    def process_chunks(
+        self, chunks: Iterator[RowsOfChunk | None]
+    ) -> Iterator[tuple[int, int, Change]]:
+        for number, (table, (row,)), found in self._results(chunks):
+            yield number, row, self._change(table["prompt_id"].slice(row, 1), [found])
 
     def close(self) -> None:
         player = _open.pop(self._key(), None)
@@ -220,20 +223,31 @@ class AgentRolloutMapper(RolloutMapper):
         parts: list[Flow | Tool] = [self.open_flow(), *reversed(self._tools())]
         return {name: f"the {part.noun} {part.name()}" for part in parts for name in part.reads()}
 
-    def _sampled(
-        self, table: pa.Table, rows: Sequence[int]
-    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """The result of each of these rows, as they finish."""
-        check_chats(table["prompt"])
+    def _results(
+        self, chunks: Iterator[RowsOfChunk | None]
+    ) -> Iterator[tuple[int, RowsOfChunk, TrajectoryGroup | Failure]]:
+        """The result of each row, as they finish."""
 
-        def sample(
-            places: Sequence[int], prompts: Sequence[Prompt]
+        def run(
+            tasks: Iterable[SeededTask | None],
         ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-            tasks = self.tasks(table.take(pa.array(places, pa.int64())))
-            seeded = [(task, p.seed) for task, p in zip(tasks, prompts, strict=True)]
-            return self._player().run(seeded, self.n)
+            return self._reported(self._player().run(tasks, self.n))
 
-        yield from self._results(table, rows, sample)
+        return results_of_chunks(chunks, self._tasks_or_failures, run)
+
+    def _tasks_or_failures(
+        self, table: pa.Table, rows: Sequence[int]
+    ) -> Iterator[ToCompute[SeededTask] | KnownResult[TrajectoryGroup | Failure]]:
+        """What the trajectories of each of these rows are about, or why there are none."""
+        check_chats(table["prompt"])
+        prompts = dict[int, Prompt]()
+        for row, prompt in self.prompts_of(table, rows):
+            if isinstance(prompt, Failure):
+                yield KnownResult([row], prompt)
+            else:
+                prompts[row] = prompt
+        for (row, prompt), task in zip(prompts.items(), self.tasks(table, prompts), strict=True):
+            yield ToCompute([row], SeededTask(task, prompt.seed))
 
     def _player(self) -> _Player:
         """What runs trajectories; within a thread, the same one until the step is closed."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from ..change import concatenate
 from ..chats import check_chats
+from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..columns import ROW_CONTRACT, flat, of_task
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, RowsOfChunk
-from ..sampling.chunk_prompts import PromptOrChange, changes_of_chunks
 from ..sampling.engines import decoded_prompt, open_engine, rendered_chat
 from ..sampling.protocol import Failure, Group, Prompt, Settings
 from ..sampling.rollout import RolloutMapper, column_of
@@ -23,6 +23,9 @@ _WRITTEN = (
     "response_id", "response", "finish_reason", "prompt_token_ids", "response_token_ids",
     "response_logprobs", "policy", "policy_version", "sampling",
 )  # fmt: skip
+_PromptResult: TypeAlias = Group | Failure | Change
+"""What was sampled, why nothing was, or that nothing is to be."""
+_PromptOrKnown: TypeAlias = ToCompute[Prompt] | KnownResult[_PromptResult]
 
 
 class PolicyRolloutMapper(RolloutMapper):
@@ -80,36 +83,33 @@ class PolicyRolloutMapper(RolloutMapper):
         columns = {name: flat(column) for name, column in change.columns.items()}
         return change._replace(columns=columns)
 
-    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        for _, row, change in self.process_chunks(iter([RowsOfChunk(table, rows)])):
-            yield row, change
-
     def process_chunks(
         self, chunks: Iterator[RowsOfChunk | None]
     ) -> Iterator[tuple[int, int, Change]]:
-        def change_of(prompt_id: pa.ChunkedArray, found: Group | Failure) -> Change:
-            if isinstance(found, Failure):
-                self._report(found)
-            return self._change(prompt_id, [found])
+        results = results_of_chunks(chunks, self._prompts_or_changes, self._sample)
+        for number, (table, (row,)), found in results:
+            if not isinstance(found, Change):
+                found = self._change(table["prompt_id"].slice(row, 1), [found])
+            yield number, row, found
 
-        return changes_of_chunks(chunks, self._prompts_or_changes, self._sample, change_of)
-
-    def _prompts_or_changes(self, table: pa.Table, rows: Sequence[int]) -> Iterator[PromptOrChange]:
-        """The prompt of each of these rows, or the change to it where nothing is sampled."""
+    def _prompts_or_changes(self, table: pa.Table, rows: Sequence[int]) -> Iterator[_PromptOrKnown]:
+        """The prompt of each of these rows, or what becomes of it where nothing is sampled."""
         # First, so that no samples are paid for if these columns are invalid.
-        passed, prompt_ids = self._passed(table), table["prompt_id"]
+        passed = self._passed(table)
         check_chats(table["prompt"])
         is_prompt_N = self._is_prompt(table)
-        yield from ((row, _unchanged(passed, row)) for row in rows if not is_prompt_N[row])
+        yield from (
+            KnownResult([row], _unchanged(passed, row)) for row in rows if not is_prompt_N[row]
+        )
         for row, prompt in self.prompts_of(table, [row for row in rows if is_prompt_N[row]]):
             if isinstance(prompt, Failure):
-                yield row, self._change(prompt_ids.slice(row, 1), [prompt])
+                yield KnownResult([row], prompt)
             else:
-                yield row, prompt
+                yield ToCompute([row], prompt)
 
-    def _sample(self, prompts: Iterable[Prompt | None]) -> Iterator[tuple[int, Group | Failure]]:
+    def _sample(self, prompts: Iterable[Prompt | None]) -> Iterator[tuple[int, _PromptResult]]:
         settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
-        return open_engine(self._engine_spec()).sample(prompts, settings)
+        return self._reported(open_engine(self._engine_spec()).sample(prompts, settings))
 
     def _passed(self, table: pa.Table) -> dict[str, pa.Array]:
         """The input values of the written columns; empty if no row passes unchanged."""

@@ -3,10 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias, TypeVar
+
+from ..feed import Feed, Numbered
+from .loop_thread import LoopThread
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+OpenWork: TypeAlias = Callable[
+    [Callable[[R], None]], AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]]
+]
+"""Opens what the work needs: from where results are put, to the work on an item with its number."""
+
+
+def work_on_demand(
+    thread: LoopThread,
+    items: Iterable[T | None],
+    open_work: OpenWork[R, T],
+    size: int,
+    capacity: int,
+) -> Iterator[R]:
+    """Yield the results of work in the loop of `thread`, on `size` items at a time, as they come.
+
+    Args:
+        thread: where the work is opened and done.
+        items: taken in the thread that iterates, as `Feed` takes them.
+        open_work: entered before the first item, and left at the end.
+        size: most items that are worked on.
+        capacity: most items that are taken and not finished. Those beyond `size` wait for a slot,
+            so that it is taken at once, even while the thread that iterates is busy with results.
+
+    Raises:
+        asyncio.CancelledError: the loop was closed meanwhile.
+    """
+    feed, todo = Feed(items), asyncio.Queue[Numbered[T] | None]()
+
+    def refill() -> None:
+        begins = not feed.exhausted
+        taken = feed.take_up_to(capacity - feed.under_way)
+        ends = [None] * size if begins and feed.exhausted else []  # One for each worker.
+        if taken or ends:
+            thread.put(todo, [*taken, *ends])
+
+    async def work_on_all(put: Callable[[R | None], None]) -> None:
+        async with open_work(put) as work:
+
+            async def worker(_: int) -> None:
+                while (following := await todo.get()) is not None:
+                    await work(*following)
+                    put(None)  # The item is finished.
+
+            await run_concurrently(worker, range(size), size)
+
+    for result in thread.stream(work_on_all, refill):
+        if result is None:
+            feed.finish()
+        else:
+            yield result
 
 
 async def run_concurrently(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
-from .prompt_feed import NumberedPrompt, PromptFeed
+from ..feed import Feed, Numbered
 from .protocol import Prompt
 
 W = TypeVar("W", bound=Hashable)
@@ -23,10 +23,10 @@ class OnDemand(Generic[W]):
         capacities: of each worker, how many unfinished prompts it may have.
     """
 
-    def __init__(self, feed: PromptFeed, capacities: Mapping[W, int]) -> None:
+    def __init__(self, feed: Feed[Prompt], capacities: Mapping[W, int]) -> None:
         self._feed, self._capacities = feed, dict(capacities)
-        self._returned = list[NumberedPrompt]()
-        self._unfinished: dict[W, dict[int, NumberedPrompt]] = {each: {} for each in capacities}
+        self._returned = list[Numbered[Prompt]]()
+        self._unfinished: dict[W, dict[int, Numbered[Prompt]]] = {each: {} for each in capacities}
         self._given = dict.fromkeys(capacities, 0)  # workers count the prompts that they get
 
     @property
@@ -45,12 +45,12 @@ class OnDemand(Generic[W]):
         taken, self._returned = self._returned[:free], self._returned[free:]
         taken += self._feed.take_up_to(free - len(taken))
         shares: dict[W, list[Prompt]] = {}
-        for numbered in sorted(taken, key=lambda each: _length(each.prompt)):
+        for number, prompt in sorted(taken, key=lambda each: _length(each[1])):
             open_ones = [worker for worker in self._capacities if self._free(worker)]
             worker = min(open_ones, key=lambda each: len(self._unfinished[each]))
-            self._unfinished[worker][self._given[worker]] = numbered
+            self._unfinished[worker][self._given[worker]] = number, prompt
             self._given[worker] += 1
-            shares.setdefault(worker, []).append(numbered.prompt)
+            shares.setdefault(worker, []).append(prompt)
         return shares
 
     def finish(self, worker: W, place: int) -> int:
@@ -64,7 +64,8 @@ class OnDemand(Generic[W]):
             The index of the prompt.
         """
         self._feed.finish()
-        return self._unfinished[worker].pop(place).number
+        number, _ = self._unfinished[worker].pop(place)
+        return number
 
     def lose(self, worker: W) -> int:
         """Take a worker out; its unfinished prompts, so many, are handed out again."""

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..errors import EngineError
 from ..openai.client import OpenAIClient, Request, headers
-from ..openai.concurrently import run_concurrently
+from ..openai.concurrently import work_on_demand
 from ..openai.loop_thread import LoopThread
 from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body
 from .options import OpenAIOptions
-from .prompt_feed import NumberedPrompt, PromptFeed
 from .protocol import Failure, Group, Prompt, Settings
 from .token_count import token_listener
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
-_Todo: TypeAlias = "asyncio.Queue[NumberedPrompt | None]"
+_SamplePrompt = Callable[[int, Prompt], Awaitable[None]]
 _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
 
 
@@ -77,20 +77,10 @@ class OpenAIEngine:
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
-        thread, feed = self._thread, PromptFeed(prompts)
-        todo: _Todo = asyncio.Queue()
-        size = self.options.concurrency
-
-        def refill() -> None:
-            begins = not feed.exhausted
-            taken = feed.take_up_to(self.capacity(settings) - feed.under_way)
-            ends = [None] * size if begins and feed.exhausted else []  # One for each worker.
-            if taken or ends:
-                thread.put(todo, [*taken, *ends])
-
+        open_work = partial(self._open_work, settings)
+        size, capacity = self.options.concurrency, self.capacity(settings)
         try:
-            for index, found in thread.stream(partial(self._sample, todo, size, settings), refill):
-                feed.finish()
+            for index, found in work_on_demand(self._thread, prompts, open_work, size, capacity):
                 if isinstance(found, Group):
                     report(found.sampled_tokens())
                 yield index, found
@@ -107,15 +97,14 @@ class OpenAIEngine:
             self._thread.close()
             self._thread = None
 
-    async def _sample(self, todo: _Todo, size: int, settings: Settings, put: _PutGroup) -> None:
-        async with OpenAIClient(self.options, size) as client:
+    @asynccontextmanager
+    async def _open_work(self, settings: Settings, put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
+        async with OpenAIClient(self.options, self.options.concurrency) as client:
 
-            async def worker(_: int) -> None:
-                while (following := await todo.get()) is not None:
-                    index, prompt = following
-                    put((index, await self.sample_one(client, prompt, settings)))
+            async def sample(index: int, prompt: Prompt) -> None:
+                put((index, await self.sample_one(client, prompt, settings)))
 
-            await run_concurrently(worker, range(size), size)
+            yield sample
 
     async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings

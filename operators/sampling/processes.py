@@ -17,9 +17,9 @@ from typing import IO, Any, NamedTuple
 
 from .._version import __version__
 from ..errors import EngineError, RejuiceError
+from ..feed import Feed
 from .engine_process import SampledTokens
 from .on_demand import OnDemand
-from .prompt_feed import PromptFeed
 from .protocol import Engine, Failure, Group, Prompt, Settings
 from .token_count import token_listener
 
@@ -113,9 +113,7 @@ class EngineProcesses:
         with self._closed_on_error():  # Also where the iteration is left early.
             capacities = self._call("capacity", settings)
             self._send_all("sample", settings)
-            work = OnDemand(
-                PromptFeed(prompts), dict(zip(self._processes, capacities, strict=True))
-            )
+            work = OnDemand(Feed(prompts), dict(zip(self._processes, capacities, strict=True)))
             self._hand_out(work)
             while work.busy:
                 yield from self._results(work)

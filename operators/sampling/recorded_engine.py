@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import EngineError
-from .prompt_feed import PromptFeed
 from .protocol import Failure, Group, Prompt, Sample, Settings
-from .recording import FIX_EXACT, Recording, as_tuple, beginning
+from .recording import BLOCK, FIX_EXACT, Recording, as_tuple, beginning
 
 _EXACT = ("prompt_token_ids", "response_token_ids", "response_logprobs")
-_BLOCK = 256
-"""Prompts that are looked up at a time."""
 
 
 class RecordedEngine:
@@ -41,16 +38,11 @@ class RecordedEngine:
             EngineError: they were sampled with other settings, come from several policies, or lack
                 what `exact` requires.
         """
-        feed = PromptFeed(prompts)
-        while taken := feed.take_up_to(_BLOCK):
-            block = [prompt for _, prompt in taken]
-            for place, found in self._recording.rows_of(block, settings):
-                index, prompt = taken[place]
-                feed.finish()
-                yield index, found if isinstance(found, Failure) else self._group(prompt, found)
+        for (index, prompt), found in self._recording.rows_of(prompts, settings):
+            yield index, found if isinstance(found, Failure) else self._group(prompt, found)
 
     def capacity(self, settings: Settings) -> int:
-        return _BLOCK
+        return BLOCK
 
     def close(self) -> None:
         """There is nothing to release."""

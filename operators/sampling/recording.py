@@ -5,7 +5,7 @@ files ──> batches of rows, without their prompts ──> for each chat, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,14 @@ import xxhash
 from ..columns import MESSAGES, ROW_CONTRACT, is_list, is_text
 from ..compute import pc
 from ..errors import EngineError
+from ..feed import Feed, Numbered
 from ..groups import Array
 from .protocol import Failure, Prompt, Settings
 
 _OPTIONAL = ("finish_reason", "policy", "policy_version", "sampling")
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json"}
+BLOCK = 256
+"""Prompts that are looked up at a time."""
 _BATCH_ROWS = 1 << 14
 _JSON_BLOCK = 1 << 24  # bytes; no line may be longer than two blocks
 FIX_EXACT = "set on_policy: false, or record it with on_policy: true"
@@ -67,27 +70,23 @@ class Recording:
         self._begins = np.cumsum([0, *(batch.num_rows for batch in self._batches)])[:-1]
 
     def rows_of(
-        self, prompts: Sequence[Prompt], settings: Settings
-    ) -> Iterator[tuple[int, list[dict[str, Any]] | Failure]]:
+        self, prompts: Iterable[Prompt | None], settings: Settings
+    ) -> Iterator[tuple[Numbered[Prompt], list[dict[str, Any]] | Failure]]:
         """The rows of each prompt as Python values, n of them.
+
+        Args:
+            prompts: taken as `Engine.sample` takes them, at most `BLOCK` at a time.
+            settings: with which they must have been sampled.
 
         Raises:
             EngineError: they were sampled with other settings.
         """
-        for index, key in enumerate(_keys(prompts)):
-            number = self._numbers.get(key)
-            if number is None:
-                yield index, Failure("not_recorded", f"{self.path} does not contain the prompt")
-                continue
-            places = self._rows[self._bounds[number] : self._bounds[number + 1]]
-            if len(places) < settings.n:
-                detail = f"{len(places)} of {settings.n} responses were recorded"
-                yield index, Failure("too_few_samples", detail)
-                continue
-            rows = self._rows_at(places[: settings.n])
-            for row in rows:
-                self._check_settings(row["sampling"] or {}, settings)
-            yield index, rows
+        feed = Feed(prompts)
+        while taken := feed.take_up_to(BLOCK):
+            keys = _keys([prompt for _, prompt in taken])
+            for numbered, key in zip(taken, keys, strict=True):
+                feed.finish()
+                yield numbered, self._found(key, settings)
 
     def origin(self, rows: list[dict[str, Any]]) -> Origin:
         """The origin that the rows of a prompt have in common.
@@ -100,6 +99,20 @@ class Recording:
             found = f"{self.path} contains responses {_mixed(first, others[0])} to one prompt"
             raise EngineError(found, "name a file of one run")
         return first
+
+    def _found(self, key: bytes, settings: Settings) -> list[dict[str, Any]] | Failure:
+        """The rows of the prompt with this key."""
+        number = self._numbers.get(key)
+        if number is None:
+            return Failure("not_recorded", f"{self.path} does not contain the prompt")
+        places = self._rows[self._bounds[number] : self._bounds[number + 1]]
+        if len(places) < settings.n:
+            detail = f"{len(places)} of {settings.n} responses were recorded"
+            return Failure("too_few_samples", detail)
+        rows = self._rows_at(places[: settings.n])
+        for row in rows:
+            self._check_settings(row["sampling"] or {}, settings)
+        return rows
 
     def _numbered(self, batch: pa.RecordBatch, marks_sampled: str) -> Array:
         """Number of each row's chat, int64[N]; -1 where the row is skipped."""

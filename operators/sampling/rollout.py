@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
 
@@ -15,13 +15,13 @@ from typing_extensions import Self
 from ..columns import ROW_CONTRACT, content_ids
 from ..first_failures import FirstFailures
 from ..groups import Groups
-from ..operator import Change, ResumableOperator, Scope
+from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
 from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .protocol import Failure, Prompt
 from .seeds import prompt_seeds
 
-_S = TypeVar("_S")
+_R = TypeVar("_R")
 _first_failures = FirstFailures(logging.getLogger(__name__).warning)
 
 
@@ -149,36 +149,17 @@ class RolloutMapper(ResumableOperator):
             else:
                 yield row, Prompt(chat, int(seeds_N[row]))
 
-    def _results(
-        self,
-        table: pa.Table,
-        rows: Sequence[int],
-        sample: Callable[[Sequence[int], Sequence[Prompt]], Iterator[tuple[int, _S | Failure]]],
-    ) -> Iterator[tuple[int, _S | Failure]]:
-        """The result of each of these rows, as they finish.
+    def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
+        for _, row, change in self.process_chunks(iter([RowsOfChunk(table, rows)])):
+            yield row, change
 
-        Args:
-            table: whole groups.
-            rows: those to sample.
-            sample: from rows that have a prompt, and these prompts, to groups, each with the index
-                of its prompt. It is not called if there are none.
-        """
-        places, prompts = list[int](), list[Prompt]()
-        for row, prompt in self.prompts_of(table, rows):
-            if isinstance(prompt, Failure):
-                yield row, prompt
-            else:
-                places.append(row)
-                prompts.append(prompt)
-        for index, found in sample(places, prompts) if prompts else ():
+    def _reported(self, results: Iterator[tuple[int, _R]]) -> Iterator[tuple[int, _R]]:
+        """What an engine gives; the first failure with each reason is logged."""
+        for index, found in results:
             if isinstance(found, Failure):
-                self._report(found)
-            yield places[index], found
-
-    def _report(self, failure: Failure) -> None:
-        """Log the first failure with this reason."""
-        message = f"a prompt failed with {failure.reason}: {failure.detail}"
-        _first_failures.report(failure.reason, message)
+                message = f"a prompt failed with {found.reason}: {found.detail}"
+                _first_failures.report(found.reason, message)
+            yield index, found
 
     def _change_of(
         self,

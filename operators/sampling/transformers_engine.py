@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError
-from .prompt_feed import PromptFeed
+from ..feed import Feed
 from .protocol import Failure, Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded, prompt_ids
 
@@ -118,7 +118,7 @@ class TransformersEngine:
     ) -> Iterator[tuple[int, Group | Failure]]:
         from .decode import decode
 
-        feed, failures = PromptFeed(prompts), deque[tuple[int, Failure]]()
+        feed, failures = Feed(prompts), deque[tuple[int, Failure]]()
 
         def failed() -> Iterator[tuple[int, Failure]]:
             while failures:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
+from ..feed import Feed, Numbered
 from .options import VllmOptions
 from .processes import EngineProcesses
-from .prompt_feed import NumberedPrompt, PromptFeed
 from .protocol import Failure, Group, Prompt, Sample, Settings
 from .token_count import token_listener
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, prompt_ids
@@ -135,7 +135,7 @@ class VllmEngine:
     ) -> Iterator[tuple[int, Group | Failure]]:
         self._check_usable()
         engine = self._llm.llm_engine
-        feed, under_way = PromptFeed(prompts), dict[str, NumberedPrompt]()
+        feed, under_way = Feed(prompts), dict[str, Numbered[Prompt]]()
         report, capacity = token_listener(), self.capacity(settings)
         try:
             while True:

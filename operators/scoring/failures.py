@@ -7,8 +7,9 @@ of their results: how a failure is kept changes no score.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+import asyncio
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +17,12 @@ import pyarrow as pa
 
 from ..answer_cache.cache import AnswerCache, has_answers
 from ..errors import EngineError
-from ..openai.options import ServerOptions
 from .answer import ScorerAnswer
 from .cache import open_cache, user_cache
 from .judge import Judge, ScoringOutcome, ScoringRequest, _open, _opening
 from .judged_mapper import JudgedMapper
-from .verdict import MalformedError
 
-_MALFORMED, _NOT_SENT = "scorer_malformed", "scorer_unreachable"
+_MALFORMED = "scorer_malformed"
 _FIRST_ROWS = 64
 
 
@@ -47,40 +46,14 @@ class KeepingJudge(Judge):
         cache: in which its answers are stored, and failures.
     """
 
-    def __init__(self, server: ServerOptions, cache: Path) -> None:
-        super().__init__(server, cache)
-        self._malformed: dict[bytes, str] = {}
-
-    def outcomes(
-        self, requests: Sequence[ScoringRequest], probe: Mapping[str, Any], *, fail: bool
-    ) -> Iterator[tuple[int, ScoringOutcome]]:
-        """As `Judge.outcomes`; failures are stored before they are yielded."""
-        for request in requests:
-            request.read = partial(self._read, request.key, request.read)
-        for index, outcome in super().outcomes(requests, probe, fail=fail):
-            self._keep(requests[index].key, outcome)
-            yield index, outcome
-
-    def _read(
-        self,
-        key: bytes,
-        read: Callable[[ScorerAnswer], tuple[float, ...]],
-        answer: ScorerAnswer,
-    ) -> tuple[float, ...]:
-        try:
-            return read(answer)
-        except MalformedError:
-            self._malformed[key] = answer.text
-            raise
-
-    def _keep(self, key: bytes, outcome: ScoringOutcome) -> None:
-        if "same_as_another" in outcome.notes:
-            return  # Kept with the outcome of the request that was sent.
-        text = self._malformed.pop(key, outcome.detail)
-        if outcome.reason is not None and outcome.reason != _NOT_SENT:
-            text = text if outcome.reason == _MALFORMED else outcome.detail
+    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+        """As that of `Judge`; a failure is stored before anybody gets it."""
+        outcome = await super().send(request, probe)
+        if outcome.reason is not None:
             assert self._cache is not None
-            self._cache.put_failure(key, outcome.reason, text)
+            text = outcome.text if outcome.reason == _MALFORMED else outcome.detail
+            await asyncio.to_thread(self._cache.put_failure, request.key, outcome.reason, text)
+        return outcome
 
 
 def keep_failures(operator: JudgedMapper, table: pa.Table) -> None:

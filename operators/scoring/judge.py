@@ -13,14 +13,15 @@ import asyncio
 import atexit
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
 from ..openai.client import OpenAIClient, Request
-from ..openai.concurrently import run_concurrently
+from ..openai.concurrently import work_on_demand
 from ..openai.endpoints import ServerDownError
 from ..openai.in_flight import InFlight
 from ..openai.loop_thread import LoopThread
@@ -31,6 +32,7 @@ from .cache import key_of, open_cache
 from .verdict import MalformedError
 
 _PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
+_Score = Callable[[int, tuple["ScoringBatch", "ScoringRequest"]], Awaitable[None]]
 _REASONS = {
     "request_refused": "scorer_refused",
     "content_refused": "scorer_refused",
@@ -57,6 +59,9 @@ class ScoringRequest:
         revision: identifies the weights behind the name of the model.
         read: the scores in an answer; raises MalformedError if they cannot be read.
         tries: how often to send it, each time with another seed, until the verdict can be read.
+
+    Attributes:
+        key: the same for requests with the same answer.
     """
 
     def __init__(
@@ -75,6 +80,16 @@ class ScoringRequest:
             yield {**self.body, "seed": self.body["seed"] + number} if number else self.body
 
 
+class ScoringBatch:
+    """Requests that are given up together, once the server is down; those of another are tried.
+
+    Attributes:
+        down: the message, once it is.
+    """
+
+    down = ""
+
+
 class ScoringOutcome(NamedTuple):
     """The outcome of a scoring request.
 
@@ -83,7 +98,7 @@ class ScoringOutcome(NamedTuple):
         reason: why they are missing: a slug of `REASONS`.
         detail: the message of the failure.
         notes: figures for the run report, such as tokens used.
-        text: the answer that the scores were read from.
+        text: the answer that the scores were read from, or the last one if none could be read.
     """
 
     scores: tuple[float, ...] | None
@@ -91,6 +106,10 @@ class ScoringOutcome(NamedTuple):
     detail: str = ""
     notes: Mapping[str, float] = {}
     text: str = ""
+
+    def again(self) -> ScoringOutcome:
+        """That of an equal request, which was not sent."""
+        return self._replace(notes={"same_as_another": 1})
 
 
 def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
@@ -141,21 +160,29 @@ class Judge:
         self._thread.run(self._client.__aenter__())
 
     def outcomes(
-        self, requests: Sequence[ScoringRequest], probe: Mapping[str, Any], *, fail: bool
+        self,
+        requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None],
+        probe: Mapping[str, Any],
+        *,
+        fail: bool,
     ) -> Iterator[tuple[int, ScoringOutcome]]:
         """Yield the outcome of each request with its index, as they finish; each index once.
 
         Args:
-            requests: the requests; equal ones are sent once.
+            requests: taken in the thread that iterates, as slots of `concurrency` become free. None
+                stands for no request at present: another outcome must be yielded before. It does
+                not count as an index. Equal requests that wait at the same time are sent once.
             probe: the body of a short request of the same kind.
-            fail: whether a server that is down is an error; otherwise the outcomes of the requests
-                that it has not answered are `scorer_unreachable`.
+            fail: whether a server that is down is an error; otherwise the outcomes of the batch's
+                requests that it has not answered are `scorer_unreachable`.
 
         Raises:
             EngineError: the server gives no further outcomes.
         """
+        open_work = partial(self._open_work, probe, fail)
+        size = self._options.concurrency
         try:
-            yield from self._thread.stream(partial(self._all, requests, probe, fail))
+            yield from work_on_demand(self._thread, requests, open_work, size, size + -(-size // 4))
         except asyncio.CancelledError:
             raise EngineError("the scorer was closed while it scored") from None
 
@@ -170,40 +197,29 @@ class Judge:
         await self._in_flight.close()
         await self._client.__aexit__()
 
-    async def _all(
-        self,
-        requests: Sequence[ScoringRequest],
-        probe: Mapping[str, Any],
-        fail: bool,
-        put: _PutOutcome,
-    ) -> None:
-        equal: dict[bytes, list[int]] = {}
-        for index, request in enumerate(requests):
-            equal.setdefault(request.key, []).append(index)
-        down = ""  # the message, once the server is down
-
-        async def work(indices: list[int]) -> None:
-            nonlocal down
-            outcome = _unreachable(down)
-            if not down:
+    @asynccontextmanager
+    async def _open_work(
+        self, probe: Mapping[str, Any], fail: bool, put: _PutOutcome
+    ) -> AsyncIterator[_Score]:
+        async def score(index: int, item: tuple[ScoringBatch, ScoringRequest]) -> None:
+            batch, request = item
+            if not batch.down:
                 try:
-                    outcome = await self._shared(requests[indices[0]], probe)
+                    put((index, await self._shared(request, probe)))
+                    return
                 except ServerDownError as error:
                     if fail:
                         raise
-                    down = str(error)
-                    outcome = _unreachable(down)
-            put((indices[0], outcome))
-            for index in indices[1:]:
-                put((index, outcome._replace(notes={"same_as_another": 1})))
+                    batch.down = str(error)
+            put((index, ScoringOutcome(None, "scorer_unreachable", batch.down)))
 
-        await run_concurrently(work, equal.values(), min(self._options.concurrency, len(equal)))
+        yield score
 
     async def _shared(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
         """The outcome; requests are shared by callers, and cancelled once none of them waits."""
         work = partial(self._cached_or_sent, request, probe)
         outcome, first = await self._in_flight.result(request.key, work)
-        return outcome if first else outcome._replace(notes={"same_as_another": 1})
+        return outcome if first else outcome.again()
 
     async def _cached_or_sent(
         self, request: ScoringRequest, probe: Mapping[str, Any]
@@ -218,11 +234,12 @@ class Judge:
             except MalformedError:
                 pass  # Only an earlier version could read it.
         async with self._slots:
-            return await self._send(request, probe)
+            return await self.send(request, probe)
 
-    async def _send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+        """The outcome of a request that is not in the cache, once a slot is free for it."""
         cost: Counter[str] = Counter(asked=1)
-        detail = ""
+        detail = text = ""
         for body in request.bodies():
             failed_attempts: Counter[str] = Counter()
             found = await self._client.answer(self._post(body), self._post(probe), failed_attempts)
@@ -235,17 +252,13 @@ class Judge:
             try:
                 scores = request.read(found)
             except MalformedError as error:
-                detail = str(error)
+                detail, text = str(error), found.text
                 cost["fault_malformed"] += 1
                 continue
             if self._cache:
                 await asyncio.to_thread(self._cache.put, request.key, found.dump())
             return ScoringOutcome(scores, notes=cost, text=found.text)
-        return ScoringOutcome(None, "scorer_malformed", detail, cost)
+        return ScoringOutcome(None, "scorer_malformed", detail, cost, text)
 
     def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
         return Request(partial(endpoint, api="chat"), body, read_answer)
-
-
-def _unreachable(detail: str) -> ScoringOutcome:
-    return ScoringOutcome(None, "scorer_unreachable", detail)

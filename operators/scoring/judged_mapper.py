@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 import xxhash
@@ -15,19 +15,23 @@ from typing_extensions import Self
 
 from ..answer_cache.cache import has_answers
 from ..chats import is_chat
+from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..errors import DataError
 from ..first_failures import FirstFailures
 from ..openai.options import ScorerOptions
-from ..operator import Change, ResumableOperator
+from ..operator import Change, ResumableOperator, RowsOfChunk
 from .answer import ScorerAnswer
 from .cache import user_cache
-from .judge import REASONS, ScoringOutcome, ScoringRequest, open_judge, release
+from .judge import REASONS, ScoringBatch, ScoringOutcome, ScoringRequest, open_judge, release
 from .prompt import chat_text
 from .verdict import AnswerFormat
 
 _log = logging.getLogger(__name__)
 _first_failures = FirstFailures(_log.warning)
 _SEEDS = 2**31
+_RequestOrKnown: TypeAlias = (
+    ToCompute[tuple[ScoringBatch, ScoringRequest]] | KnownResult[ScoringOutcome]
+)
 
 
 class JudgedMapper(ResumableOperator):
@@ -81,12 +85,19 @@ class JudgedMapper(ResumableOperator):
         return self.model_dump(mode="json", exclude={"server", "cache"})
 
     def apply(self, table: pa.Table) -> Change:
-        found = dict(self._outcomes(table, range(table.num_rows)))
+        chunks = iter([RowsOfChunk(table, range(table.num_rows))])
+        found = {row: outcome for _, _, row, outcome in self._outcomes(chunks)}
         return self._change(table, [found[row] for row in range(table.num_rows)])
 
     def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        for row, outcome in self._outcomes(table, rows):
-            yield row, self._change(table.slice(row, 1), [outcome])
+        for _, row, change in self.process_chunks(iter([RowsOfChunk(table, rows)])):
+            yield row, change
+
+    def process_chunks(
+        self, chunks: Iterator[RowsOfChunk | None]
+    ) -> Iterator[tuple[int, int, Change]]:
+        for number, table, row, outcome in self._outcomes(chunks):
+            yield number, row, self._change(table.slice(row, 1), [outcome])
 
     def preflight(self) -> None:
         from ..openai.endpoints import ServerDownError
@@ -135,26 +146,38 @@ class JudgedMapper(ResumableOperator):
         """The change to rows with these outcomes."""
 
     def _outcomes(
-        self, table: pa.Table, rows: Sequence[int]
-    ) -> Iterator[tuple[int, ScoringOutcome]]:
-        """The outcome of each of these rows, as they finish."""
-        places, requests = list[int](), list[ScoringRequest]()
+        self, chunks: Iterator[RowsOfChunk | None]
+    ) -> Iterator[tuple[int, pa.Table, int, ScoringOutcome]]:
+        """The outcome of each row, as they finish, after the number of its table and that table."""
+        results = results_of_chunks(chunks, self._requests, self._judged)
+        for number, (table, (first, *others)), outcome in results:
+            yield number, table, first, outcome
+            for row in others:
+                yield number, table, row, outcome.again()
+
+    def _requests(self, table: pa.Table, rows: Sequence[int]) -> Iterator[_RequestOrKnown]:
+        """What to send about these rows, equal requests once, and what is known without it."""
+        equal: dict[bytes, tuple[ScoringRequest, list[int]]] = {}
         for row, shown in zip(rows, self._shown(table, rows), strict=True):
             if isinstance(shown, ScoringOutcome):
-                yield row, shown
+                yield KnownResult([row], shown)
             else:
-                places.append(row)
-                requests.append(self._request(shown))
-        if not requests:
-            return
+                request = self._request(shown)
+                equal.setdefault(request.key, (request, []))[1].append(row)
+        batch = ScoringBatch()
+        for request, same in equal.values():
+            yield ToCompute(same, (batch, request))
+
+    def _judged(
+        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None]
+    ) -> Iterator[tuple[int, ScoringOutcome]]:
         judge = open_judge(self.server, self._cache_file())
-        probe = self._body(self._probe())
         fail = self.on_server_down == "fail"
-        for index, outcome in judge.outcomes(requests, probe, fail=fail):
+        for index, outcome in judge.outcomes(requests, self._body(self._probe()), fail=fail):
             if outcome.reason is not None:
                 message = f"a response has no score, {outcome.reason}: {outcome.detail}"
                 _first_failures.report(outcome.reason, message)
-            yield places[index], outcome
+            yield index, outcome
 
     def _request(self, shown: tuple[str, ...]) -> ScoringRequest:
         tries = self.tries if self.temperature else 1

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import count
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...operators import Change, OperatorError, ResumableOperator
+from ...operators import Change, DataError, OperatorError, ResumableOperator
 from ...operators.change import concatenate
 from ...operators.check import checked
 from ...operators.operator import RowsOfChunk
@@ -47,6 +48,8 @@ _CHECKED_ROWS = 16
 _OPEN_CHUNKS = 64
 _OPEN_BYTES = 1 << 30
 """What open chunks may hold in memory: their input, and results that are in no journal."""
+_ATTEMPTS = 3
+"""How often the rows of a chunk are computed while their journals are damaged."""
 
 
 class ChunkToRun(NamedTuple):
@@ -118,6 +121,7 @@ class _OpenChunk:
         self.bytes = table.nbytes
         self._kept = kept
         self._journal: Journal | None = None
+        self._damages = 0
 
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
@@ -144,11 +148,16 @@ class _OpenChunk:
         self._journal.add(entry)
 
     def commit(self, operator: ResumableOperator) -> bool:
-        """Put all rows together and write them; False: some of them were damaged meanwhile."""
-        self.close_journal()
+        """Put all rows together and write them; False: some of them were damaged meanwhile.
+
+        Raises:
+            DataError: that happened before, as often as it is tried.
+        """
+        self._close_journal()
         finished = {**self.unwritten, **journalled(self.whole)}
         self.left = set(range(self.rows)) - finished.keys()
         if self.left:
+            self._check_damage()
             return False
         if self.rows:
             changes = [finished[row].change for row in range(self.rows)]
@@ -166,11 +175,26 @@ class _OpenChunk:
         link(self.path, self.whole)
         self.lock.release()
 
-    def close_journal(self) -> None:
-        """Put on the disk what was computed."""
+    def close(self) -> None:
+        """Put on the disk what was computed, and let others have it."""
+        try:
+            self._close_journal()
+        finally:
+            self.lock.release()
+
+    def _close_journal(self) -> None:
         if self._journal is not None:
             journal, self._journal = self._journal, None
             journal.close()
+
+    def _check_damage(self) -> None:
+        """Count that rows which were computed cannot be read."""
+        self._damages += 1
+        if self._damages == _ATTEMPTS:
+            *_, file = self.whole, *journals(self.whole)  # The newest one, where there is one.
+            lost = f"{len(self.left)} of {self.rows} rows could not be read back"
+            found = f"{file} is damaged: {lost}, {_ATTEMPTS} times in a row"
+            raise DataError(found, "check the disk; what can be read is kept")
 
 
 def _size(entry: Entry) -> int:
@@ -192,8 +216,10 @@ class _Window:
     ) -> None:
         self._operator, self._todo, self._kept, self._task = operator, chunks, kept, task
         self._failed, self._before, self._syncer = failed, before, syncer
-        self._open: dict[int, _OpenChunk] = {}
+        self._locked = set[_OpenChunk]()
+        self._given: dict[int, _OpenChunk] = {}  # by their numbers in a call of the operator
         self._damaged: list[_OpenChunk] = []
+        self._numbers = count()
         self.computed = Computed(0, 0)
 
     def run(self) -> None:
@@ -201,32 +227,32 @@ class _Window:
 
         Raises:
             OperatorError: the operator finished other rows than those it was asked for.
+            DataError: what was written of a chunk was damaged again and again.
         """
         self._run(self._opened())
-        while self._damaged:  # Hardly ever: a journal was damaged while its chunk was open.
-            self._run(iter(self._take_damaged()))
+        while self._damaged:  # Hardly ever: journals that were damaged while the last rows ended.
+            self._run(self._wait())
 
     def close(self) -> None:
         """Put on the disk what is finished of chunks that are not, and let others have them."""
-        for chunk in (*self._open.values(), *self._damaged):
-            try:
-                chunk.close_journal()
-            finally:
-                chunk.lock.release()
-        self._open, self._damaged = {}, []
+        with ExitStack() as stack:  # All of them, even where the disk refuses some.
+            for chunk in self._locked:
+                stack.callback(chunk.close)
 
     def _run(self, chunks: Iterator[RowsOfChunk | None]) -> None:
+        self._numbers = count()
         since = time.perf_counter()
         for number, row, change in self._changes(chunks):
-            chunk = self._open.get(number)
+            chunk = self._given.get(number)
             if chunk is None or row not in chunk.left:
                 raise OperatorError(f"finished row {row}, which it was not asked for")
             seconds, since = time.perf_counter() - since, time.perf_counter()
             chunk.add(Entry(row, change, seconds), self._syncer)
             self._task(1)
             if not chunk.left:
-                self._finish(number)
-        for chunk in self._open.values():
+                del self._given[number]
+                self._commit(chunk)
+        for chunk in self._given.values():
             raise OperatorError(f"left out {len(chunk.left)} of {chunk.rows} rows")
 
     def _changes(self, chunks: Iterator[RowsOfChunk | None]) -> Iterator[tuple[int, int, Change]]:
@@ -246,28 +272,29 @@ class _Window:
 
     def _opened(self) -> Iterator[RowsOfChunk | None]:
         """What is left of each chunk; None while another chunk must be finished before."""
-        number = 0
         for todo in self._todo:
             while self._is_full():
-                yield None
+                yield from self._wait()
             frame = todo.frame()
             table = read_columns(self._operator, frame)
             chunk = _OpenChunk(todo, table, frame.num_rows, self._kept)
             yield from self._wait_for(chunk)
-            self._open[number] = chunk
             is_whole = chunk.open()
             self._task.find(chunk.rows - len(chunk.left))
             if chunk.left:
                 self._before()
                 self._count(chunk)
                 have_failures_kept(self._operator, table)
-                yield RowsOfChunk(table, sorted(chunk.left))
-                number += 1
-                continue
-            if is_whole:
-                self._open.pop(number).finish()
+                yield self._give(chunk)
+            elif is_whole:
+                self._finish(chunk)
             else:
-                self._finish(number)
+                self._commit(chunk)
+
+    def _give(self, chunk: _OpenChunk) -> RowsOfChunk:
+        """What the operator is asked for, under the next number."""
+        self._given[next(self._numbers)] = chunk
+        return RowsOfChunk(chunk.table, sorted(chunk.left))
 
     def _count(self, chunk: _OpenChunk) -> None:
         """Count the rows of a chunk that are computed."""
@@ -276,32 +303,37 @@ class _Window:
         self.computed = Computed(rows, self.computed.retried + retried)
 
     def _is_full(self) -> bool:
-        size = sum(chunk.bytes for chunk in self._open.values())
-        return bool(self._open) and (len(self._open) >= _OPEN_CHUNKS or size >= _OPEN_BYTES)
+        size = sum(chunk.bytes for chunk in self._locked)
+        return bool(self._locked) and (len(self._locked) >= _OPEN_CHUNKS or size >= _OPEN_BYTES)
 
-    def _wait_for(self, chunk: _OpenChunk) -> Iterator[None]:
-        """Get the lock of a chunk; None while another run has it and chunks of this one are open.
+    def _wait(self) -> Iterator[RowsOfChunk | None]:
+        """What the operator is asked for while nothing can be opened: what was damaged, or None."""
+        if not self._damaged:
+            yield None
+        while self._damaged:
+            yield self._give(self._damaged.pop())
+
+    def _wait_for(self, chunk: _OpenChunk) -> Iterator[RowsOfChunk | None]:
+        """Get the lock of a chunk; others are finished while another run, or one of them, has it.
 
         It never waits while it has locks that the other run may wait for.
         """
-        while self._open:
+        while self._locked:
             if chunk.lock.try_acquire():
-                return
-            yield None
-        chunk.lock.acquire()
+                break
+            yield from self._wait()
+        else:
+            chunk.lock.acquire()
+        self._locked.add(chunk)
 
-    def _take_damaged(self) -> Iterator[RowsOfChunk]:
-        """What has to be computed again."""
-        for number in range(len(self._damaged)):
-            chunk = self._damaged.pop()
-            self._open[number] = chunk
-            yield RowsOfChunk(chunk.table, sorted(chunk.left))
-
-    def _finish(self, number: int) -> None:
-        """Commit an open chunk of which all rows are finished."""
-        chunk = self._open[number]
+    def _commit(self, chunk: _OpenChunk) -> None:
+        """Write a chunk of which all rows are finished, or have what was damaged computed again."""
         if chunk.commit(self._operator):
-            chunk.finish()
+            self._finish(chunk)
         else:
             self._damaged.append(chunk)
-        del self._open[number]
+
+    def _finish(self, chunk: _OpenChunk) -> None:
+        """Commit a chunk that is written."""
+        chunk.finish()
+        self._locked.remove(chunk)

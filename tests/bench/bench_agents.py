@@ -26,6 +26,7 @@ import psutil
 from rejuice.operators.agents import Flow, Play, Task
 from rejuice.operators.agents.flows.react import PastStep, messages
 from rejuice.operators.agents.runner import AgentRunner
+from rejuice.operators.agents.task import SeededTask
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.tools.search import Search
 from rejuice.operators.sampling import Settings
@@ -90,7 +91,7 @@ def main(prompts: int) -> None:
     for tool, action in ((Calculator(), "8 * 46"), (Search(documents="documents", k=1), "price")):
         flow = Calls(tool=tool.name(), action=action)
         runner = AgentRunner(flow, [tool], engine, _SETTINGS, policy="embedded", encode=timed)
-        tasks = [(_task(k), k) for k in range(prompts + _WARM)]
+        tasks = [SeededTask(_task(k), k) for k in range(prompts + _WARM)]
         list(runner.run(tasks[prompts:], _N))  # Warm.
         clock.begin = clock.encoding = 0.0
         took = measured(partial(_run, runner, tasks[:prompts]), engine.pids)
@@ -98,7 +99,7 @@ def main(prompts: int) -> None:
         _show(tool.name(), took, turns)
 
 
-def _run(runner: AgentRunner, tasks: Sequence[tuple[Task, int]]) -> None:
+def _run(runner: AgentRunner, tasks: Sequence[SeededTask]) -> None:
     for _ in runner.run(tasks, _N):
         pass
 

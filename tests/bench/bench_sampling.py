@@ -23,9 +23,9 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 from tiny_policy import save_policy
 
+from rejuice.operators.feed import Feed
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.operators.sampling.processes import EngineProcesses
-from rejuice.operators.sampling.prompt_feed import PromptFeed
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 from rejuice.pipelines.demo.problems import problem
@@ -52,7 +52,7 @@ class Generate:
         self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, int]]:
         """For each prompt a number of tokens; those of a batch count for its first prompt."""
-        feed = PromptFeed(prompts)
+        feed = Feed(prompts)
         while taken := feed.take_up_to(self.capacity(settings)):
             numbers = [each.number for each in taken]
             for tokens, number in zip_longest(

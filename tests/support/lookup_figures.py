@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from rejuice.operators.agents.runner import AgentRunner
-from rejuice.operators.agents.task import Task
+from rejuice.operators.agents.task import SeededTask, Task
 from rejuice.operators.agents.trajectory import TrajectoryGroup, columns_of
 from rejuice.operators.sampling.protocol import Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
@@ -55,7 +55,7 @@ def _trajectories(folder, chosen, n):  # type: ignore[no-untyped-def]
         policy="it", encode=chat_encoder(str(folder)),
     )  # fmt: skip
     asked = [
-        (Task(str(i), (("user", each.question),), {"documents": list(each.documents)}), i)
+        SeededTask(Task(str(i), (("user", each.question),), {"documents": list(each.documents)}), i)
         for i, each in enumerate(chosen)
     ]
     try:

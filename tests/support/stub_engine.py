@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling.prompt_feed import PromptFeed
+from rejuice.operators.feed import Feed
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
 from rejuice.operators.sampling.token_count import token_listener
 
@@ -30,7 +30,7 @@ class StubEngine:
     def sample(
         self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        feed = PromptFeed(prompts)
+        feed = Feed(prompts)
         while (taken := feed.take()) is not None:
             index, prompt = taken
             feed.finish()

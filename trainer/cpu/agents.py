@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from ...operators.agents.runner import AgentRunner
+from ...operators.agents.task import SeededTask
 from ...operators.agents.trajectory import TrajectoryGroup
 from ...operators.sampling.protocol import Engine, Failure, Settings
 from ...operators.sampling.tokenizer import chat_encoder
@@ -46,10 +45,9 @@ class Agents:
         """
         index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
         # Not from verl, which would carry all columns of a prompt with each of its rows.
-        rows = self._run.prompts(prompts[0][0].split).take(pa.array(index))
-        tasks = self._mapper.tasks(rows)
-        seeds = (seed for _, seed in prompts)
-        yield from self._runner(settings).run(list(zip(tasks, seeds, strict=True)), settings.n)
+        tasks = self._mapper.tasks(self._run.prompts(prompts[0][0].split), index)
+        seeded = (SeededTask(task, seed) for task, (_, seed) in zip(tasks, prompts, strict=True))
+        yield from self._runner(settings).run(seeded, settings.n)
 
     def _runner(self, settings: Settings) -> AgentRunner:
         # Tools belong to the event loop of their runner.

@@ -145,8 +145,7 @@ class _OpenFlow:
             ToolError: the tools cannot say what they have.
         """
         about, session = prompt["extra_info"], int(prompt["session_id"])
-        rows = self._prompts(about["split"]).slice(int(about["index"]), 1)
-        (task,) = self._mapper.tasks(rows)
+        (task,) = self._mapper.tasks(self._prompts(about["split"]), [int(about["index"])])
         seed = prompt_seed(task.prompt_id, self._seed, int(prompt["global_steps"]))
         return await play_trajectory(
             self._flow,

@@ -8,6 +8,7 @@ from vllm_server import EMBEDDED, VllmServer, vllm_python
 from rejuice.operators.agents import Task
 from rejuice.operators.agents.flows.react import React
 from rejuice.operators.agents.runner import AgentRunner
+from rejuice.operators.agents.task import SeededTask
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.sampling import openai_engine
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
@@ -54,7 +55,8 @@ def test_token_ids_are_exact(server, truth, monkeypatch, api, context):
         flow, [Calculator()], engine, Settings(max_tokens=16), policy="stand-in", encode=encode
     )
     chat = "Tom has {} apples and buys {} more. How many apples does Tom have?"
-    tasks = [(Task(str(k), (("user", chat.format(k, k + 3)),), {}), 77 * k) for k in range(6)]
+    chats = [(("user", chat.format(k, k + 3)),) for k in range(6)]
+    tasks = [SeededTask(Task(str(k), each, {}), 77 * k) for k, each in enumerate(chats)]
     found = dict(runner.run(tasks, 4))
     runner.close()
     trajectories = [each for group in found.values() for each in group.trajectories]

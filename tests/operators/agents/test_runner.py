@@ -15,6 +15,7 @@ from wave_engine import WaveEngine
 from rejuice.operators.agents import Flow, Task, Tool, ToolError
 from rejuice.operators.agents.flows.react import React
 from rejuice.operators.agents.runner import AgentRunner
+from rejuice.operators.agents.task import SeededTask
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.errors import EngineError, OperatorError
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
@@ -27,7 +28,8 @@ SHORT = Settings(max_tokens=8)
 
 
 def tasks(count, length=3):
-    return [(Task(str(k), (("user", "why " * (1 + k % length)),), {}), k) for k in range(count)]
+    chats = [(("user", "why " * (1 + k % length)),) for k in range(count)]
+    return [SeededTask(Task(str(k), chat, {}), k) for k, chat in enumerate(chats)]
 
 
 class Opened:
@@ -139,7 +141,28 @@ def test_further_trajectories_begin_as_others_end(open_runner):
     engine = WaveEngine(lambda prompt: "answer: a" if prompt.seed % 2 else "hm")
     assert len(dict(open_runner(engine, under_way=6).run(tasks(10), 4))) == 10
     assert max(len(wave) for wave in engine.waves) == 6
-    assert [len(wave) for wave in engine.waves[:3]] == [6, 6, 6]
+    assert [len(wave) for wave in engine.waves[:2]] == [6, 6]  # As many again were waiting.
+
+
+def test_tasks_are_taken_as_trajectories_end(open_runner):
+    engine = WaveEngine(lambda prompt: "answer: a" if prompt.seed % 2 else "hm")
+    taken, finished = 0, set()
+
+    def each():
+        nonlocal taken
+        for task in tasks(60):
+            taken += 1
+            # As many trajectories as are under way wait, so at most 12 groups are unfinished.
+            assert taken - len(finished) <= 12 + 1
+            if taken % 7 == 0 and len(finished) < taken - 1:
+                yield None
+            yield task
+
+    for index, group in open_runner(engine, under_way=6).run(each(), 4):
+        assert (group.seed, len(group.trajectories)) == (index, 4)
+        finished.add(index)
+    assert finished == set(range(60))
+    assert max(len(wave) for wave in engine.waves) == 6
 
 
 def test_groups_come_as_they_finish(open_runner):

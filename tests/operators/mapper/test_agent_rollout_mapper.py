@@ -1,18 +1,24 @@
 """Agents as a step: what becomes of trajectories, of failures, and of tables of an earlier run."""
 
 import logging
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rejuice.operators import AgentRolloutMapper, EngineError, RecipeError
+from rejuice.operators.agents import runner
 from rejuice.operators.agents.trajectory import Trajectory, TrajectoryGroup, Turn, turns_of
 from rejuice.operators.cache_key import cache_key_json, code_version
+from rejuice.operators.change import split
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import agent_rollout_mapper
+from rejuice.operators.operator import RowsOfChunk
 from rejuice.operators.sampling import Failure, Group, Sample
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES), ("pages", pa.string())])
@@ -56,10 +62,12 @@ class Scripted:
 
     def __init__(self):
         self.prompts = []
+        self.order = range  # in which the prompts of a wave are finished
 
     def sample(self, prompts, settings):
         assert settings.n == 1
-        for index, prompt in enumerate(prompts):
+        for index in self.order(len(prompts)):
+            prompt = prompts[index]
             self.prompts.append(prompt)
             turns = prompt.messages[0][1].split(";")
             at = 0 if prompt.messages[-1][1] == "" else 1
@@ -161,6 +169,59 @@ def test_the_stream_gives_what_apply_gives(scripted):
                 column.to_pylist()
                 == whole.columns[name].take(pa.array(own, pa.int64())).to_pylist()
             )
+
+
+WORDS = ("answer 1", "read x;answer 2", "fail timeout", "read x;read x", "read z;answer 3", "")
+
+
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12),
+    starts=st.sets(st.integers(1, 11)),
+    under_way=st.integers(1, 9),
+    rng=st.randoms(use_true_random=False),
+)
+def test_chunks_side_by_side_give_what_one_table_gives(scripted, words, starts, under_way, rng):
+    """In whatever order trajectories end, and wherever a chunk begins."""
+    table = table_of(*(f"{word};{k}" for k, word in enumerate(words)))
+    bounds = [0, *sorted(start for start in starts if start < len(words)), len(words)]
+    parts = [table.slice(start, stop - start) for start, stop in pairwise(bounds)]
+    step, found = scripted(), {}
+    whole = list(split(step.apply(table), range(len(words) + 1)))
+    step.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "turns_at_a_time", lambda _: under_way)
+        patch.setattr(scripted.engine, "order", lambda n: rng.sample(range(n), n))
+        chunks = iter([RowsOfChunk(part, range(part.num_rows)) for part in parts])
+        for number, row, change in step.process_chunks(chunks):
+            assert found.setdefault(bounds[number] + row, change) is change
+        step.close()
+    assert sorted(found) == list(range(len(words)))
+    for row, change in found.items():
+        assert change.reasons.to_pylist() == whole[row].reasons.to_pylist()
+        for name, column in change.columns.items():
+            assert column.to_pylist() == whole[row].columns[name].to_pylist(), name
+
+
+def test_a_slow_trajectory_does_not_hold_up_the_next_chunk(scripted, tmp_path):
+    """It waits for what one of the next chunk does."""
+    (tmp_path / "mine.py").write_text(
+        MINE.replace("from rejuice", "import asyncio\nfrom rejuice", 1).replace(
+            'if word == "outage"',
+            """if word == "last": Pages.last = True
+        while word == "first" and not hasattr(Pages, "last"): await asyncio.sleep(0)
+        if word == "outage\"""",
+        )
+    )
+    step = scripted(n=1)
+    tables = [table_of("read first;answer 1"), table_of("answer 2"), table_of("read last;answer 3")]
+    chunks = iter([RowsOfChunk(table, range(1)) for table in tables])
+    results = step.process_chunks(chunks)
+    found = {number: change.columns["response"].to_pylist() for number, _, change in results}
+    assert next(iter(found)) == 1
+    assert found == {0: ["1"], 1: ["2"], 2: ["3"]}
 
 
 def test_what_fails_is_missing_and_what_the_policy_does_wrong_is_not(scripted):

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,10 +24,12 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, EngineError, RecipeError
 from rejuice.operators.answer_cache.log import HEADER_BYTES
 from rejuice.operators.cache_key import cache_key_json
+from rejuice.operators.change import split
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
+from rejuice.operators.operator import RowsOfChunk
 from rejuice.operators.scoring.cache import key_of, open_cache, user_cache
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -410,6 +413,72 @@ def test_any_script_gives_each_row_its_score_or_a_reason_in_any_order(scripts, r
             assert reward == reward_of(number)
         else:
             assert reward is None
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.lists(st.integers(0, 6) | st.none(), min_size=1, max_size=20),
+    st.sets(st.integers(1, 19)),
+    st.sets(st.integers(0, 6)),
+)
+def test_chunks_side_by_side_give_what_one_table_gives(numbers, starts, refused):
+    bounds = [0, *sorted(start for start in starts if start < len(numbers)), len(numbers)]
+    tables = [numbered(*numbers[start:stop]) for start, stop in pairwise(bounds)]
+    chunks = iter([RowsOfChunk(table, range(table.num_rows)) for table in tables])
+    with FakeJudge(dict.fromkeys(refused, [Trouble.REFUSED] * 99)) as judge:
+        server = {**QUICK, "base_url": judge.url}
+        operator, found = LlmQualityRewardMapper(model="m", server=server, cache=None), {}
+        try:
+            whole = list(split(operator.apply(numbered(*numbers)), range(len(numbers) + 1)))
+            for number, row, change in operator.process_chunks(chunks):
+                assert found.setdefault(bounds[number] + row, change) is change
+        finally:
+            operator.close()
+    assert sorted(found) == list(range(len(numbers)))
+    for row, change in found.items():
+        assert change.columns == whole[row].columns
+
+
+def test_no_chunk_waits_for_the_one_before_it(make):
+    """No answer before more requests are under way than two chunks have."""
+    with FakeJudge(crowd=5) as judge:
+        operator = make(judge, server={"concurrency": 6})
+        chunks = (RowsOfChunk(numbered(k, k + 1), range(2)) for k in range(0, 20, 2))
+        found = [(number, row) for number, row, _ in operator.process_chunks(chunks)]
+        assert judge.attempts == dict.fromkeys(range(20), 1)
+        assert 5 <= judge.peak <= 6
+    assert sorted(found) == [(number, row) for number in range(10) for row in range(2)]
+
+
+def test_chunks_are_taken_as_slots_become_free(make):
+    taken, finished = 0, 0
+
+    def chunks():
+        nonlocal taken
+        for k in range(20):
+            # Of three under way and one that waits, another one is wanted.
+            assert taken - finished < 3 + 1
+            taken += 1
+            yield RowsOfChunk(numbered(k), range(1))
+
+    with FakeJudge() as judge:
+        for _ in make(judge).process_chunks(chunks()):
+            finished += 1
+    assert (taken, finished) == (20, 20)
+
+
+def test_a_server_that_is_down_is_tried_again_by_the_next_chunk(make):
+    """Rows of a chunk are given up together, so that one that recovers scores the rest."""
+    with FakeJudge(always=Trouble.ERROR_500) as judge:
+        operator = make(judge, on_server_down="missing", server={"attempts": 1, "concurrency": 1})
+
+        def chunks():
+            yield RowsOfChunk(numbered(*range(9)), range(9))
+            judge.always = None
+            yield RowsOfChunk(numbered(9, 10), range(2))
+
+        found = [missing(change)[0] for _, _, change in operator.process_chunks(chunks())]
+    assert found == ["scorer_unreachable"] * 9 + [None] * 2
 
 
 @pytest.fixture

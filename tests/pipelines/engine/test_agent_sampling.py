@@ -126,6 +126,17 @@ def test_killed_ten_times_no_finished_group_is_run_again(recipe_of, tmp_path):
         assert killed.equals(table_of(whole))
 
 
+def test_chunks_are_sampled_side_by_side_with_the_bytes_of_a_single_one(recipe_of):
+    with SameAnswers() as server:
+        whole = recipe_of(server, "whole", concurrency=4)
+        engine.run(load(whole))
+    # No answer before more trajectories are under way than three chunks have.
+    with SameAnswers(crowd=3 * 5 * N + 1) as server:
+        parts = recipe_of(server, "parts", concurrency=40)
+        engine.run(load(parts), chunk_rows=5)
+    assert table_of(parts).equals(table_of(whole))
+
+
 def test_trajectories_that_failed_are_run_again_and_others_are_kept(recipe_of, tmp_path):
     with SameAnswers() as server:
         path, shelf = recipe_of(server, "shelf"), tmp_path / "shelf"

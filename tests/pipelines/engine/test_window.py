@@ -8,8 +8,9 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from filelock import FileLock
 
-from rejuice.operators import Change, OperatorError, ResumableOperator
+from rejuice.operators import Change, DataError, EngineError, OperatorError, ResumableOperator
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.dataset import checked
 from rejuice.pipelines.dataset.remote import to_path
@@ -17,7 +18,7 @@ from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.engine.kept.journal import journals
+from rejuice.pipelines.engine.kept.journal import Journal, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
 from rejuice.pipelines.recipe.read import load
@@ -194,24 +195,34 @@ def test_damage_to_anything_that_was_kept_costs_only_what_was_damaged(
     assert processed(log) == []
 
 
+@pytest.fixture
+def damage_journals(monkeypatch):
+    """Damages the newest journal of a chunk, as often as wanted, just before it is read back."""
+    commit, damaged = resumable._OpenChunk.commit, []
+
+    def prepare(times):
+        def commit_damaged(chunk, operator):
+            files = journals(chunk.whole)
+            if files and len(damaged) < times:
+                damaged.append(files[-1])
+                chunk._close_journal()
+                content = bytearray(files[-1].read_bytes())
+                content[-1] ^= 1
+                files[-1].write_bytes(content)
+            return commit(chunk, operator)
+
+        monkeypatch.setattr(resumable._OpenChunk, "commit", commit_damaged)
+        return damaged
+
+    return prepare
+
+
 def test_a_journal_that_is_damaged_while_its_chunk_is_open(
-    recipe_path, log, undisturbed, monkeypatch
+    recipe_path, log, undisturbed, damage_journals
 ):
-    damaged = []
-    commit = resumable._OpenChunk.commit
-
-    def damage_first(chunk, operator):
-        files = journals(chunk.whole)
-        if files and not damaged:
-            damaged.append(files[0])
-            chunk.close_journal()
-            content = bytearray(files[0].read_bytes())
-            content[-1] ^= 1
-            files[0].write_bytes(content)
-        return commit(chunk, operator)
-
-    monkeypatch.setattr(resumable._OpenChunk, "commit", damage_first)
+    damaged = damage_journals(1)
     assert run(recipe_path) == undisturbed
+    assert len(damaged) == 1
     assert sorted(Counter(name for name, _ in processed(log)).values())[-2:] == [1, 2]
 
 
@@ -235,7 +246,7 @@ class Shout(ResumableOperator):
                 yield row, self.apply(table.slice(row, 1))
 
 
-def run_shout(folder, texts, operator=None, size=3):
+def run_shout(folder, texts, operator=None, size=3, task=None):
     """Run it on chunks of three texts; gives what was computed, and the commits."""
     parts = [texts[at : at + size] for at in range(0, len(texts), size)]
     todo = [
@@ -244,9 +255,9 @@ def run_shout(folder, texts, operator=None, size=3):
         )
         for n, part in enumerate(parts)
     ]
-    task = StepProgress(len(texts), lambda _: None)
+    task = task or StepProgress(len(texts), lambda _: None)
     done = run_resumable(operator or Shout(), todo, folder / "kept-shout-1", task)
-    assert task.done == len(texts)
+    assert task.done >= len(texts)
     return done, [load_commit(each.path).change.columns["loud"].to_pylist() for each in todo]
 
 
@@ -255,6 +266,81 @@ def test_a_row_that_is_left_out_of_some_chunk(tmp_path):
         run_shout(tmp_path, list("abcdef"), Shout(forgets="b"))
     done, loud = run_shout(tmp_path, list("abcdef"))
     assert (done, loud) == (Computed(1, 0), [list("ABC"), list("DEF")])
+
+
+@pytest.mark.parametrize("texts", ["abc", "abcdefghi", "abcabc"])
+def test_journals_that_are_damaged_are_computed_again_at_most_twice(
+    tmp_path, damage_journals, texts
+):
+    """Also where later chunks, one of them with the same rows, wait for the chunk."""
+    whole = [list(texts[at : at + 3].upper()) for at in range(0, len(texts), 3)]
+    damage_journals(2)
+    task = StepProgress(None, lambda _: None)
+    assert run_shout(tmp_path, list(texts), task=task)[1] == whole
+    assert task.computed == len(set(texts)) + 2
+
+
+def test_journals_that_are_damaged_again_and_again_end_the_run_with_one_line(
+    tmp_path, damage_journals
+):
+    damaged = damage_journals(99)
+    with pytest.raises(DataError) as raised:
+        run_shout(tmp_path, list("abc"))
+    folder = tmp_path / "kept-shout-1"
+    (name,) = {file.name.rpartition("-")[0] for file in damaged}
+    assert str(raised.value) == (
+        f"{folder}/{name}-2.journal is damaged: 1 of 3 rows could not be read back, "
+        "3 times in a row; check the disk; what can be read is kept"
+    )
+    assert_unlocked(folder, raised)
+    damaged.extend([""] * 99)  # The disk is sound again.
+    done, loud = run_shout(tmp_path, list("abcdef"))
+    assert (done.rows, loud) == (4, [list("ABC"), list("DEF")])
+
+
+def assert_unlocked(folder, raised):
+    """No lock of a chunk is held while the error exists, which keeps what had locks in memory."""
+    assert raised.traceback
+    files = sorted(folder.glob("*.lock"))
+    assert files
+    for file in files:
+        with FileLock(file, timeout=0):
+            pass
+
+
+@pytest.mark.parametrize("fails", ["link", "commit", "open"])
+def test_no_lock_is_kept_whatever_fails(tmp_path, monkeypatch, fails):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    run_shout(tmp_path, list("abc"))
+    (tmp_path / "step" / "0.arrow").unlink()
+    if fails == "link":
+        monkeypatch.setattr(resumable, "link", full)
+    else:
+        monkeypatch.setattr(resumable._OpenChunk, fails, full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        run_shout(tmp_path, list("abcdef") if fails == "link" else list("defabc"))
+    assert_unlocked(tmp_path / "kept-shout-1", raised)
+
+
+def test_no_lock_is_kept_where_journals_cannot_be_closed(tmp_path, monkeypatch):
+    """All chunks that are open are left, not only those before the first that cannot be."""
+
+    class Stops(Shout):
+        def process_chunks(self, chunks):
+            for number, (table, rows) in enumerate(list(chunks)):
+                yield number, rows[0], self.apply(table.slice(0, 1))
+            raise EngineError("the engine is gone")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "close", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        run_shout(tmp_path, list("abcdefghi"), Stops())
+    assert len(list((tmp_path / "kept-shout-1").glob("*.lock"))) == 3
+    assert_unlocked(tmp_path / "kept-shout-1", raised)
 
 
 def test_kept_rows_in_an_object_store(s3, tmp_path):

@@ -1,31 +1,15 @@
-"""Prompts are taken from an iterator only as an engine becomes free, and each is sampled once."""
+"""Prompts are shared out among workers as they become free, and each is sampled once."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rejuice.operators.feed import Feed
 from rejuice.operators.sampling.on_demand import OnDemand
-from rejuice.operators.sampling.prompt_feed import PromptFeed
 from rejuice.operators.sampling.protocol import Prompt
 
 
 def prompt(number):
     return Prompt((("user", "x" * (number % 7)),), number)
-
-
-def test_none_stands_for_no_prompt_at_present():
-    feed = PromptFeed([prompt(0), None, prompt(1)])
-    assert feed.take() == (0, prompt(0))
-    assert feed.take() is None
-    assert feed.take() is None, "it is asked again once another one is finished"
-    feed.finish()
-    assert feed.take_up_to(5) == [(1, prompt(1))]
-    assert feed.exhausted
-
-
-def test_none_without_a_prompt_under_way_is_an_error():
-    with pytest.raises(ValueError, match=r"^prompts gave None while none was under way"):
-        PromptFeed([None]).take()
 
 
 @given(
@@ -42,7 +26,7 @@ def test_every_prompt_is_done_once_whoever_is_lost(capacities, count, choices):
             taken += 1
             yield prompt(number)
 
-    work = OnDemand(PromptFeed(prompts()), dict(enumerate(capacities)))
+    work = OnDemand(Feed(prompts()), dict(enumerate(capacities)))
     given_to = {worker: [] for worker in work.workers}
     unfinished = {worker: [] for worker in work.workers}
     done, lost = [], 0

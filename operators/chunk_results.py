@@ -1,0 +1,119 @@
+"""Results for rows of several tables, of which an engine takes items as it becomes free for them.
+
+    chunks ──> items of a chunk ──> engine ──> result ──> the rows of its item
+                    └── what is known without the engine ──────┘
+
+How an operator overrides `ResumableOperator.process_chunks`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from .operator import RowsOfChunk
+
+T = TypeVar("T")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class ToCompute(Generic[T]):
+    """What an engine is given, and the rows of the table that its result is for."""
+
+    rows: Sequence[int]
+    item: T
+
+
+@dataclass(frozen=True)
+class KnownResult(Generic[R_co]):
+    """A result that needs no engine, and its rows of the table."""
+
+    rows: Sequence[int]
+    result: R_co
+
+
+ItemsOf: TypeAlias = Callable[[pa.Table, Sequence[int]], Iterator[ToCompute[T] | KnownResult[R]]]
+"""From a table and some of its rows to items; each row is of one of them."""
+
+ResultsOf: TypeAlias = Callable[[Iterable[T | None]], Iterator[tuple[int, R]]]
+"""Results of items as they finish, each with the index of its item. Items are taken as `Engine`
+takes prompts: in the thread that iterates, as they are wanted, and None stands for none at present,
+which does not count as an index."""
+
+
+def results_of_chunks(
+    chunks: Iterator[RowsOfChunk | None], items_of: ItemsOf[T, R], compute: ResultsOf[T, R]
+) -> Iterator[tuple[int, RowsOfChunk, R]]:
+    """The result of each row, as they finish; of one call of the engine as a rule.
+
+    Args:
+        chunks: the tables, see `ResumableOperator.process_chunks`.
+        items_of: called with each of them.
+        compute: called when there are items.
+
+    Yields:
+        The number of a table, from 0, the table with some rows, and the result that they have.
+    """
+    items = _Items(chunks, items_of)
+    while True:
+        unfinished = items.for_one_call()
+        first = next(unfinished, None)
+        known = list(items.take_known())
+        yield from known
+        if first is not None:
+            for index, result in compute(chain([first], unfinished)):
+                yield *items.under_way.pop(index), result
+                yield from items.take_known()
+        elif not known:
+            return
+
+
+class _Items(Generic[T, R]):
+    """The items of tables, one table after the other.
+
+    Attributes:
+        under_way: of items that were taken, by their index in the call: number of the table, rows.
+    """
+
+    def __init__(self, chunks: Iterator[RowsOfChunk | None], items_of: ItemsOf[T, R]) -> None:
+        self._chunks, self._items_of, self._number = chunks, items_of, -1
+        self._known = deque[tuple[int, RowsOfChunk, R]]()
+        self._table = pa.table({})
+        self._left: Iterator[ToCompute[T] | KnownResult[R]] = iter(())
+        self.under_way: dict[int, tuple[int, RowsOfChunk]] = {}
+
+    def for_one_call(self) -> Iterator[T | None]:
+        """Items until no row under way could free the next table: what is known without the engine
+        has to be taken before."""
+        indices = count()
+        while True:
+            for each in self._left:
+                place = self._number, RowsOfChunk(self._table, each.rows)
+                if isinstance(each, ToCompute):
+                    self.under_way[next(indices)] = place
+                    yield each.item
+                else:
+                    self._known.append((*place, each.result))
+            try:
+                chunk = next(self._chunks)
+            except StopIteration:
+                return
+            if chunk is not None:
+                self._number, self._table = self._number + 1, chunk.table
+                self._left = self._items_of(*chunk)
+            elif self.under_way:
+                yield None
+            else:
+                return
+
+    def take_known(self) -> Iterator[tuple[int, RowsOfChunk, R]]:
+        """What is known without the engine, each once."""
+        while self._known:
+            yield self._known.popleft()

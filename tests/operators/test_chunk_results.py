@@ -1,0 +1,92 @@
+"""Rows of several tables are computed side by side, and each gets the result of its own item."""
+
+from collections import Counter
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rejuice.operators.chunk_results import KnownResult, ToCompute, results_of_chunks
+from rejuice.operators.feed import Feed
+from rejuice.operators.operator import RowsOfChunk
+
+KNOWN = 0
+CHUNK = st.lists(st.integers(KNOWN, 4), min_size=1, max_size=6)
+
+
+def items_of(table, rows):
+    """Rows with the same number are one item; nothing is to be computed of a 0."""
+    same = {}
+    for row in rows:
+        number = table["number"][row].as_py()
+        if number == KNOWN:
+            yield KnownResult([row], f"{table['chunk'][row]} is known")
+        else:
+            same.setdefault(number, []).append(row)
+    for number, places in same.items():
+        yield ToCompute(places, f"{table['chunk'][places[0]]}: {number}")
+
+
+class Engine:
+    """Works on so many items at a time, and finishes them in the order that it is given."""
+
+    def __init__(self, capacity, choices):
+        self.capacity, self.choices, self.under_way = capacity, iter(choices), []
+        self.calls = 0
+        self.feed = Feed([])
+
+    def __call__(self, items):
+        self.feed, self.calls = Feed(items), self.calls + 1
+        while True:
+            self.under_way += self.feed.take_up_to(self.capacity - len(self.under_way))
+            if not self.under_way:
+                assert self.feed.exhausted
+                return
+            index, item = self.under_way.pop(next(self.choices, 0) % len(self.under_way))
+            self.feed.finish()
+            yield index, f"result of {item}"
+
+
+@given(
+    st.lists(CHUNK, max_size=12),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.lists(st.integers(0, 99), max_size=60),
+)
+def test_each_row_has_the_result_of_its_item_in_any_order(numbers, capacity, most_open, choices):
+    engine, left, taken = Engine(capacity, choices), {}, 0
+
+    def chunks():
+        nonlocal taken
+        for number, chunk in enumerate(numbers):
+            while len(left) >= most_open:
+                yield None
+            assert engine.feed.under_way < capacity, "no earlier than it is wanted"
+            table = pa.table({"number": chunk, "chunk": [number] * len(chunk)})
+            left[number], taken = set(range(len(chunk))), taken + 1
+            yield RowsOfChunk(table, range(len(chunk)))
+
+    sent = Counter()
+    for number, (table, rows), result in results_of_chunks(chunks(), items_of, engine):
+        wanted = {table["number"][row].as_py() for row in rows}
+        assert {table["chunk"][row].as_py() for row in rows} == {number}
+        (value,) = wanted
+        known = value == KNOWN
+        assert result == (f"{number} is known" if known else f"result of {number}: {value}")
+        sent[number, value] += not known
+        left[number] -= set(rows)
+        if not left[number]:
+            del left[number]
+    assert (left, taken) == ({}, len(numbers))
+    assert set(sent.values()) <= {0, 1}, "equal rows of a table are one item"
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_one_call_of_the_engine_is_enough_where_nothing_is_known(chunks, capacity):
+    """So it is never idle while there are rows."""
+    engine = Engine(capacity, [])
+    tables = (
+        RowsOfChunk(pa.table({"number": [1, 2], "chunk": [n, n]}), range(2)) for n in range(chunks)
+    )
+    assert len(list(results_of_chunks(tables, items_of, engine))) == 2 * chunks
+    assert engine.calls == 1
