@@ -26,7 +26,14 @@ from ...apply.frame import Frame
 from ...apply.report import Report
 from ...dataset.files import write_file
 from ...dataset.remote import AnyPath, RemotePath
-from ...dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
+from ...dataset.write import (
+    PART,
+    PART_SUFFIX,
+    is_folder,
+    run_folder,
+    unfinished_run_folder,
+    write_parts_list,
+)
 from ...dataset.written import mark_written, written_columns
 from ...recipe.head import Head
 from ...recipe.recipe import Recipe
@@ -36,11 +43,8 @@ from ..progress import Progress
 from ..workers.local import Workers
 from .finished import read_manifest, recipe_mark, sign
 from .parts import ExportPart, cut_parts, one_part
-from .place import RunPlace, placed
+from .place import MADE_BY, RunPlace, placed
 from .write_part import WrittenPart, write_part
-
-_MADE_BY = "made_by"
-"""In the run folder of an unfinished export to a store: what its recipe is recognised by."""
 
 
 def write_export(
@@ -65,7 +69,7 @@ def write_export(
     with placed(recipe.head.export_path) as place:
         in_store = isinstance(place.folder, RemotePath)
         if in_store:  # Nothing is renamed there: until the end, this says whose files they are.
-            write_file(place.folder / _MADE_BY, recipe_mark(recipe))
+            write_file(place.folder / MADE_BY, recipe_mark(recipe))
         log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
@@ -79,7 +83,7 @@ def write_export(
         write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
         report.write(place.folder)
         if in_store:
-            (place.folder / _MADE_BY).unlink(missing_ok=True)
+            (place.folder / MADE_BY).unlink(missing_ok=True)
     sign(plan)
     return report
 
@@ -116,8 +120,8 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest.made_by == recipe_mark(recipe)
-    if (folder / _MADE_BY).exists():
-        return (folder / _MADE_BY).read_text() == recipe_mark(recipe)
+    if (folder / MADE_BY).exists():
+        return (folder / MADE_BY).read_text() == recipe_mark(recipe)
     # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
     report, kept = folder / "report.json", folder / "recipe.yaml"
     if not report.exists():
@@ -159,7 +163,8 @@ def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progre
                 logs |= written.logs
                 for chunk in written.logs:
                     count(chunk)
-            write_parts_list(place.export, rows)
+            names = [part.name_of(PART, PART_SUFFIX) for part in parts]
+            write_parts_list(place.export, dict(zip(names, rows, strict=True)))
     totals = AuditLog()
     for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
         totals.merge(logs[chunk])
