@@ -11,18 +11,15 @@ curated.run/manifest.json                      written last: the run is finished
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from ....operators import Groups, OperatorError, RecipeError
+from ....operators import RecipeError
 from ...apply.audit_log import AuditLog
-from ...apply.frame import Frame
 from ...apply.report import Report
 from ...dataset.files import write_file
 from ...dataset.remote import AnyPath, RemotePath
@@ -34,22 +31,21 @@ from ...dataset.write import (
     unfinished_run_folder,
     write_parts_list,
 )
-from ...dataset.written import mark_written, written_columns
-from ...recipe.head import Head
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
 from ..plan import Plan
 from ..progress import Progress
 from ..workers.local import Workers
 from .finished import read_manifest, recipe_mark, sign
-from .parts import ExportPart, cut_parts, one_part
+from .outline import outline
+from .parts import ExportPart
 from .place import MADE_BY, RunPlace, placed
 from .write_part import WrittenPart, write_part
 
 
 def write_export(
     plan: Plan,
-    cached: Mapping[str, bool],
+    computed: Collection[str],
     retried: Mapping[str, int],
     chunk_rows: int,
     workers: Workers,
@@ -59,7 +55,7 @@ def write_export(
 
     Args:
         plan: of the run.
-        cached: by step, whether all of it was found.
+        computed: names of the steps of which something was computed, and not found.
         retried: by step, how many rows that had failed were computed again.
         chunk_rows: rows per chunk.
         workers: of the run: they write the parts of an export that is a folder.
@@ -74,7 +70,7 @@ def write_export(
         report = Report.of(
             [
                 log.step(step.name).report(
-                    cached=cached[step.name], retried=retried.get(step.name, 0)
+                    cached=step.name not in computed, retried=retried.get(step.name, 0)
                 )
                 for step in plan.steps
             ],
@@ -145,7 +141,7 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
 def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
     """Write the export and the decisions, side by side where it is in parts."""
     export = plan.recipe.head.export_path
-    parts, schema = _outline(plan)
+    parts, schema = outline(plan, workers)
     rows = [0] * len(parts)
     logs = dict[int, AuditLog]()
     with progress.task("export", sum(plan.source.rows)) as advance:
@@ -175,39 +171,3 @@ def _write_numbered(
     plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
 ) -> WrittenPart:
     return write_part(plan, place, schema, parts[number])
-
-
-def _outline(plan: Plan) -> tuple[list[ExportPart], pa.Schema]:
-    """The parts of the export, and its schema, from the commits; of the rows, only ids are read."""
-    head = plan.recipe.head
-    in_parts = is_folder(head.export_path)
-    chunks = range(len(plan.source.rows))
-    written, schemas = set(written_columns(head.dataset_spec)), list[pa.Schema]()
-    sizes = []
-    for chunk in chunks:
-        frame = plan.frame_before(chunk, None)
-        written.update(frame.written_columns)
-        schemas.append(frame.schema)
-        if in_parts:
-            sizes.append(_group_sizes(frame))
-    parts = cut_parts(sizes, head.max_rows_per_file) if in_parts else [one_part(len(chunks))]
-    return parts, mark_written(_schema(head, schemas), written)
-
-
-def _group_sizes(frame: Frame) -> NDArray[np.int64]:
-    """Rows of each group; where there are no groups, each row is one."""
-    if "prompt_id" not in frame.column_names:
-        return np.ones(frame.num_rows, np.int64)
-    return Groups.of(frame.select(["prompt_id"])).sizes_G
-
-
-def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
-    """The schema of the export, from those of the chunks."""
-    # A chunk that lost its last row early lacks columns of later steps: the others give the order.
-    fullest = sorted(chunks, key=len, reverse=True)
-    try:
-        schema = pa.unify_schemas(fullest, promote_options="permissive")
-    except pa.ArrowTypeError as error:
-        found = f"a step wrote a column in two types: {error}"
-        raise OperatorError(found, "let it write one type always") from None
-    return pa.schema([schema.field(name) for name in head.exported(schema.names)])
