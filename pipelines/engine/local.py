@@ -288,10 +288,8 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     Returns:
         The groups of the chunk, in the stage that makes them.
     """
-    last = stage.barrier or stage.steps[-1]
-    first = stage.steps[0] if stage.steps else last
+    first = stage.all_steps[0]
     frame = plan.frame_before(chunk, first)
-    offset = sum(plan.source.rows[:chunk])
     run = partial(_load_or_run, plan, chunk)
     makers = (at for at, s in enumerate(stage.steps, 1) if "prompt_id" in s.operator.writes())
     until = max(makers, default=0)
@@ -299,7 +297,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     frame = apply_steps(stage.steps[:until], frame, run=run)
     # Groups that an earlier stage has made were checked there, before any row was dropped.
     if until or first.number == 1:
-        groups = GroupStarts.of(frame, offset)
+        groups = GroupStarts.of(frame, plan.source.first_row(chunk))
     frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and needs_digest:
         write_digest(plan, stage.barrier, frame, chunk)
@@ -312,7 +310,7 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     if path.exists():
         return load(path)
     with prefix_errors_with_file(plan.recipe, step):
-        result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
+        result = run_step(step, frame, first_row=plan.source.first_row(chunk))
     save(path, result)
     return result
 

@@ -73,11 +73,14 @@ def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
 
 def _put(file: AnyPath, path: Path) -> None:
     """Have a file in a folder: a link to it or, of one in a store, a copy."""
-    if isinstance(file, RemotePath):
-        with file.open_input() as source, path.open("wb") as copy:
-            shutil.copyfileobj(source, copy, _COPIED_BYTES)
-    else:
-        path.symlink_to(file.resolve())
+    try:
+        if isinstance(file, RemotePath):
+            with file.open_input() as source, path.open("wb") as copy:
+                shutil.copyfileobj(source, copy, _COPIED_BYTES)
+        else:
+            path.symlink_to(file.resolve(strict=True))
+    except FileNotFoundError:
+        raise DataError(f"{file} does not exist", "run its recipe again") from None
 
 
 def _described(dataset: Dataset) -> Described:

@@ -183,6 +183,18 @@ def test_a_single_file_of_a_store_whose_run_was_stopped_is_not_pushed(in_store, 
         push(to_path(path), "user/curated")
 
 
+@pytest.mark.parametrize("in_a_store", [False, True])
+def test_a_part_that_is_gone_is_one_line(in_store, export, hub, in_a_store):
+    if in_a_store:
+        engine.run(in_store)
+    made = in_store.head.export_path if in_a_store else export("out/curated", max_rows_per_file="1")
+    (made / "part-00001.parquet").unlink()
+    with pytest.raises(DataError) as error:
+        push(made, "user/curated")
+    assert str(error.value) == f"{made}/part-00001.parquet does not exist; run its recipe again"
+    assert not hub.asked
+
+
 def test_figures_are_those_of_all_parts(export, hub):
     cards = []
     for most in ("1", "2", "100"):
