@@ -14,7 +14,7 @@ from ..options import CacheDir, Debug
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..engine.cache.entries import Selection
+    from ..engine.cache.entries import Removal
 
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
 """The subcommand `cache`."""
@@ -87,7 +87,7 @@ def rm(
     _remove(cache, select, dry_run=dry_run, again=True)
 
 
-def _remove(cache: Path, select: Callable[[], Selection], *, dry_run: bool, again: bool) -> None:
+def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again: bool) -> None:
     from rich.console import Console
 
     from ..engine.cache.entries import remove

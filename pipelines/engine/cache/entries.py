@@ -102,7 +102,7 @@ def runs_of(cache: Path) -> list[Run]:
     return runs
 
 
-class Selection(NamedTuple):
+class Removal(NamedTuple):
     """What of a cache is to be removed.
 
     Attributes:
@@ -114,7 +114,7 @@ class Selection(NamedTuple):
     kept: Sequence[CacheEntry] = ()
 
 
-def select_unused(cache: Path, *, samples: bool) -> Selection:
+def select_unused(cache: Path, *, samples: bool) -> Removal:
     """What no finished run uses.
 
     Args:
@@ -126,10 +126,10 @@ def select_unused(cache: Path, *, samples: bool) -> Selection:
     """
     every = cache_entries(cache)
     _check_runs_are_known(cache)
-    return Selection([e for e in every if not e.exports and (samples or e.kind != "samples")])
+    return Removal([e for e in every if not e.exports and (samples or e.kind != "samples")])
 
 
-def select_matching(cache: Path, wanted: str, *, samples: bool) -> Selection:
+def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
     """What an operator's name, a folder's name or the beginning of a key names, see `matching`.
 
     Args:
@@ -148,7 +148,7 @@ def select_matching(cache: Path, wanted: str, *, samples: bool) -> Selection:
         raise RecipeError(
             f"{names} has samples or scores, which cost something", "add --samples to remove it"
         )
-    return Selection([entry for entry in found if entry not in kept], kept)
+    return Removal([entry for entry in found if entry not in kept], kept)
 
 
 def _check_runs_are_known(cache: Path) -> None:
@@ -176,7 +176,7 @@ def matching(entries: Sequence[CacheEntry], wanted: str) -> list[CacheEntry]:
     return found
 
 
-def remove(cache: Path, select: Callable[[], Selection], *, again: bool) -> Selection:
+def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Removal:
     """Remove folders of a cache, while no run uses it.
 
     Args:

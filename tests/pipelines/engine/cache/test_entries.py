@@ -15,7 +15,7 @@ from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.cache import entries
 from rejuice.pipelines.engine.cache.entries import (
-    Selection,
+    Removal,
     cache_entries,
     matching,
     remove,
@@ -168,7 +168,7 @@ def test_nothing_is_removed_under_a_running_run(path):
     cache, export = ran(path)
     with use_cache(cache, export), use_cache(cache, export):
         with pytest.raises(RejuiceError) as error:
-            remove(cache, lambda: Selection(cache_entries(cache)), again=False)
+            remove(cache, lambda: Removal(cache_entries(cache)), again=False)
         assert str(error.value) == f"a run is using {cache}; wait until it has ended"
     assert names(cache_entries(cache)) == EVERY
     with sole_user(cache):
@@ -182,15 +182,15 @@ def test_what_is_removed_is_decided_while_no_run_can_start(path, rejuice, monkey
     ran(path, **other)
     cache, export = ran(path)
     (unused_so_far,) = select_unused(cache, samples=False).removed
-    held = entries.sole_user
+    sole_user_now = entries.sole_user
 
     @contextmanager
-    def held_after_a_run(cache):
+    def alone_after_a_run(cache):
         ran(path, **other, export_path=str(export.with_name("other.parquet")))
-        with held(cache):
+        with sole_user_now(cache):
             yield
 
-    monkeypatch.setattr(entries, "sole_user", held_after_a_run)
+    monkeypatch.setattr(entries, "sole_user", alone_after_a_run)
     code, out, err = rejuice("cache", words[0], *words[1:], path)
     assert code == 0, err
     if words == ("prune",):
@@ -224,7 +224,7 @@ def test_what_a_killed_removal_has_left_goes_next_time(path):
     left.mkdir()
     (left / "000000.arrow").write_bytes(b"x")
     assert names(cache_entries(cache)) == EVERY
-    remove(cache, lambda: Selection([]), again=False)
+    remove(cache, lambda: Removal([]), again=False)
     assert not left.exists()
 
 
