@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +12,9 @@ from ..dataset.remote import AnyPath, RemotePath, to_path
 from ..options import CacheDir, Debug
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from ..engine.cache.entries import CacheEntry
+    from ..engine.cache.entries import Removal
 
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
 """The subcommand `cache`."""
@@ -61,12 +62,10 @@ def prune(
 
     A run that was stopped has not finished: its results are removed, and its samples stay.
     """
-    from ..engine.cache.entries import cache_entries, check_runs_are_known, unused
+    from ..engine.cache.entries import select_unused
 
     cache = _cache(path, cache_dir)
-    entries = unused(cache_entries(cache), samples=samples)
-    check_runs_are_known(cache)
-    _remove(cache, entries, dry_run=dry_run, again=False)
+    _remove(cache, partial(select_unused, cache, samples=samples), dry_run=dry_run, again=False)
 
 
 @app.command()
@@ -81,37 +80,29 @@ def rm(
     debug: Debug = False,
 ) -> None:
     """Remove the results of a step, whoever uses them: the next run computes them again."""
-    from ...operators import RecipeError
-    from ..engine.cache.entries import cache_entries, matching
+    from ..engine.cache.entries import select_matching
 
     cache = _cache(path, cache_dir)
-    found = matching(cache_entries(cache), wanted)
-    kept = [] if samples else [entry for entry in found if entry.kind == "samples"]
-    entries = [entry for entry in found if entry not in kept]
-    names = ", ".join(entry.path.name for entry in kept)
-    if not entries:
-        raise RecipeError(
-            f"{names} has samples or scores, which cost something", "add --samples to remove it"
-        )
-    _remove(cache, entries, dry_run=dry_run, again=True)
-    if kept:
-        typer.echo(f"{names} stays: samples and scores cost something; --samples removes it")
+    select = partial(select_matching, cache, wanted, samples=samples)
+    _remove(cache, select, dry_run=dry_run, again=True)
 
 
-def _remove(cache: Path, entries: Sequence[CacheEntry], *, dry_run: bool, again: bool) -> None:
+def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again: bool) -> None:
     from rich.console import Console
 
     from ..engine.cache.entries import remove
     from ..show.cache import show_cache, total_line
 
-    if not entries:
+    selected = select() if dry_run else remove(cache, select, again=again)
+    if not selected.removed:
         typer.echo(f"{cache}: nothing to remove")
-        return
-    if dry_run:
-        show_cache(entries, Console())
-        return
-    remove(cache, entries, again=again)
-    typer.echo(f"{cache}: removed {total_line(entries)}")
+    elif dry_run:
+        show_cache(selected.removed, Console())
+    else:
+        typer.echo(f"{cache}: removed {total_line(selected.removed)}")
+    if selected.kept:
+        names = ", ".join(entry.path.name for entry in selected.kept)
+        typer.echo(f"{names} stays: samples and scores cost something; --samples removes it")
 
 
 def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:

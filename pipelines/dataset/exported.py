@@ -23,7 +23,7 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
         mapped: whether they may stay on disk until they are used; then it must not be removed.
 
     Raises:
-        DataError: it is gone or damaged.
+        DataError: it is gone, damaged or not finished.
     """
     parts = parts_of(export) if is_folder(export) else [export]
     if export.suffix == ".arrow" and export.is_file():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -17,7 +17,12 @@ BLOCK = 16 << 20
 
 
 def read_batches(
-    file: DataFile, *, block: int | None = None, rows: int = 65_536, workers: int = 1
+    file: DataFile,
+    *,
+    block: int | None = None,
+    rows: int = 65_536,
+    workers: int = 1,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
     """Tables of a file, in order; each has its own schema.
 
@@ -26,12 +31,13 @@ def read_batches(
         block: bytes of JSON lines per table, about; by default `BLOCK`.
         rows: rows of a Parquet file per table, at most.
         workers: threads that parse JSON lines.
+        columns: of a Parquet file, those that are read, in this order; None: all of them.
 
     Raises:
         DataError: it is damaged or not of its format; names the line of a file of lines.
     """
     if file.suffix == ".parquet":
-        yield from parquet.read_batches(file, rows=rows)
+        yield from parquet.read_batches(file, rows=rows, columns=columns)
     elif file.suffix == ".arrow":
         yield from _arrow_batches(file)
     else:

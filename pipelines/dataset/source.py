@@ -71,6 +71,10 @@ class Source(NamedTuple):
     in_files: InFiles | None = None
     files: tuple[tuple[str, int], ...] = ()
 
+    def first_row(self, chunk: int) -> int:
+        """The number, from 0, of the first row of a chunk."""
+        return sum(self.rows[:chunk])
+
     def place(self, row: int) -> str:
         """What to call a row, given its number from 0: with several files, `row 3 of b.jsonl`."""
         if len(self.files) > 1:

@@ -10,7 +10,7 @@ A path without a suffix is a folder of Parquet files, with a list of them that i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,26 +57,32 @@ def is_folder(export_path: AnyPath) -> bool:
 def parts_of(export_path: AnyPath) -> list[AnyPath]:
     """The files of an export that is a folder, in the order of their rows.
 
+    They are those of its list, which is written last: whatever else is in the folder of an object
+    store may be of a run that has not ended.
+
     Raises:
-        DataError: there are none.
+        DataError: there is no list, so the export is not finished; or it is damaged.
     """
-    every: Iterable[AnyPath] = export_path.glob(f"{PART}-*{PART_SUFFIX}")
-    found = sorted(every, key=str)
-    if not found:
-        raise DataError(f"{export_path} holds no part of an export", "run it again")
-    return found
+    parts_list = export_path / PARTS_LIST
+    try:
+        listed = json.loads(parts_list.read_text("utf-8"))["parts"]
+        return [export_path / str(part["file"]) for part in listed]
+    except FileNotFoundError:
+        found = f"{export_path} is not a finished export: it lacks {PARTS_LIST}"
+    except (ValueError, LookupError, TypeError):
+        found = f"{parts_list} is damaged"
+    raise DataError(found, "run its recipe again")
 
 
-def write_parts_list(folder: AnyPath, rows: Sequence[int]) -> None:
+def write_parts_list(folder: AnyPath, rows: Mapping[str, int]) -> None:
     """Write the list of the parts of an export, the last of its files.
 
     Args:
         folder: with the parts.
-        rows: of each part.
+        rows: of each part, by the name of its file, in order.
     """
-    names = [path.name for path in parts_of(folder)]
-    parts = [{"file": name, "rows": n} for name, n in zip(names, rows, strict=True)]
-    content = json.dumps({"rows": sum(rows), "parts": parts}, indent=1)
+    parts = [{"file": name, "rows": n} for name, n in rows.items()]
+    content = json.dumps({"rows": sum(rows.values()), "parts": parts}, indent=1)
     write_file(folder / PARTS_LIST, f"{content}\n")
 
 

@@ -15,6 +15,11 @@ T = TypeVar("T")
 def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[str], object]) -> T:
     """What `first` returns or, each time that it finds a damaged file, what `again` returns.
 
+    Each damaged file costs one pass over the work that was done before it, in which the commits
+    are loaded, and not computed: what is removed may be a chunk of the source, or what a later
+    commit links to, so the work is planned again. Damage is rare, and passes are at most as many as
+    files are damaged.
+
     Args:
         first: some work on the cache, which goes on where it was when it is done once more.
         again: the same work, as it begins after a file was removed.

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
@@ -44,6 +45,26 @@ from .progress import Progress, StepProgress
 from .resumable import ChunkToRun, Computed, run_resumable
 from .retry import dropped_rows, recompute_failed, reopen, reopen_failed, step_to_retry
 from .workers.local import LocalWorkers, OpenWorkers, Workers
+
+
+@dataclass
+class _Counts:
+    """What a run has counted so far. After damage its work starts again, and its counts go on.
+
+    Attributes:
+        failed: keys of the rows that failed in an earlier run, of the resumable step to retry.
+        retried: by step, how many rows that had failed were computed again.
+        computed: names of the steps of which something was computed.
+    """
+
+    failed: set[str] = field(default_factory=set)
+    retried: Counter[str] = field(default_factory=Counter)
+    computed: set[str] = field(default_factory=set)
+
+    def retry(self, step: Step, rows: int) -> None:
+        """Count rows of a step that were computed again."""
+        self.retried[step.name] += rows
+        self.computed.add(step.name)
 
 
 def run(
@@ -101,7 +122,7 @@ def _run(
     recipe: Recipe,
     reopen_plan: Callable[[], Plan],
     chunk_rows: int,
-    retry: Callable[[Plan], tuple[Plan, frozenset[str], Counter[str]]],
+    retry: Callable[[_Counts, Plan], Plan],
     again: Step | None,
     progress: Progress,
     warn: Callable[[str], object],
@@ -116,9 +137,10 @@ def _run(
     check_chunk_rows([step.operator for step in plan.steps], max(plan.source.rows, default=0))
     for line in _warnings(plan):
         warn(line)
+    counts = _Counts()
     with sole_writer(head.export_path):
-        plan, failed, retried = undamaged(lambda: retry(plan), lambda: retry(reopen_plan()), warn)
-        if again and not failed and not retried[again.name]:
+        plan = undamaged(lambda: retry(counts, plan), lambda: retry(counts, reopen_plan()), warn)
+        if again and not counts.failed and not counts.retried[again.name]:
             warn(f"{again.name} has no result that failed: nothing is retried")
         finished = finished_report(plan, report_head(plan, chunk_rows))
         if finished is not None:
@@ -127,8 +149,9 @@ def _run(
         with open_workers(plan) as workers:
 
             def finish(plan: Plan) -> Report:
-                cached = _run_stages(plan, again, failed, retried, workers, progress)
-                return write_export(plan, cached, retried, chunk_rows, workers, progress)
+                _run_stages(plan, again, counts, workers, progress)
+                computed, retried = counts.computed, counts.retried
+                return write_export(plan, computed, retried, chunk_rows, workers, progress)
 
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
 
@@ -142,69 +165,65 @@ def _warnings(plan: Plan) -> list[str]:
 def _run_stages(
     plan: Plan,
     again: Step | None,
-    failed: frozenset[str],
-    retried: Counter[str],
+    counts: _Counts,
     workers: Workers,
     progress: Progress,
-) -> dict[str, bool]:
+) -> None:
     """Run the stages of a plan.
 
     Args:
         plan: of the run.
         again: the step whose failures are computed again.
-        failed: if it is resumable, the keys of its rows that failed in an earlier run.
-        retried: by step, how many rows that had failed were computed again; it is added to.
+        counts: of the run; they are added to.
         workers: of the run.
         progress: where progress is shown.
-
-    Returns:
-        By step, whether all of it was found in the cache.
     """
     preflight = Preflight(plan)
     preflight.before_all()
-    cached = {step.name: plan.is_done(step) for step in plan.steps}
+    unfinished = {step.name for step in plan.steps if not plan.is_done(step)}
     for stage in plan.stages():
         if stage.resumable:
             step = stage.steps[0]
-            ours = failed if step == again else frozenset[str]()
-            done = _run_resumable(plan, step, stage.resumable, preflight, ours, progress)
-            cached[step.name] |= done.rows == 0
-            retried[step.name] += done.retried
+            failed = counts.failed if step == again else frozenset[str]()
+            done = _run_resumable(plan, step, stage.resumable, preflight, failed, progress)
+            counts.retried[step.name] += done.retried
+            if done.rows:  # Else all of them were found, in other chunks.
+                counts.computed.add(step.name)
         else:
+            counts.computed |= unfinished & {step.name for step in stage.all_steps}
             _run_stage(plan, stage, workers, progress)
-    return cached | dict.fromkeys(+retried, False)
 
 
 def _retry(
-    dropped: bool, missing: Step | None, share: Callable[[], None], plan: Plan
-) -> tuple[Plan, frozenset[str], Counter[str]]:
+    dropped: bool, missing: Step | None, share: Callable[[], None], counts: _Counts, plan: Plan
+) -> Plan:
     """Take failures out of the results, so that they are computed again; then share the cache.
 
+    A step that is not resumable computes them here.
+
     Returns:
-        The plan, in which later steps have other keys; keys of rows of the resumable step `missing`
-        that failed; and, where that step is not resumable, how many rows it has computed again.
+        The plan, in which later steps have other keys.
     """
-    failed, retried = frozenset[str](), Counter[str]()
     if missing is None and not dropped:
-        return plan, failed, retried
+        return plan
     if missing is not None:
         with prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
             if isinstance(missing.operator, ResumableOperator):
-                failed = reopen_failed(plan, missing, missing.operator.preflight)
+                reopen_failed(plan, missing.operator, counts.failed.update)
             else:
-                retried[missing.name] = recompute_failed(plan, missing)
+                recompute_failed(plan, missing, partial(counts.retry, missing))
     for step in plan.steps if dropped else ():
         if isinstance(step.operator, ResumableOperator):
             reopen(kept_folder(plan.cache, step.operator), dropped_rows)
     share()
-    return Plan.of(plan.recipe, plan.source, plan.cache), failed, retried
+    return Plan.of(plan.recipe, plan.source, plan.cache)
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
     # All of its digests, even where some of its commits are there: one that was damaged is not.
     needs_digest = stage.barrier is not None and not plan.is_done(stage.barrier)
     work = partial(_run_chunk, plan, stage, needs_digest)
-    steps = [step for step in (*stage.steps, stage.barrier) if step]
+    steps = stage.all_steps
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     found: dict[int, GroupStarts] = {}
@@ -235,7 +254,7 @@ def _run_resumable(
     step: Step,
     operator: ResumableOperator,
     preflight: Preflight,
-    failed: frozenset[str],
+    failed: Set[str],
     progress: Progress,
 ) -> Computed:
     """Run a resumable operator on all chunks, in this process: it has workers of its own."""
@@ -269,10 +288,8 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     Returns:
         The groups of the chunk, in the stage that makes them.
     """
-    last = stage.barrier or stage.steps[-1]
-    first = stage.steps[0] if stage.steps else last
+    first = stage.all_steps[0]
     frame = plan.frame_before(chunk, first)
-    offset = sum(plan.source.rows[:chunk])
     run = partial(_load_or_run, plan, chunk)
     makers = (at for at, s in enumerate(stage.steps, 1) if "prompt_id" in s.operator.writes())
     until = max(makers, default=0)
@@ -280,7 +297,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     frame = apply_steps(stage.steps[:until], frame, run=run)
     # Groups that an earlier stage has made were checked there, before any row was dropped.
     if until or first.number == 1:
-        groups = GroupStarts.of(frame, offset)
+        groups = GroupStarts.of(frame, plan.source.first_row(chunk))
     frame = apply_steps(stage.steps[until:], frame, run=run)
     if stage.barrier and needs_digest:
         write_digest(plan, stage.barrier, frame, chunk)
@@ -293,7 +310,7 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
     if path.exists():
         return load(path)
     with prefix_errors_with_file(plan.recipe, step):
-        result = run_step(step, frame, first_row=sum(plan.source.rows[:chunk]))
+        result = run_step(step, frame, first_row=plan.source.first_row(chunk))
     save(path, result)
     return result
 

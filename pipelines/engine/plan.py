@@ -34,6 +34,11 @@ class Stage(NamedTuple):
     barrier: Step | None
 
     @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """Its steps, with the one of dataset scope."""
+        return self.steps if self.barrier is None else (*self.steps, self.barrier)
+
+    @property
     def resumable(self) -> ResumableOperator | None:
         """The operator of the stage, if it is one whose rows are persisted one by one."""
         operator = self.steps[0].operator if self.steps else None

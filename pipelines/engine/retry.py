@@ -1,14 +1,13 @@
 """`--retry_missing STEP`: what failed in a step is computed again, and what succeeded is kept.
 
 A failure is a reason in a column `..._missing` that another attempt may not meet, or a row that a
-step names as `Change.failed`. The results of
-the step lose these rows; the keys of all steps after it change, so that none of them finds what it
-made of the failures.
+step names as `Change.failed`. The results of the step lose these rows; the keys of all steps after
+it change, so that none of them finds what it made of the failures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -59,31 +58,32 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
 
 
 def reopen(
-    kept: AnyPath, find_failed: FindFailed, before: Callable[[], None] = lambda: None
-) -> frozenset[str]:
+    kept: AnyPath,
+    find_failed: FindFailed,
+    before: Callable[[], None] = lambda: None,
+    count: Callable[[Iterable[str]], object] = lambda _: None,
+) -> None:
     """Turn results with failed rows back into journals without them: these rows are retried.
 
     Args:
         kept: the folder of what the operator computed.
         find_failed: finds the failed rows.
         before: called once before anything is changed, if a row failed.
-
-    Returns:
-        The keys of the failed rows.
+        count: called with the keys of the failed rows of each chunk, once they are taken out.
     """
-    found = set[str]()
+    is_first = True
     for whole, keys in chunks(kept):
         with ChunkLock(whole):
             failed = _failed_places(whole, find_failed)
             if not failed:
                 continue
-            if not found:
+            if is_first:
                 before()
                 # First: no result of the old rows may ever be found under a key of the new rows.
                 count_retry(kept)
-            found |= {keys[row] for row in failed}
+                is_first = False
             rewrite_without(whole, failed)
-    return frozenset(found)
+            count([keys[row] for row in failed])
 
 
 def _failed_places(whole: AnyPath, find_failed: FindFailed) -> set[int]:
@@ -102,26 +102,29 @@ def dropped_rows(change: Change, num_rows: int) -> BoolArray:
     return np.asarray(change.reasons.is_valid())
 
 
-def reopen_failed(plan: Plan, step: Step, before: Callable[[], None]) -> frozenset[str]:
-    """Take the failures out of what a resumable step computed, so that they are computed again.
+def reopen_failed(
+    plan: Plan, operator: ResumableOperator, count: Callable[[Iterable[str]], object]
+) -> None:
+    """Take the failures out of what a resumable operator computed; they are computed again later.
 
     Args:
         plan: of the run.
-        step: the step.
-        before: called once before anything is changed, if there are failures.
-
-    Returns:
-        The keys of the rows that failed, see `reopen`.
+        operator: of one of its steps; it is checked first that it can run, if there are failures.
+        count: as in `reopen`.
     """
-    operator = step.operator
-    assert isinstance(operator, ResumableOperator)
     find = partial(failed_rows, operator)
-    return reopen(kept_folder(plan.cache, operator), find, before)
+    reopen(kept_folder(plan.cache, operator), find, operator.preflight, count)
 
 
-def recompute_failed(plan: Plan, step: Step) -> int:
-    """Compute again what failed in a finished step that is not resumable; gives how many rows."""
-    retried = 0
+def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> None:
+    """Compute again what failed in a finished step that is not resumable.
+
+    Args:
+        plan: of the run.
+        step: the step; it is checked first that it can run, if there are failures.
+        count: called with the rows of each chunk that were computed again, once they are saved.
+    """
+    is_first = True
     for chunk, path in enumerate(plan.paths(step)):
         if not path.exists():
             continue  # All of it is going to be computed.
@@ -130,16 +133,16 @@ def recompute_failed(plan: Plan, step: Step) -> int:
         rows = np.flatnonzero(failed_N)
         if not len(rows):
             continue
-        if not retried:
+        if is_first:
             step.operator.preflight()
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
+            is_first = False
         table = read_columns(step.operator, plan.frame_before(chunk, step))
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
         save(path, StepResult.of(change, commit.rows_in, commit.seconds))
-        retried += len(rows)
-    return retried
+        count(len(rows))
 
 
 def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:

@@ -7,21 +7,26 @@ DIR/arrow/               for `datasets.load_from_disk(DIR/arrow)`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ...operators import DataError, __version__
 from ...operators.columns import MESSAGES, flat
+from ...operators.groups import hash_each
 from ...pipelines.apply.report import Report
-from ...pipelines.apply.summary import merge, summarise
+from ...pipelines.apply.summary import Summary, merge, summarise
 from ...pipelines.dataset.read import read_all
 from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.write import run_folder
 from .trl_formats import Converted, Format
+
+_FIGURES = ("verdict", "reward", "advantage")
+"""How the names of columns begin of which the card has figures."""
 
 
 def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Converted:
@@ -47,7 +52,7 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
         made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
     except DataError as error:
         raise error.at(str(dataset)) from None
-    card = dataset_card(dataset, form, rows, made, "data/train.parquet")
+    card = dataset_card(dataset, described(rows.schema, [rows]), "data/train.parquet", form, made)
     from datasets import Dataset
     from datasets.table import InMemoryTable
 
@@ -62,39 +67,88 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
 # ------------------------------------------------------------------ the card
 
 
+class Described(NamedTuple):
+    """What a card says of the rows of a dataset.
+
+    Attributes:
+        schema: of the rows.
+        rows: how many they are.
+        prompts: to how many prompts; None: they have no column `prompt_id`.
+        figures: of each column of verdicts, rewards and advantages.
+    """
+
+    schema: pa.Schema
+    rows: int
+    prompts: int | None
+    figures: Summary
+
+
+def described(schema: pa.Schema, tables: Iterable[pa.Table]) -> Described:
+    """What a card says of the rows of a dataset, of which few need to be in memory at a time.
+
+    Args:
+        schema: of all rows.
+        tables: with all rows, one after the other, and at least the columns `described_columns`.
+    """
+    rows, parts, hashes = 0, list[Summary](), np.zeros(0, np.uint64)
+    has_prompts = "prompt_id" in schema.names
+    names = [name for name in described_columns(schema) if name != "prompt_id"]
+    for table in tables:
+        rows += table.num_rows
+        parts.append(summarise({name: flat(table[name]) for name in names}))
+        if has_prompts:  # 8 bytes for each prompt.
+            hashes = np.union1d(hashes, hash_each(table["prompt_id"].cast(pa.string())))
+    figures = {name: each for name, each in merge(parts).items() if each.get("counts") != {}}
+    return Described(schema, rows, len(hashes) if has_prompts else None, figures)
+
+
+def described_columns(schema: pa.Schema) -> list[str]:
+    """The columns of which a card has figures, and the one that counts prompts."""
+    names: list[str] = schema.names
+    return [n for n in names if n.startswith(_FIGURES) or n == "prompt_id"]
+
+
 def dataset_card(
-    dataset: AnyPath, form: Format | None, rows: pa.Table, made: Converted, data_files: str
+    dataset: AnyPath,
+    rows: Described,
+    data_files: str,
+    form: Format | None = None,
+    made: Converted | None = None,
 ) -> str:
     """The card of a dataset: its columns, figures, funnel and recipe, as Markdown.
 
     Args:
         dataset: the export of a run, or any other file or folder of rows.
-        form: what was made of its rows; None: nothing.
         rows: of the dataset.
-        made: what was made of them.
         data_files: where the files are, beside the card.
+        form: what was made of the rows; None: nothing.
+        made: the result, where something was.
     """
-    return "".join(f"{line}\n" for line in _card(dataset, form, rows, made, data_files))
+    return "".join(f"{line}\n" for line in _card(dataset, rows, data_files, form, made))
 
 
 def _card(
-    dataset: AnyPath, form: Format | None, rows: pa.Table, made: Converted, data_files: str
+    dataset: AnyPath,
+    rows: Described,
+    data_files: str,
+    form: Format | None,
+    made: Converted | None,
 ) -> Iterator[str]:
     report = Report.read(dataset) if (run_folder(dataset) / "report.json").exists() else None
     yield from ("---", "configs:", "- config_name: default", f"  data_files: {data_files}")
     yield from ("tags: [rejuice]", "---", "")
     yield f"# {report.project_name if report else dataset.stem}"
     yield ""
-    of = "" if form is None else f"{made.table.num_rows:,} {form.name} made of "
-    prompts = f" to {_prompts(rows):,} prompts" if "prompt_id" in rows.column_names else ""
-    yield f"{of}{rows.num_rows:,} rows{prompts}. Written by rejuice {__version__}."
-    if form is not None:
+    of = f"{made.table.num_rows:,} {form.name} made of " if form and made else ""
+    prompts = "" if rows.prompts is None else f" to {rows.prompts:,} prompts"
+    yield f"{of}{rows.rows:,} rows{prompts}. Written by rejuice {__version__}."
+    if form and made:
         options = ", ".join(f"`{name}`: {value}" for name, value in asdict(form).items())
         yield from ("", f"{options}.", "", *made.sentences())
     yield from ("", "## Columns", "", "| column | type |", "|---|---|")
-    for field in made.table.schema:
+    for field in made.table.schema if made else rows.schema:
         yield f"| `{field.name}` | {_type_name(field.type)} |"
-    figures = [_figure(name, found) for name, found in _figures(rows)]
+    figures = [_figure(name, found) for name, found in rows.figures.items()]
     if figures:  # Of the rows, even if pairs are made of them.
         yield from ("", "## Figures", "", "| column | rows | mean | min | max | null or reason |")
         yield from ("|---|---|---|---|---|---|", *figures)
@@ -112,19 +166,8 @@ def _card(
         yield from ("", "## Recipe", "", "```yaml", recipe.read_text("utf-8").rstrip(), "```")
 
 
-def _prompts(table: pa.Table) -> int:
-    return len(table["prompt_id"].unique())
-
-
 def _type_name(kind: pa.DataType) -> str:
     return "list of messages (role, content)" if kind == MESSAGES else str(kind)
-
-
-def _figures(table: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The figures of verdicts, rewards and advantages."""
-    names = [n for n in table.column_names if n.startswith(("verdict", "reward", "advantage"))]
-    found = merge([summarise({name: flat(table[name]) for name in names})])
-    yield from ((name, each) for name, each in found.items() if each.get("counts") != {})
 
 
 def _figure(name: str, found: dict[str, Any]) -> str:

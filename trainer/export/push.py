@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ...operators import DataError, RejuiceError
-from ...pipelines.dataset.exported import exported_rows
+from ...pipelines.dataset.formats import read_batches
+from ...pipelines.dataset.read import Dataset
 from ...pipelines.dataset.remote import AnyPath, RemotePath
+from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import is_folder, parts_of
-from .huggingface import dataset_card
-from .trl_formats import Converted
+from ...pipelines.engine.export.place import check_finished
+from .huggingface import Described, dataset_card, described, described_columns
+
+_COPIED_BYTES = 16 << 20
 
 
 class Pushed(NamedTuple):
@@ -31,7 +39,8 @@ class Pushed(NamedTuple):
 def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
     """Push an export to a dataset of the hub, which is made if there is none.
 
-    Files of rows that an earlier push has left there are replaced in the same commit.
+    Files of rows that an earlier push has left there are replaced in the same commit. Rows are read
+    some at a time; an export in an object store is first copied to a temporary folder.
 
     Args:
         export: of a run: a file, or a folder of parts.
@@ -40,43 +49,67 @@ def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
             settings say.
 
     Raises:
-        DataError: there is no such export, or it has no row.
+        DataError: there is no such export, it is not finished, or it has no row.
         RejuiceError: there is no token, or the hub refuses.
     """
     if not export.exists():
         raise DataError(f"{export} does not exist", "give the export of a finished run")
+    check_finished(export)
     files = parts_of(export) if is_folder(export) else [export]
-    rows = exported_rows(export)
-    if not rows.num_rows:
-        raise DataError(f"{export} has no row", "change the filters of its recipe")
-    names = "data/*" if is_folder(export) else f"data/{export.name}"
-    card = dataset_card(export, None, rows, Converted(rows, rows.num_rows), names)
+    _check_token()
     with TemporaryDirectory(prefix="rejuice-") as made:
         folder = Path(made)
-        (folder / "README.md").write_text(card, "utf-8")
         (folder / "data").mkdir()
         for file in files:
             _put(file, folder / "data" / file.name)
+        rows = _described(Dataset(folder / "data"))
+        if not rows.rows:
+            raise DataError(f"{export} has no row", "change the filters of its recipe")
+        names = "data/*" if is_folder(export) else f"data/{export.name}"
+        (folder / "README.md").write_text(dataset_card(export, rows, names), "utf-8")
         url = _upload(folder, repo, private)
-    return Pushed(url, rows.num_rows, len(files))
+    return Pushed(url, rows.rows, len(files))
 
 
 def _put(file: AnyPath, path: Path) -> None:
-    if isinstance(file, RemotePath):
-        path.write_bytes(file.read_bytes())
-    else:
-        path.symlink_to(file.resolve())
+    """Have a file in a folder: a link to it or, of one in a store, a copy."""
+    try:
+        if isinstance(file, RemotePath):
+            with file.open_input() as source, path.open("wb") as copy:
+                shutil.copyfileobj(source, copy, _COPIED_BYTES)
+        else:
+            path.symlink_to(file.resolve(strict=True))
+    except FileNotFoundError:
+        raise DataError(f"{file} does not exist", "run its recipe again") from None
 
 
-def _upload(folder: Path, repo: str, private: bool | None) -> str:
-    """Push a folder in one commit, and give its address."""
-    from httpx import HTTPError
-    from huggingface_hub import HfApi, get_token
+def _described(dataset: Dataset) -> Described:
+    schema = dataset.schema
+    columns = described_columns(schema)
+    wanted = pa.schema([schema.field(name) for name in columns])
+
+    def tables() -> Iterator[pa.Table]:
+        for file in dataset.files:
+            for table in read_batches(file, columns=columns):
+                yield conform(table, wanted) if columns else table
+
+    return described(schema, tables())
+
+
+def _check_token() -> None:
+    from huggingface_hub import get_token
 
     if get_token() is None:
         raise RejuiceError(
             "no token of the Hugging Face hub was found", "run `hf auth login`, or set HF_TOKEN"
         )
+
+
+def _upload(folder: Path, repo: str, private: bool | None) -> str:
+    """Push a folder in one commit, and give its address."""
+    from httpx import HTTPError
+    from huggingface_hub import HfApi
+
     api = HfApi()
     try:
         made = api.create_repo(repo, private=private, repo_type="dataset", exist_ok=True)

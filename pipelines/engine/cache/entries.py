@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ....operators import DataError
+from ....operators import DataError, RecipeError
 from ...apply.report import Report
 from ...dataset.remote import AnyPath, to_path
 from ...dataset.write import run_folder
@@ -74,10 +74,7 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
     Raises:
         DataError: there is no cache.
     """
-    if not cache.is_dir():
-        raise DataError(
-            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
-        )
+    _check_exists(cache)
     runs = runs_of(cache)
     found = [_entry(path, runs) for path in cache.iterdir() if path.is_dir()]
     order = ("source", "step", "samples")
@@ -105,22 +102,56 @@ def runs_of(cache: Path) -> list[Run]:
     return runs
 
 
-def unused(entries: Iterable[CacheEntry], *, samples: bool) -> list[CacheEntry]:
+class Removal(NamedTuple):
+    """What of a cache is to be removed.
+
+    Attributes:
+        removed: these.
+        kept: samples and scores that stay, though they were named: they cost something.
+    """
+
+    removed: Sequence[CacheEntry]
+    kept: Sequence[CacheEntry] = ()
+
+
+def select_unused(cache: Path, *, samples: bool) -> Removal:
     """What no finished run uses.
 
     Args:
-        entries: of a cache.
-        samples: whether samples count, too, which cost something.
-    """
-    return [e for e in entries if not e.exports and (samples or e.kind != "samples")]
-
-
-def check_runs_are_known(cache: Path) -> None:
-    """Check that every run says which results it uses.
+        cache: the cache.
+        samples: whether samples and scores are removed, too.
 
     Raises:
-        DataError: one does not.
+        DataError: there is no cache, or a run does not say which results it uses.
     """
+    every = cache_entries(cache)
+    _check_runs_are_known(cache)
+    return Removal([e for e in every if not e.exports and (samples or e.kind != "samples")])
+
+
+def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
+    """What an operator's name, a folder's name or the beginning of a key names, see `matching`.
+
+    Args:
+        cache: the cache.
+        wanted: the name or the beginning.
+        samples: whether samples and scores are removed, too.
+
+    Raises:
+        DataError: there is no cache, or nothing in it is called so.
+        RecipeError: only samples and scores are, and they are to stay.
+    """
+    found = matching(cache_entries(cache), wanted)
+    kept = [] if samples else [entry for entry in found if entry.kind == "samples"]
+    if len(kept) == len(found):
+        names = ", ".join(entry.path.name for entry in kept)
+        raise RecipeError(
+            f"{names} has samples or scores, which cost something", "add --samples to remove it"
+        )
+    return Removal([entry for entry in found if entry not in kept], kept)
+
+
+def _check_runs_are_known(cache: Path) -> None:
     for run in runs_of(cache):
         if run.folders is None:
             folder = run_folder(run.export)
@@ -145,22 +176,29 @@ def matching(entries: Sequence[CacheEntry], wanted: str) -> list[CacheEntry]:
     return found
 
 
-def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
+def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Removal:
     """Remove folders of a cache, while no run uses it.
 
     Args:
         cache: the cache.
-        entries: some of its entries.
+        select: gives what is removed. It is called while the cache is held: a run that ended before
+            may use what no run used a moment ago.
         again: whether steps after these may have results, which must not be found for rows that are
             computed again and may differ.
 
+    Returns:
+        What was removed.
+
     Raises:
-        RejuiceError: a run uses the cache.
+        RejuiceError: there is no cache, a run uses it, or what `select` raises.
     """
+    _check_exists(cache)
     with sole_user(cache):
         _delete_renamed(cache)  # What a process that was killed has left.
+        selected = select()
         # The last step first: should this process be killed, none is left without those before it.
-        for entry in sorted(entries, key=lambda entry: entry.path.stat().st_mtime, reverse=True):
+        by_time = sorted(selected.removed, key=lambda entry: entry.path.stat().st_mtime)
+        for entry in reversed(by_time):
             removed = cache / f"{_REMOVED}{entry.path.name}"
             if again and entry.kind != "source":
                 # First: should this process be killed, what is left is found under no later key.
@@ -174,6 +212,14 @@ def remove(cache: Path, entries: Iterable[CacheEntry], *, again: bool) -> None:
         for named in (cache / RUNS).glob("*.export"):
             if not run_folder(to_path(named.read_text("utf-8"))).is_dir():
                 named.unlink()
+    return selected
+
+
+def _check_exists(cache: Path) -> None:
+    if not cache.is_dir():
+        raise DataError(
+            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
+        )
 
 
 def _delete_renamed(cache: Path) -> None:

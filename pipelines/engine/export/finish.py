@@ -11,41 +11,41 @@ curated.run/manifest.json                      written last: the run is finished
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from ....operators import Groups, OperatorError, RecipeError
+from ....operators import RecipeError
 from ...apply.audit_log import AuditLog
-from ...apply.frame import Frame
 from ...apply.report import Report
 from ...dataset.files import write_file
 from ...dataset.remote import AnyPath, RemotePath
-from ...dataset.write import is_folder, run_folder, unfinished_run_folder, write_parts_list
-from ...dataset.written import mark_written, written_columns
-from ...recipe.head import Head
+from ...dataset.write import (
+    PART,
+    PART_SUFFIX,
+    is_folder,
+    run_folder,
+    unfinished_run_folder,
+    write_parts_list,
+)
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
 from ..plan import Plan
 from ..progress import Progress
 from ..workers.local import Workers
 from .finished import read_manifest, recipe_mark, sign
-from .parts import ExportPart, cut_parts, one_part
-from .place import RunPlace, placed
+from .outline import outline
+from .parts import ExportPart
+from .place import MADE_BY, RunPlace, placed
 from .write_part import WrittenPart, write_part
-
-_MADE_BY = "made_by"
-"""In the run folder of an unfinished export to a store: what its recipe is recognised by."""
 
 
 def write_export(
     plan: Plan,
-    cached: Mapping[str, bool],
+    computed: Collection[str],
     retried: Mapping[str, int],
     chunk_rows: int,
     workers: Workers,
@@ -55,7 +55,7 @@ def write_export(
 
     Args:
         plan: of the run.
-        cached: by step, whether all of it was found.
+        computed: names of the steps of which something was computed, and not found.
         retried: by step, how many rows that had failed were computed again.
         chunk_rows: rows per chunk.
         workers: of the run: they write the parts of an export that is a folder.
@@ -65,12 +65,12 @@ def write_export(
     with placed(recipe.head.export_path) as place:
         in_store = isinstance(place.folder, RemotePath)
         if in_store:  # Nothing is renamed there: until the end, this says whose files they are.
-            write_file(place.folder / _MADE_BY, recipe_mark(recipe))
+            write_file(place.folder / MADE_BY, recipe_mark(recipe))
         log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
                 log.step(step.name).report(
-                    cached=cached[step.name], retried=retried.get(step.name, 0)
+                    cached=step.name not in computed, retried=retried.get(step.name, 0)
                 )
                 for step in plan.steps
             ],
@@ -79,7 +79,7 @@ def write_export(
         write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
         report.write(place.folder)
         if in_store:
-            (place.folder / _MADE_BY).unlink(missing_ok=True)
+            (place.folder / MADE_BY).unlink(missing_ok=True)
     sign(plan)
     return report
 
@@ -116,8 +116,8 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest.made_by == recipe_mark(recipe)
-    if (folder / _MADE_BY).exists():
-        return (folder / _MADE_BY).read_text() == recipe_mark(recipe)
+    if (folder / MADE_BY).exists():
+        return (folder / MADE_BY).read_text() == recipe_mark(recipe)
     # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
     report, kept = folder / "report.json", folder / "recipe.yaml"
     if not report.exists():
@@ -141,7 +141,7 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
 def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
     """Write the export and the decisions, side by side where it is in parts."""
     export = plan.recipe.head.export_path
-    parts, schema = _outline(plan)
+    parts, schema = outline(plan, workers)
     rows = [0] * len(parts)
     logs = dict[int, AuditLog]()
     with progress.task("export", sum(plan.source.rows)) as advance:
@@ -159,7 +159,8 @@ def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progre
                 logs |= written.logs
                 for chunk in written.logs:
                     count(chunk)
-            write_parts_list(place.export, rows)
+            names = [part.name_of(PART, PART_SUFFIX) for part in parts]
+            write_parts_list(place.export, dict(zip(names, rows, strict=True)))
     totals = AuditLog()
     for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
         totals.merge(logs[chunk])
@@ -170,39 +171,3 @@ def _write_numbered(
     plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
 ) -> WrittenPart:
     return write_part(plan, place, schema, parts[number])
-
-
-def _outline(plan: Plan) -> tuple[list[ExportPart], pa.Schema]:
-    """The parts of the export, and its schema, from the commits; of the rows, only ids are read."""
-    head = plan.recipe.head
-    in_parts = is_folder(head.export_path)
-    chunks = range(len(plan.source.rows))
-    written, schemas = set(written_columns(head.dataset_spec)), list[pa.Schema]()
-    sizes = []
-    for chunk in chunks:
-        frame = plan.frame_before(chunk, None)
-        written.update(frame.written_columns)
-        schemas.append(frame.schema)
-        if in_parts:
-            sizes.append(_group_sizes(frame))
-    parts = cut_parts(sizes, head.max_rows_per_file) if in_parts else [one_part(len(chunks))]
-    return parts, mark_written(_schema(head, schemas), written)
-
-
-def _group_sizes(frame: Frame) -> NDArray[np.int64]:
-    """Rows of each group; where there are no groups, each row is one."""
-    if "prompt_id" not in frame.column_names:
-        return np.ones(frame.num_rows, np.int64)
-    return Groups.of(frame.select(["prompt_id"])).sizes_G
-
-
-def _schema(head: Head, chunks: Sequence[pa.Schema]) -> pa.Schema:
-    """The schema of the export, from those of the chunks."""
-    # A chunk that lost its last row early lacks columns of later steps: the others give the order.
-    fullest = sorted(chunks, key=len, reverse=True)
-    try:
-        schema = pa.unify_schemas(fullest, promote_options="permissive")
-    except pa.ArrowTypeError as error:
-        found = f"a step wrote a column in two types: {error}"
-        raise OperatorError(found, "let it write one type always") from None
-    return pa.schema([schema.field(name) for name in head.exported(schema.names)])

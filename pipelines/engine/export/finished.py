@@ -110,7 +110,7 @@ def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
     found = read_manifest(run_folder(export))
     if found is None or found.key != run_key(plan) or not all(map(plan.is_done, plan.steps)):
         return None
-    if not _are_whole(export.parent, found.files):
+    if not _is_whole(export, found.files):
         return None
     report = Report.read(export)
     described = report.model_copy(update=dict(head))
@@ -180,11 +180,19 @@ def _name_in(root: AnyPath, file: AnyPath) -> str:
     return "/".join([*reversed(between), file.name])
 
 
-def _are_whole(root: AnyPath, files: Mapping[str, FileState]) -> bool:
+def _is_whole(export: AnyPath, files: Mapping[str, FileState]) -> bool:
+    """Whether the files of a run are as its manifest says, and its folder of parts has no other.
+
+    On disk all of them are read. Their size and time would be known for less, but no flipped bit
+    changes these, and each one has to be found.
+    """
+    root = export.parent
     paths = {root / name: state for name, state in files.items()}
     try:  # Sizes first: they cost nothing, and most of what is wrong shows in them.
         if any(path.stat().st_size != state.size for path, state in paths.items()):
             return False
+        if is_folder(export) and any(path not in paths for path in export.iterdir()):
+            return False  # Readers of datasets would read it, too.
         return all(_state(path) == state for path, state in paths.items())
     except FileNotFoundError:
         return False

@@ -7,16 +7,20 @@ first and written last, see `finished`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from ....operators import DataError
 from ...apply import decision_files
 from ...dataset.files import remove_folder, sync
 from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.write import PARTS_LIST, is_folder, parts_of, run_folder, unfinished_run_folder
 
-_EXPORT, _OLD = "export", "old"
+MADE_BY = "made_by"
+"""In the run folder of an unfinished export to a store: what its recipe is recognised by."""
+_EXPORT, _OLD_EXPORT, _OLD_RUN = "export", "old_export", "old_run"
+"""In a run folder that is about to be complete."""
 
 
 class RunPlace(NamedTuple):
@@ -37,6 +41,10 @@ def placed(export: AnyPath) -> Iterator[RunPlace]:
 
     Args:
         export: of the run.
+
+    Raises:
+        OSError: on disk, something could not be renamed: the run before is as it was, and this one
+            complete under its temporary name.
     """
     if isinstance(export, RemotePath):
         remove_folder(run_folder(export))
@@ -48,12 +56,10 @@ def placed(export: AnyPath) -> Iterator[RunPlace]:
     remove_folder(folder)  # What a killed run may have left.
     try:
         yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}")
-        remove_folder(final)
-        folder.replace(final)
-        _move(final, export)
-        sync(export.parent)
-    finally:
+    except BaseException:
         remove_folder(folder)
+        raise
+    _put_in_place(folder, final, Path(str(export)))
 
 
 def written_files(export: AnyPath) -> list[AnyPath]:
@@ -64,13 +70,35 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     return [*rows, *about, *decision_files.files(folder)]
 
 
-def _move(folder: Path, export: Path) -> None:
-    """Move the export out of the run folder; a folder of parts replaces the one before it."""
-    made = folder / f"{_EXPORT}{export.suffix}"
-    if is_folder(export) and export.exists():
-        old = folder / _OLD
-        export.replace(old)  # A folder cannot be replaced by another in one step.
-        made.replace(export)
-        remove_folder(old)
-    else:
-        made.replace(export)
+def check_finished(export: AnyPath) -> None:
+    """Check that no run was stopped while it put an export in place.
+
+    Args:
+        export: that exists; of `rejuice run`, of `dj-process`, or any other file.
+
+    Raises:
+        DataError: one was: what is there may be of two runs, or of a part of one.
+    """
+    folder = run_folder(export)
+    if any((folder / name).exists() for name in (MADE_BY, f"{_EXPORT}{export.suffix}")):
+        raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
+
+
+def _put_in_place(folder: Path, final: Path, export: Path) -> None:
+    """Give a complete run folder its final name, and move the export out of it.
+
+    Each is a rename. Where one fails, those before it are undone.
+    """
+    renames = [(final, folder / _OLD_RUN), (folder, final)]
+    if is_folder(export):  # A folder cannot be replaced by another in one step.
+        renames.append((export, final / _OLD_EXPORT))
+    renames.append((final / f"{_EXPORT}{export.suffix}", export))
+    with ExitStack() as undone:
+        for source, target in renames:
+            if source.exists():  # The first run has no other to replace.
+                source.replace(target)
+                undone.callback(target.replace, source)
+        undone.pop_all()
+    for old in (_OLD_RUN, _OLD_EXPORT):
+        remove_folder(final / old)
+    sync(export.parent)

@@ -91,6 +91,10 @@ def _read(lock: RemotePath) -> str:
         return lock.read_text()
     except FileNotFoundError:
         return ""
+    except DataError:
+        if lock.exists():
+            raise
+        return ""  # It was removed between the two requests that a read takes.
 
 
 def _is_of(owner: str, lock: RemotePath) -> bool:

@@ -102,7 +102,7 @@ def _finish(plan: Plan, piece: ExportSlice) -> _Finished:
         plan.source_frame(piece.chunk),
         run=plan.committed(piece.chunk),
         log=log,
-        first_row=sum(plan.source.rows[: piece.chunk]),
+        first_row=plan.source.first_row(piece.chunk),
     )
     table = frame.select(plan.recipe.head.exported(frame.column_names))
     end = table.num_rows if piece.end is None else piece.end

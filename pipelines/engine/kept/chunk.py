@@ -105,7 +105,7 @@ def _rows(result: StepResult, part: _SavedRows) -> Iterator[tuple[int, Change]]:
     failed = change.failed
     if failed is not None:
         failed = failed[(failed >= part.start) & (failed < part.stop)] - part.start
-    own = change._replace(reasons=reasons, parents=parents, failed=failed, notes={})
+    own = change._replace(reasons=reasons, parents=parents, failed=failed, notes={}, logged={})
     yield from enumerate(split(own, range(part.stop - part.start + 1)), part.start)
 
 

@@ -183,19 +183,22 @@ def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
     if whole.exists():
         commit = load(whole, mapped=False)
         seconds = commit.seconds / commit.rows_in
-        # Its notes are about all rows, and go with the first that stays.
-        notes = commit.change.notes
-        changes = split(commit.change._replace(notes={}), range(commit.rows_in + 1))
+        # What is noted and logged is about all rows, and goes with the first that stays.
+        notes, logged = commit.change.notes, commit.change.logged
+        changes = split(commit.change._replace(notes={}, logged={}), range(commit.rows_in + 1))
         each = (Entry(row, change, seconds) for row, change in enumerate(changes))
     else:
-        notes, each = {}, (entry for entry in journalled(whole).values())
+        notes, logged = {}, {}
+        each = (entry for entry in journalled(whole).values())
     with Journal(whole) as journal:
         for entry in each:
             if entry.row in failed or entry.change.drops_all():
                 continue
-            noted = entry.change._replace(notes={**entry.change.notes, **notes})
-            journal.add(entry._replace(change=noted))
-            notes = {}
+            change = entry.change._replace(
+                notes={**entry.change.notes, **notes}, logged={**entry.change.logged, **logged}
+            )
+            journal.add(entry._replace(change=change))
+            notes, logged = {}, {}
     for path in (*old, whole):
         path.unlink(missing_ok=True)
 

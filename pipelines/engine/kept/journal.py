@@ -22,6 +22,7 @@ from struct import Struct
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
@@ -83,12 +84,14 @@ class Journal:
         """Sync what was added, and close the file.
 
         Raises:
-            OSError: the disk refused some of it.
+            OSError: the disk refused some of it, now or before.
             DataError: a store did.
         """
-        if self._syncer is not None:
-            self._syncer.forget(self._sink)
-        self._sink.close()
+        try:
+            if self._syncer is not None:
+                self._syncer.forget(self._sink)
+        finally:
+            self._sink.close()
 
     def __enter__(self) -> Journal:
         return self
@@ -99,13 +102,17 @@ class Journal:
     def _frame(self, entry: Entry) -> list[Any]:
         """The parts of an entry's frame, as buffers."""
         change = entry.change
-        meta = {
+        meta: dict[str, Any] = {
             "row": entry.row,
             "seconds": entry.seconds,
             "reason": None if change.reasons is None else change.reasons[0].as_py(),
             "without": change.without,
             "notes": dict(change.notes),
         }
+        if change.logged:
+            meta["logged"] = dict(change.logged)
+        if change.failed is not None:
+            meta["failed"] = change.failed.tolist()
         batch = pa.record_batch(pack(change))
         if batch.schema != self._schema:
             self._schema, self._schema_bytes = batch.schema, batch.schema.serialize()
@@ -255,11 +262,14 @@ def _entries_of_stream(file: BinaryIO) -> Iterator[Entry]:
 def _entry(batch: pa.RecordBatch, metadata: bytes) -> Entry:
     meta = json.loads(metadata)
     columns, parents = unpack(batch)
+    failed = meta.get("failed")
     change = Change(
         columns,
         pa.array([meta["reason"]], pa.string()),
         parents,
         tuple(meta["without"]),
         meta["notes"],
+        meta.get("logged", {}),
+        None if failed is None else np.array(failed, np.int64),
     )
     return Entry(meta["row"], change, meta["seconds"])

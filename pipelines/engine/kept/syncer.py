@@ -5,8 +5,6 @@ from __future__ import annotations
 from threading import Event, Lock, Thread
 from typing import Protocol
 
-from ....operators import DataError
-
 EVERY_S = 1.0
 
 
@@ -39,13 +37,19 @@ class Syncer:
             DataError: a store refused it.
         """
         self._dirty.add(journal)
-        if self._error is not None:
-            raise self._error
+        self._raise_error()
 
     def forget(self, journal: Syncable) -> None:
-        """Leave a journal alone from now on: it is going to be closed."""
+        """Leave a journal alone from now on: it is going to be closed.
+
+        Raises:
+            OSError: as `written`. The system reports a page that it could not write once only, so
+                that syncing the journal once more may seem to succeed.
+            DataError: as `written`.
+        """
         with self._syncing:
             self._dirty.discard(journal)
+        self._raise_error()
 
     def __enter__(self) -> Syncer:
         self._thread.start()
@@ -63,5 +67,9 @@ class Syncer:
                     self._dirty.discard(journal)
                     try:
                         journal.sync()
-                    except (OSError, DataError) as error:  # Raised where the next entry is written.
-                        self._error = error
+                    except Exception as error:  # Raised where a journal is next used.
+                        self._error = self._error or error
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -45,6 +45,23 @@ def test_every_damaged_file_of_a_cache_is_computed_again(recipe_file, rollouts, 
         checked.read_checked(path)
 
 
+def test_what_was_computed_before_a_damage_counts_as_computed(recipe_file, rollouts, monkeypatch):
+    recipe = load(recipe_file(PROCESS, rollouts(30).to_pylist()))
+    cache, write, damaged = recipe.head.export_path.parent / ".rejuice", engine.write_export, []
+
+    def damage_first(*arguments):
+        if not damaged:
+            damaged.append(sorted(cache.glob("grpo_*/*.arrow"))[0])
+            flip(damaged[0])
+        return write(*arguments)
+
+    monkeypatch.setattr(engine, "write_export", damage_first)
+    warned = []
+    report = engine.run(recipe, chunk_rows=40, warn=warned.append)
+    assert any(line.startswith(f"{damaged[0]} is damaged") for line in warned)
+    assert [step.cached for step in report.steps] == [False] * 3
+
+
 def test_a_file_that_is_damaged_again_ends_the_run(tmp_path):
     path = tmp_path / "000000.arrow"
 

@@ -15,6 +15,7 @@ from rejuice.operators import OperatorError, RejuiceError
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine.cache.lock import use_cache
+from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.recipe.read import load
 
@@ -97,6 +98,55 @@ def test_it_gives_what_the_operator_gives_in_memory(recipe_path, rollouts, log, 
     check_whole(recipe_path, rollouts)
     kept = [i for i in rollouts(12)["response_id"].to_pylist() if i.endswith("-1")]
     assert report.steps[1].dropped == {"gone": len(kept)}
+
+
+LOUD = """
+import numpy as np, pathlib
+import pyarrow as pa
+from rejuice.operators import Change, ResumableOperator
+
+class LoudMapper(ResumableOperator):
+    stop: str
+    def reads(self): return ("response_id",)
+    def writes(self): return ("sample",)
+    def apply(self, table):
+        every = [self._change(i) for i in table["response_id"].to_pylist()]
+        return every[0] if every else Change({"sample": pa.array([], pa.string())})
+    def process_rows(self, table, rows):
+        ids = table["response_id"].to_pylist()
+        for at, row in enumerate(rows):
+            stop = pathlib.Path(self.stop)
+            if at == 9 and stop.exists():
+                stop.unlink()
+                raise KeyboardInterrupt
+            yield row, self._change(ids[row])
+    def _change(self, name):
+        fails = name.endswith("-1")
+        logged = {"no answer": 2} if fails else {}
+        failed = np.zeros(int(fails), np.int64)
+        return Change({"sample": pa.array([name])}, notes={"rows": 1.0}, logged=logged, failed=failed)
+"""
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollouts, tmp_path, stopped):  # fmt: skip
+    (tmp_path / "loud.py").write_text(LOUD)
+    path = recipe_file(
+        [{"loud_mapper": {"stop": str(tmp_path / "stop")}}],
+        rollouts(12).to_pylist(),
+        custom_operator_paths=[str(tmp_path / "loud.py")],
+    )
+    if stopped:
+        (tmp_path / "stop").touch()
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(load(path))
+    (step,) = engine.run(load(path)).steps
+    ids = rollouts(12)["response_id"].to_pylist()
+    failures = [row for row, name in enumerate(ids) if name.endswith("-1")]
+    assert step.logged == {"no answer": 2 * len(failures)}
+    assert step.notes == {"rows": len(ids)}
+    (chunk,) = (path.parent / "out" / ".rejuice").glob("kept-*/*.arrow")
+    assert load_commit(chunk).change.failed.tolist() == failures
 
 
 @pytest.mark.parametrize("fate", ["stop", "kill"])

@@ -13,6 +13,7 @@ from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.verdict import Verdict
 from rejuice.pipelines import api
 from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.dataset import checked
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -333,7 +334,8 @@ def test_the_notes_count_the_work_of_all_attempts(scorer):
 # a step that is not resumable
 
 
-def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch, damaged):
     rows = [
         {"prompt_id": str(k), "response": f"The answer is {k}.", "reference": str(k)}
         for k in range(12)
@@ -364,8 +366,16 @@ def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch):
     assert counts(first, 0, "reward_accuracy_missing") == missing
     late.clear()
     verified.clear()
-    report = engine.run(recipe, chunk_rows=5, retry_missing="math_verify_mapper")
-    assert sorted(verified) == ["The answer is 3.", "The answer is 7."]
+    again, warned = ["The answer is 3.", "The answer is 7."], []
+    if damaged:  # It is found after the failures of the chunks before it were computed again.
+        *_, last = sorted((recipe.head.export_path.parent / ".rejuice").glob("math_*/*.arrow"))
+        last.write_bytes(last.read_bytes()[:-1])
+        checked._verified.clear()
+        again = ["The answer is 1.", "The answer is 10.", "The answer is 11.", *again]
+    run = {"chunk_rows": 5, "retry_missing": "math_verify_mapper", "warn": warned.append}
+    report = engine.run(recipe, **run)
+    assert sorted(verified) == again
+    assert [line.rpartition(" is damaged")[1] != "" for line in warned] == [True] * damaged
     assert counts(report, 0, "reward_accuracy_missing") == {"no_reference": 1}
     assert [(step.retried, step.cached) for step in report.steps] == [(2, False), (0, False)]
     table = exported(recipe)

@@ -1,9 +1,11 @@
 """What `rejuice push` gives the hub: the files of an export as they are, and a card."""
 
 import shutil
+import uuid
 from types import SimpleNamespace
 
 import httpx
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -12,6 +14,8 @@ from datasets import load_dataset
 from huggingface_hub.errors import HfHubHTTPError
 
 from rejuice.operators import DataError, RejuiceError
+from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.dataset.write import run_folder
 from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.export.push import push
@@ -126,3 +130,90 @@ def test_an_export_that_cannot_be_pushed(export, hub, tmp_path):
     with pytest.raises(DataError, match=r"nowhere does not exist; give the export of a finished"):
         push(tmp_path / "nowhere", "user/curated")
     assert not hub.asked
+
+
+@pytest.fixture
+def in_store(recipe_file, s3, monkeypatch, tmp_path):
+    """A recipe whose export is in an object store, in parts of a row."""
+    monkeypatch.chdir(tmp_path)
+    path = f"s3://rollouts/{uuid.uuid4().hex}/curated"
+    return load(recipe_file(STEPS, ROWS), {"export_path": path, "max_rows_per_file": "1"})
+
+
+def test_an_export_in_a_store_is_pushed(in_store, hub):
+    engine.run(in_store)
+    export = in_store.head.export_path
+    (export / "part-00099.parquet").write_bytes((export / "part-00000.parquet").read_bytes())
+    found = push(export, "user/curated")
+    assert (found.rows, found.files) == (4, 3), "a part that is not in the list is not pushed"
+    sent = {p.name: p.read_bytes() for p in (hub.folder / "data").iterdir()}
+    assert sent == {f"part-0000{n}.parquet": (export / f"part-0000{n}.parquet").read_bytes() for n in range(3)}  # fmt: skip
+    assert "\n4 rows to 3 prompts. " in (hub.folder / "README.md").read_text()
+
+
+def test_what_is_not_finished_in_a_store_is_not_pushed(in_store, hub, monkeypatch):
+    engine.run(in_store)
+    export = in_store.head.export_path
+    refused = f"the run that writes {export} has not ended; run its recipe again"
+    # As a run that is killed between its parts, and one that is killed before its report.
+    for stopped in ("finish.write_parts_list", "finish.Report.of"):
+        (run_folder(export) / "manifest.json").unlink()
+        with monkeypatch.context() as patch:
+            patch.setattr(f"rejuice.pipelines.engine.export.{stopped}", lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                engine.run(in_store)
+        with pytest.raises(DataError) as error:
+            push(export, "user/curated")
+        assert str(error.value) == refused
+        engine.run(in_store)
+    (export / "_manifest.json").unlink()
+    with pytest.raises(DataError, match=r"curated is not a finished export: it lacks _manifest"):
+        push(export, "user/curated")
+    assert not hub.asked
+
+
+def test_a_single_file_of_a_store_whose_run_was_stopped_is_not_pushed(in_store, hub, monkeypatch):
+    path = f"{in_store.head.export_path}.parquet"
+    recipe = load(in_store.path, {"export_path": path})
+    monkeypatch.setattr("rejuice.pipelines.engine.export.finish.Report.of", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        engine.run(recipe)
+    assert to_path(path).exists()
+    with pytest.raises(DataError, match=r"curated\.parquet has not ended; run its recipe again$"):
+        push(to_path(path), "user/curated")
+
+
+@pytest.mark.parametrize("in_a_store", [False, True])
+def test_a_part_that_is_gone_is_one_line(in_store, export, hub, in_a_store):
+    if in_a_store:
+        engine.run(in_store)
+    made = in_store.head.export_path if in_a_store else export("out/curated", max_rows_per_file="1")
+    (made / "part-00001.parquet").unlink()
+    with pytest.raises(DataError) as error:
+        push(made, "user/curated")
+    assert str(error.value) == f"{made}/part-00001.parquet does not exist; run its recipe again"
+    assert not hub.asked
+
+
+def test_figures_are_those_of_all_parts(export, hub):
+    cards = []
+    for most in ("1", "2", "100"):
+        push(export("out/curated", max_rows_per_file=most), "user/curated")
+        cards.append((hub.folder / "README.md").read_text().replace(f"max_rows_per_file: {most}", ""))  # fmt: skip
+    assert cards[0] == cards[1] == cards[2]
+    assert "| `reward` | 4 | 0.775 | 0.5 | 1 |  |" in cards[0]
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, hub):
+    text = pa.array(["x" * 1_000] * 20_000)
+    rows = pa.table({"prompt_id": [str(n) for n in range(20_000)], "response": text, "reward": [1.0] * 20_000})  # fmt: skip
+    pq.write_table(rows, tmp_path / "large.parquet", use_dictionary=False, compression="none")
+    text_bytes = rows["response"].nbytes
+    del rows, text
+    before, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counted)
+    try:
+        assert push(tmp_path / "large.parquet", "user/large").rows == 20_000
+    finally:
+        pa.set_memory_pool(before)
+    assert counted.max_memory() < text_bytes / 4, "texts are not in the card, and not read"

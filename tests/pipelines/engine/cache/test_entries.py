@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +13,14 @@ from fake_server import FakeServer
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import local as engine
-from rejuice.pipelines.engine.cache.entries import cache_entries, matching, remove, unused
+from rejuice.pipelines.engine.cache import entries
+from rejuice.pipelines.engine.cache.entries import (
+    Removal,
+    cache_entries,
+    matching,
+    remove,
+    select_unused,
+)
 from rejuice.pipelines.engine.cache.lock import sole_user, use_cache
 from rejuice.pipelines.recipe.read import load
 
@@ -79,7 +87,7 @@ def test_what_no_finished_run_uses_is_pruned_and_samples_stay(path, rejuice, ser
     cache, export = ran(path)
     ran(path, **{"length_filter.min": "2"})
     before, asked = samples_of(cache), server.attempts.copy()
-    assert names(unused(cache_entries(cache), samples=True)) == ["length_filter"]
+    assert names(select_unused(cache, samples=True).removed) == ["length_filter"]
     code, out, _ = rejuice("cache", "prune", path, "--dry_run")
     assert (code, out.splitlines()[1].split()[0]) == (0, "length_filter")
     assert len(cache_entries(cache)) == 6, "a dry run removes nothing"
@@ -109,7 +117,7 @@ def test_two_exports_share_a_cache_and_neither_loses_anything(path, tmp_path, re
     for name in ("a/a.parquet", "b/b.parquet"):
         recipe = load(path, {"export_path": str(tmp_path / name), "length_filter.min": str(len(name))})  # fmt: skip
         engine.run(recipe, cache=cache)
-    assert not unused(cache_entries(cache), samples=True)
+    assert not select_unused(cache, samples=True).removed
     both = [entry for entry in cache_entries(cache) if len(entry.exports) == 2]
     assert names(both) == EVERY
     (tmp_path / "b" / "b.run" / "manifest.json").unlink()
@@ -135,7 +143,7 @@ def test_the_results_of_a_step_are_removed_and_computed_again(path, rejuice, wan
     assert pq.read_table(export).equals(table)
 
 
-@pytest.mark.recommended("pipelines/commands/cache.py", "add --samples to remove it")
+@pytest.mark.recommended("pipelines/engine/cache/entries.py", "add --samples to remove it")
 @pytest.mark.recommended("pipelines/commands/cache.py", "--samples removes it")
 def test_samples_are_removed_only_where_that_is_asked_for(path, rejuice, server):
     cache, _ = ran(path)
@@ -160,11 +168,42 @@ def test_nothing_is_removed_under_a_running_run(path):
     cache, export = ran(path)
     with use_cache(cache, export), use_cache(cache, export):
         with pytest.raises(RejuiceError) as error:
-            remove(cache, cache_entries(cache), again=False)
+            remove(cache, lambda: Removal(cache_entries(cache)), again=False)
         assert str(error.value) == f"a run is using {cache}; wait until it has ended"
     assert names(cache_entries(cache)) == EVERY
     with sole_user(cache):
         pass
+
+
+@pytest.mark.parametrize("words", [("prune",), ("rm", "length_filter")])
+def test_what_is_removed_is_decided_while_no_run_can_start(path, rejuice, monkeypatch, words):
+    """A run that takes place just before the cache is held uses what no run used so far."""
+    other = {"length_filter.min": "2"}
+    ran(path, **other)
+    cache, export = ran(path)
+    (unused_so_far,) = select_unused(cache, samples=False).removed
+    sole_user_now = entries.sole_user
+
+    @contextmanager
+    def alone_after_a_run(cache):
+        ran(path, **other, export_path=str(export.with_name("other.parquet")))
+        with sole_user_now(cache):
+            yield
+
+    monkeypatch.setattr(entries, "sole_user", alone_after_a_run)
+    code, out, err = rejuice("cache", words[0], *words[1:], path)
+    assert code == 0, err
+    if words == ("prune",):
+        assert out == "out/.rejuice: nothing to remove\n"
+        assert unused_so_far.path.is_dir()
+    else:
+        assert out.startswith("out/.rejuice: removed 2 folders, "), "whoever uses them"
+
+
+def test_nothing_is_decided_while_a_run_is_going_on(path):
+    cache, export = ran(path)
+    with use_cache(cache, export), pytest.raises(RejuiceError, match="a run is using"):
+        remove(cache, lambda: pytest.fail("decided without the lock"), again=False)
 
 
 def test_a_run_that_was_killed_lets_go_of_its_cache(tmp_path):
@@ -185,7 +224,7 @@ def test_what_a_killed_removal_has_left_goes_next_time(path):
     left.mkdir()
     (left / "000000.arrow").write_bytes(b"x")
     assert names(cache_entries(cache)) == EVERY
-    remove(cache, [], again=False)
+    remove(cache, lambda: Removal([]), again=False)
     assert not left.exists()
 
 

@@ -1,6 +1,7 @@
 """An export in parts has the rows of one file, in its order, and no group in two files."""
 
 import json
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from datasets import load_dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import RecipeError
+from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import api
 from rejuice.pipelines.apply.decision_files import decided_rows, read_decisions
 from rejuice.pipelines.dataset.exported import exported_rows
@@ -145,6 +146,37 @@ def test_a_finished_export_in_parts_has_nothing_to_do_and_a_damaged_one_is_repla
     assert sorted(p.name for p in folder.iterdir()) == ["_manifest.json", "part-00000.parquet"]
     hidden = [p.name for p in folder.parent.iterdir() if p.name.startswith(".parts")]
     assert hidden == [".parts.lock"]
+
+
+def test_only_the_parts_in_the_list_are_of_the_export(recipe):
+    other = in_parts(recipe, 20)
+    engine.run(other, chunk_rows=16)
+    folder = other.head.export_path
+    table, names = exported_rows(folder), sorted(p.name for p in folder.iterdir())
+    shutil.copy(folder / names[-1], folder / "part-00099.parquet")
+    assert exported_rows(folder).equals(table)
+    engine.run(other, chunk_rows=16)  # It is not finished: `load_dataset` would read that one, too.
+    assert sorted(p.name for p in folder.iterdir()) == names
+    assert exported_rows(folder).equals(table)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"parts": 3}', '{"parts": [3]}'])
+def test_a_list_of_parts_that_is_damaged_or_missing_is_one_line(recipe, content):
+    other = in_parts(recipe, 20)
+    engine.run(other, chunk_rows=16)
+    folder = other.head.export_path
+    before = exported_rows(folder)
+    (folder / "_manifest.json").write_text(content)
+    with pytest.raises(DataError) as error:
+        exported_rows(folder)
+    assert str(error.value) == f"{folder}/_manifest.json is damaged; run its recipe again"
+    (folder / "_manifest.json").unlink()
+    with pytest.raises(DataError) as error:
+        exported_rows(folder)
+    found = f"{folder} is not a finished export: it lacks _manifest.json"
+    assert str(error.value) == f"{found}; run its recipe again"
+    engine.run(other, chunk_rows=16)
+    assert exported_rows(folder).equals(before)
 
 
 @pytest.mark.parametrize(

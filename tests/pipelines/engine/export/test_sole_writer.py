@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from rejuice.operators import RejuiceError
+from rejuice.operators import DataError, RejuiceError
 from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.engine.export import sole_writer as module
 from rejuice.pipelines.engine.export.sole_writer import sole_writer
@@ -61,6 +61,22 @@ def test_a_lease_that_is_given_back_is_free_at_once(export, monkeypatch):
     removal.start()
     with sole_writer(export):
         removal.join()
+
+
+def test_a_lease_that_is_given_back_while_it_is_read_is_free(export, monkeypatch):
+    lock = export.with_name(".curated.parquet.lock")
+    lock.write_text("somebody 7")
+    read = RemotePath.read_text
+
+    def read_too_late(path):
+        if path == lock and "somebody" in read(path):
+            path.unlink()  # What Arrow makes of a file that is gone once it knows its size.
+            raise DataError(f"{path} cannot be read: Failed to flush response stream")
+        return read(path)
+
+    monkeypatch.setattr(RemotePath, "read_text", read_too_late)
+    with sole_writer(export):
+        assert "somebody" not in read(lock)
 
 
 def test_of_two_that_take_a_lease_at_once_the_last_one_has_it(export, monkeypatch):

@@ -1,5 +1,6 @@
 """The folder of kept rows: its keys, its counter of retries, and what becomes of damaged files."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,7 +13,9 @@ from rejuice.pipelines.engine.kept.folder import (
     chunks,
     count_retry,
     counts_retries,
+    journalled,
     retry_count,
+    rewrite_without,
     row_keys,
 )
 
@@ -90,6 +93,27 @@ def test_a_damaged_chunk_keeps_its_good_rows(tmp_path, monkeypatch, caplog):
     assert [each.getMessage() for each in caplog.records] == [line]
     assert not whole.exists()
     assert found(tmp_path, keys) == {0: ["a!"], 2: ["None!"]}
+
+
+def test_what_was_logged_stays_with_the_rows_that_stay(tmp_path):
+    keys = row_keys(TABLE)
+    whole = chunk_path(tmp_path, keys)
+    change = Change(
+        {"y": pa.array(["a!", None, "c!"])},
+        notes={"n": 2.0},
+        logged={"no answer": 1},
+        failed=np.array([1]),
+    )
+    kept_chunk.save(whole, StepResult.of(change, 3), keys)
+    rewrite_without(whole, {0})
+    left = {row: entry.change for row, entry in journalled(whole).items()}
+    assert [(row, c.notes, c.logged, c.failed.tolist()) for row, c in sorted(left.items())] == [
+        (1, {"n": 2.0}, {"no answer": 1}, [0]),
+        (2, {}, {}, []),
+    ]
+    rewrite_without(whole, {1})
+    ((row, change),) = [(row, entry.change) for row, entry in journalled(whole).items()]
+    assert (row, change.columns["y"].to_pylist(), change.failed.tolist()) == (2, ["c!"], [])
 
 
 def test_retries_are_counted(tmp_path):

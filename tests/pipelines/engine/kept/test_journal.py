@@ -26,7 +26,13 @@ DROPPED = EXPANDED._replace(
     parents=np.zeros(0, np.int64),
 )
 NOTED = Change({"x": pa.array([1.5])}, pa.array([None], pa.string()), None, ("text",), {"n": 2.0})
-CHANGES = [EXPANDED, DROPPED, NOTED, EXPANDED]
+FAILED = Change(
+    {"x": pa.array([2.5])},
+    pa.array([None], pa.string()),
+    logged={"no answer": 3},
+    failed=np.array([0]),
+)
+CHANGES = [EXPANDED, DROPPED, NOTED, FAILED]
 
 
 def same(one, other):
@@ -200,14 +206,50 @@ class _Refused:
         raise OSError(28, "No space left on device")
 
 
-def test_what_the_disk_refuses_later_is_raised_at_the_next_entry():
+def test_what_the_disk_refuses_later_is_raised_wherever_a_journal_is_used():
     refused = _Refused()
     with Syncer(every_s=0.001) as opened:
         opened.written(refused)
         assert refused.tried.wait(60)
-        opened.forget(refused)  # Waits for the round to end.
+        with pytest.raises(OSError, match="No space left"):
+            opened.forget(refused)  # Waits for the round to end.
         with pytest.raises(OSError, match="No space left"):
             opened.written(refused)
+
+
+def test_what_the_disk_has_refused_once_is_raised_when_the_journal_is_closed(path, monkeypatch):
+    """After its last entry, and although the system has nothing to report any more."""
+    failed, synced = threading.Event(), []
+
+    def sync(number):
+        if not failed.is_set():
+            failed.set()
+            raise OSError(5, "Input/output error")
+        synced.append(number)
+
+    monkeypatch.setattr(journal_module.os, "fsync", sync)
+    monkeypatch.setattr(journal_module, "sync", lambda folder: None)
+    with Syncer(every_s=0.001) as opened:
+        journal = Journal(path, opened)
+        journal.add(Entry(0, NOTED, 0.0))
+        assert failed.wait(60)
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.close()
+    assert len(synced) == 1, "it was closed all the same"
+
+
+def test_whatever_goes_wrong_in_the_thread_is_raised():
+    class Broken(_Refused):
+        def sync(self):
+            self.tried.set()
+            raise RuntimeError("a bug")
+
+    broken = Broken()
+    with Syncer(every_s=0.001) as opened:
+        opened.written(broken)
+        assert broken.tried.wait(60)
+        with pytest.raises(RuntimeError, match="a bug"):
+            opened.forget(broken)
 
 
 def test_what_was_written_is_synced_once_a_round(path, monkeypatch):

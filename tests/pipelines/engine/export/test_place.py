@@ -1,0 +1,97 @@
+"""A run is put in place as a whole: where a rename fails, the run before and this one both stay."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from rejuice.operators import DataError, RejuiceError
+from rejuice.pipelines.dataset.write import run_folder, unfinished_run_folder
+from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.export.finished import read_manifest
+from rejuice.pipelines.engine.export.place import check_finished
+from rejuice.pipelines.recipe.read import load
+
+PROCESS = [{"group_size_filter": {"min": 2}}]
+
+
+@pytest.fixture
+def runs(recipe_file, rollouts, tmp_path):
+    """Runs a recipe into `out/NAME`, with groups of at least `least` rows."""
+    path = recipe_file(PROCESS, rollouts(15).to_pylist())
+
+    def run(name, least):
+        fields = {"export_path": str(tmp_path / "out" / name), "group_size_filter.min": str(least)}
+        return engine.run(load(path, {**fields, "max_rows_per_file": "9"}), chunk_rows=16)
+
+    return run
+
+
+def files_of(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def state(export):
+    """The export and its run folder, byte by byte."""
+    rows = files_of(export) if export.is_dir() else export.read_bytes()
+    return rows, files_of(run_folder(export))
+
+
+RENAMES = {"curated.parquet": 3, "curated": 4}
+
+
+@pytest.mark.parametrize(("name", "at"), [(n, at) for n, most in RENAMES.items() for at in range(most)])  # fmt: skip
+def test_a_rename_that_fails_loses_neither_run(runs, monkeypatch, tmp_path, name, at):
+    export = tmp_path / "out" / name
+    runs(name, 2)
+    before = state(export)
+    rename, renamed = Path.replace, []
+
+    def replace(self, target):
+        final = {run_folder(export), export}
+        if final & {self, target} and "lock" not in target.name:
+            renamed.append((self.name, target.name))
+            if len(renamed) == at + 1:
+                raise OSError(errno.EACCES, "Permission denied", str(target))
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(RejuiceError) as error:
+            runs(name, 3)
+    assert str(error.value).endswith(": Permission denied")
+    assert "\n" not in str(error.value)
+    assert len(renamed) == 2 * at + 1, "each rename before it was undone"
+    assert state(export) == before
+    assert read_manifest(run_folder(export)) is not None, "the run before is still finished"
+    left = unfinished_run_folder(export)
+    assert (left / "report.json").exists()
+    assert (left / f"export{export.suffix}").exists()
+
+    runs(name, 3)
+    assert state(export) != before
+    hidden = sorted(p.name for p in export.parent.iterdir() if p.name.startswith(".cur"))
+    assert hidden == [f".{name}.lock"]
+    assert not any("old" in file for file in files_of(run_folder(export)))
+
+
+@pytest.mark.parametrize("name", RENAMES)
+def test_a_run_that_fails_leaves_nothing_half_written(runs, monkeypatch, tmp_path, name):
+    runs(name, 2)
+    before = state(tmp_path / "out" / name)
+    monkeypatch.setattr("rejuice.pipelines.engine.export.write_part.conform", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        runs(name, 3)
+    assert state(tmp_path / "out" / name) == before
+    assert not unfinished_run_folder(tmp_path / "out" / name).exists()
+
+
+@pytest.mark.parametrize("left", ["made_by", "export.parquet"])
+def test_an_export_whose_run_has_not_ended_is_found(runs, tmp_path, left):
+    runs("curated.parquet", 2)
+    export = tmp_path / "out" / "curated.parquet"
+    check_finished(export)
+    (run_folder(export) / left).write_text("x")
+    with pytest.raises(DataError) as error:
+        check_finished(export)
+    assert str(error.value) == f"the run that writes {export} has not ended; run its recipe again"
