@@ -1,7 +1,6 @@
 """A run whose cache is in an object store: the bytes of one on disk, found again, and damaged."""
 
 import shutil
-import uuid
 
 import pytest
 
@@ -19,8 +18,8 @@ PROCESS = [
 
 
 @pytest.fixture
-def cache(s3):
-    return to_path(f"s3://rollouts/{uuid.uuid4().hex}/cache")
+def cache(store):
+    return to_path(f"{store}/cache")
 
 
 @pytest.fixture
