@@ -6,8 +6,9 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.commands.cache import _cache
-from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
@@ -53,6 +54,20 @@ def test_a_damaged_commit_in_a_store_is_computed_again(recipe, cache):
     engine.run(recipe, chunk_rows=40, cache=cache, warn=warned.append)
     assert export.read_bytes() == right
     assert f"{commit} is damaged: it was removed, and what was in it is computed again" in warned
+
+
+def test_what_is_committed_is_asked_once_for_each_step(recipe, cache, monkeypatch):
+    engine.run(recipe, chunk_rows=40, cache=cache)
+    plan, listed, iterdir = Plan.open(recipe, cache, 40), [], RemotePath.iterdir
+    chunks = frozenset(range(len(plan.source.rows)))
+    assert len(chunks) > 1
+    monkeypatch.setattr(RemotePath, "iterdir", lambda path: listed.append(path) or iterdir(path))
+    monkeypatch.setattr(RemotePath, "exists", None)
+    assert all(plan.is_done(step) for step in plan.steps)
+    assert listed == [cache / key for key in plan.keys]
+    plan.path(plan.steps[1], 1).unlink()
+    assert plan.committed_chunks(plan.steps[1]) == chunks - {1}
+    assert [plan.is_done(step) for step in plan.steps] == [True, False, True]
 
 
 def test_its_folders_are_not_removed_under_a_run(cache):
