@@ -221,9 +221,11 @@ class RemotePath:
     def remove_folder(self) -> None:
         """Remove all that is in a folder; nothing where there is none."""
         with _store_errors(self, "removed"), suppress(FileNotFoundError):
-            if self._is_of_google:  # There, `delete_dir` fails for a folder that is not there.
+            # In Google's store, `delete_dir` fails where there is no folder; in S3, the other call
+            # leaves an empty one.
+            if self._is_of_google:
                 self.filesystem.delete_dir_contents(self._place, missing_dir_ok=True)
-            else:  # Which would leave an empty folder in S3.
+            else:
                 self.filesystem.delete_dir(self._place)
 
     @property
