@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -63,19 +63,26 @@ def surviving_rows(change: Change, n: int) -> NDArray[np.int64] | None:
     return np.flatnonzero(np.asarray(change.reasons.is_null()))
 
 
-def split(change: Change, starts: Sequence[int]) -> Iterator[Change]:
+def split(
+    change: Change, starts: Sequence[int], only: Container[int] | None = None
+) -> Iterator[Change]:
     """The changes to parts of the rows, of which `change` is the change to all.
 
     Args:
         change: to all rows.
         starts: the first row of each part, and the end of the last part.
+        only: the numbers of the parts that are given, from 0 on; None: all.
     """
     ends, notes, logged = [int(at) for at in starts], change.notes, change.logged
     if change.parents is not None:
         # A row without a parent goes with the row before it.
         nearest = np.maximum.accumulate(np.append(0, change.parents))[1:]
         ends = [int(at) for at in np.searchsorted(nearest, starts)]
-    for (start, stop), (begin, end) in zip(pairwise(starts), pairwise(ends), strict=True):
+    parts = zip(pairwise(starts), pairwise(ends), strict=True)
+    for number, ((start, stop), (begin, end)) in enumerate(parts):
+        if only is not None and number not in only:
+            notes, logged = {}, {}
+            continue
         reasons = None if change.reasons is None else _copy(change.reasons, start, stop)
         parents = None
         if change.parents is not None:

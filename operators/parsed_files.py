@@ -1,14 +1,14 @@
 """What was found in source files, kept between processes: parsing them takes longer than a start.
 
-One JSON file in the user's cache folder. An entry counts as long as its file has the same inode,
-size, time of modification and time of change. Nothing depends on it: an entry that is lost, or a
-folder that cannot be written to, costs the time of parsing the file once more.
+JSON in a file of the user's cache folder. An entry counts as long as its file has the same inode,
+size, time of modification and time of change. A checksum is at the end: a file without the right
+one counts as absent. Nothing depends on it: entries that are lost, or a folder that cannot be
+written to, cost the time of parsing the files once more.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from typing import Any
 
 import xxhash
 
+from .disk import CHECKSUM_BYTES, checksum, temporary_path
 from .user_cache import in_user_cache
 
 _MOST = 4_096
@@ -64,10 +65,11 @@ class ParsedFiles:
             entries = {key: entry for key, entry in entries.items() if key in self._used}
         self._entries, self._new = entries, {}
         path = self._path()
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = temporary_path(path)
+        content = json.dumps(entries).encode()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(entries), "utf-8")
+            temporary.write_bytes(content + checksum(content))
             temporary.replace(path)
         except OSError:  # A full disk, or a home that is not ours: files are parsed each time.
             with suppress(OSError):
@@ -75,11 +77,15 @@ class ParsedFiles:
 
     def _read(self) -> dict[str, Any]:
         try:
-            entries = json.loads(self._path().read_bytes())
-        except (OSError, ValueError):  # There is none yet, or it is damaged.
+            data = self._path().read_bytes()
+        except OSError:  # There is none yet.
             return {}
-        return entries if isinstance(entries, dict) else {}
+        content, end = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+        if end != checksum(content):
+            return {}
+        entries: dict[str, Any] = json.loads(content)
+        return entries
 
     def _path(self) -> Path:
         version = f"{sys.version_info[:2]} {xxhash.xxh3_64_hexdigest(self._parser.read_bytes())}"
-        return in_user_cache(f"code-{xxhash.xxh3_64_hexdigest(version.encode())}.json")
+        return in_user_cache(f"code-{xxhash.xxh3_64_hexdigest(version.encode())}.parsed")

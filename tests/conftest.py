@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -118,3 +119,26 @@ def s3():
         for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
             patch.setenv(name, value)
         yield address
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory):
+    """The address of a Google Cloud Storage with the bucket `rollouts`; the environment names it.
+
+    Paths in it begin with `gs://anonymous@rollouts/`.
+    """
+    from google_store import google_store
+
+    folder = tmp_path_factory.mktemp("buckets")
+    (folder / "rollouts").mkdir()
+    with google_store(folder) as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", address)
+        yield address
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def store(request):
+    """The URI of a new folder in an object store: of S3, and of Google Cloud Storage."""
+    request.getfixturevalue(request.param)
+    bucket = {"s3": "s3://rollouts", "gcs": "gs://anonymous@rollouts"}[request.param]
+    return f"{bucket}/{uuid.uuid4().hex}"

@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 import xxhash
 
+from ..disk import sync
+
 KEY_BYTES = 32
 MAGIC = b"\xffRJ\xfe"
 _HEADER = struct.Struct("<4sIQBxxxI32sQ")
@@ -180,7 +182,7 @@ class LogWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         self.end = 0
         self._synced_at = clock()
-        _sync_folder(path.parent)
+        sync(path.parent)
 
     def append(self, record: Record) -> int:
         """Write a record; its offset."""
@@ -211,11 +213,3 @@ class LogWriter:
             os.fsync(self._file)
         finally:
             os.close(self._file)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

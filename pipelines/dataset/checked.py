@@ -2,7 +2,7 @@
 
 A flipped bit in a text is still an Arrow file, and would become another export in silence.
 
-    the Arrow file | xxh3_128 of it, 16 bytes | _MAGIC
+    the Arrow file | checksum of it, see `operators/disk.py`
 
 Version 0.4 wrote no checksum: such files are read as they are.
 """
@@ -12,14 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import xxhash
 
 from ...operators import DataError
+from ...operators.disk import CHECKSUM_BYTES, checksum, ends_with_checksum
 from .files import open_input, written
 from .remote import AnyPath, RemotePath
 
-_MAGIC = b"rejuice\x01"
-_TRAILER = 16 + len(_MAGIC)
 _ARROW = b"ARROW1"
 """How an Arrow file begins and ends."""
 
@@ -57,9 +55,9 @@ def write_checked(path: AnyPath, table: pa.Table) -> None:
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         with pa.memory_map(str(temporary)) as file:
-            checksum = xxhash.xxh3_128_digest(file.read_buffer())
+            end = checksum(file.read_buffer())
         with temporary.open("ab") as file:
-            file.write(checksum + _MAGIC)
+            file.write(end)
 
 
 def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
@@ -83,22 +81,22 @@ def unchecked_content(path: AnyPath) -> pa.Buffer:
     """The bytes of the Arrow file without the trailer, whether they are as they were written."""
     with open_input(path) as source:
         buffer = source.read_buffer()
-    start = max(0, buffer.size - _TRAILER - len(_ARROW))
+    start = max(0, buffer.size - CHECKSUM_BYTES - len(_ARROW))
     end = bytes(buffer[start:]).rfind(_ARROW)
     return buffer if end < 0 else buffer.slice(0, start + end + len(_ARROW))
 
 
 def _content(path: AnyPath, buffer: pa.Buffer) -> pa.Buffer:
     """The bytes of the Arrow file, without the trailer."""
-    end = bytes(buffer[max(0, buffer.size - _TRAILER) :])
-    if not end.endswith(_MAGIC):
+    end = bytes(buffer[max(0, buffer.size - CHECKSUM_BYTES) :])
+    if not ends_with_checksum(end):
         if end.endswith(_ARROW):
             return buffer
         raise damaged(path)
-    content = buffer.slice(0, buffer.size - _TRAILER)
+    content = buffer.slice(0, buffer.size - CHECKSUM_BYTES)
     state = _state(path)
     if state is None or _verified.get(Path(str(path))) != state:
-        if xxhash.xxh3_128_digest(content) != end[:16]:
+        if checksum(content) != end:
             raise damaged(path)
         if state is not None:
             _verified[Path(str(path))] = state

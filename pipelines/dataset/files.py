@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...operators.disk import sync as sync
+from ...operators.disk import temporary_path
 from .remote import AnyPath, RemotePath
 
 
@@ -68,17 +68,3 @@ def remove_folder(path: AnyPath) -> None:
         path.remove_folder()
     else:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def sync(path: Path) -> None:
-    """Have the system write a file, or the names in a folder, to the disk now."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def temporary_path(path: Path) -> Path:
-    """A name beside `path` that nobody else uses, nor another machine that shares the folder."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")

@@ -35,6 +35,7 @@ _REFUSED = {
 }
 """What a store answers to the wrong keys."""
 _OTHER_PATH = "create it, or give another path"
+_GOOGLE_SCHEMES = ("gs", "gcs")
 _GCS_RETRIES = "retry_limit_seconds=60"
 _ATTEMPTS = 5
 """Most attempts for one request to S3; the client waits longer between them each time."""
@@ -157,10 +158,13 @@ class RemotePath:
         """What is in the folder; nothing where there is none."""
         from pyarrow.fs import FileSelector
 
+        # Of Google's store, Arrow lists only files: folders are in the paths of what is in them.
+        deep = self._is_of_google
         with _store_errors(self, "listed"):
-            selector = FileSelector(self._place, allow_not_found=True)
+            selector = FileSelector(self._place, allow_not_found=True, recursive=deep)
             found = self.filesystem.get_file_info(selector)
-        return (self / each.path.rstrip("/").rpartition("/")[2] for each in found)
+        inside = (each.path.removeprefix(f"{self._place}/").partition("/")[0] for each in found)
+        return (self / name for name in dict.fromkeys(inside))
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """What in the folder has a name that fits the pattern, see `fnmatch`."""
@@ -186,11 +190,11 @@ class RemotePath:
 
     def write_bytes(self, data: bytes | pa.Buffer) -> None:
         """Write a file, which appears when all of it is there."""
-        with (
-            _store_errors(self, "written"),
-            self._output() as file,
-        ):
-            file.write(data)
+        try:
+            with _store_errors(self, "written"), self._output() as file:
+                file.write(data)
+        except FileNotFoundError:  # Nothing else can be missing; S3 says so.
+            raise self.no_bucket("written") from None
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
         """Write a file, which appears when all of it is there."""
@@ -211,25 +215,42 @@ class RemotePath:
         Raises:
             DataError: it is not.
         """
-        bucket = replace(self, key=self.key.partition("/")[0])
-        if not bucket.exists():
-            raise DataError(f"{self} cannot be read: {_no_bucket(bucket.key)}", _OTHER_PATH)
+        if not replace(self, key=self._bucket).exists():
+            raise self.no_bucket("read")
 
     def remove_folder(self) -> None:
         """Remove all that is in a folder; nothing where there is none."""
         with _store_errors(self, "removed"), suppress(FileNotFoundError):
-            self.filesystem.delete_dir(self._place)
+            # In Google's store, `delete_dir` fails where there is no folder; in S3, the other call
+            # leaves an empty one.
+            if self._is_of_google:
+                self.filesystem.delete_dir_contents(self._place, missing_dir_ok=True)
+            else:
+                self.filesystem.delete_dir(self._place)
 
     @property
     def filesystem(self) -> Any:
         """The `pyarrow.fs` file system in which the path is."""
-        return _filesystem(self.scheme, self.key.partition("/")[0], self.query)
+        return _filesystem(self.scheme, self._bucket, self.query)
+
+    @property
+    def _is_of_google(self) -> bool:
+        return self.scheme in _GOOGLE_SCHEMES
+
+    @property
+    def _bucket(self) -> str:
+        """The bucket, with a user where one is given, as in `gs://anonymous@bucket`."""
+        return self.key.partition("/")[0]
 
     @property
     def _place(self) -> str:
-        """The key as the file system takes it: without a user, as in `gs://anonymous@bucket`."""
-        bucket, slash, rest = self.key.partition("/")
-        return bucket.rpartition("@")[2] + slash + rest
+        """The key as the file system takes it: without a user."""
+        return self.key.removeprefix(self._bucket.rpartition("@")[0]).removeprefix("@")
+
+    def no_bucket(self, done: str) -> DataError:
+        """The error where what was to be `done` needs a bucket that is not there."""
+        bucket = self._bucket.rpartition("@")[2]
+        return DataError(f"{self} cannot be {done}: there is no bucket '{bucket}'", _OTHER_PATH)
 
     def _output(self) -> Any:
         # Else Arrow compresses once more what is written to `a.jsonl.gz`.
@@ -286,7 +307,7 @@ def _filesystem(scheme: str, bucket: str, query: str) -> Any:
     from pyarrow import fs  # It loads the clients of all stores, which `check` does not need.
 
     if scheme != "s3":
-        if scheme in ("gs", "gcs") and "retry_limit_seconds" not in query:
+        if scheme in _GOOGLE_SCHEMES and "retry_limit_seconds" not in query:
             query = "&".join(part for part in (query, _GCS_RETRIES) if part)  # Else 15 minutes.
         uri = f"{scheme}://{bucket}/{'?' + query if query else ''}"
         try:
@@ -312,25 +333,18 @@ def _store_errors(path: RemotePath, done: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        found, right = _explained(path, _one_line(str(error)))
+        message = _one_line(str(error))
+        aws, google = _AWS.search(message), _GOOGLE.search(message)
+        code = aws["code"] if aws else google["code"] if google else ""
+        if code == "NO_SUCH_BUCKET":
+            raise path.no_bucket(done) from None
+        found, right = (aws["text"] or code if aws else message), ""
+        if code in _REFUSED:
+            keys = "GOOGLE_APPLICATION_CREDENTIALS" if google else "AWS_ACCESS_KEY_ID"
+            found, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
+        elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
+            found, right = "the store cannot be reached", "check the network and the endpoint"
         raise DataError(f"{path} cannot be {done}: {found}", right) from None
-
-
-def _explained(path: RemotePath, message: str) -> tuple[str, str]:
-    """What a message of a store says, and what would be right."""
-    aws, google = _AWS.search(message), _GOOGLE.search(message)
-    code = aws["code"] if aws else google["code"] if google else ""
-    if code == "NO_SUCH_BUCKET":
-        return _no_bucket(path.key.partition("/")[0]), _OTHER_PATH
-    if code in _REFUSED:
-        return _REFUSED[code], "check the keys, such as AWS_ACCESS_KEY_ID, and what they may do"
-    if code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
-        return "the store cannot be reached", "check the network and the endpoint"
-    return (aws["text"] or code if aws else message), ""
-
-
-def _no_bucket(bucket: str) -> str:
-    return f"there is no bucket '{bucket}'"
 
 
 def _one_line(text: str) -> str:

@@ -34,7 +34,7 @@ def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
         dataset: the export of a run under Ray, or several exports, of which all have to say it.
     """
     spec = DatasetSpec.of(dataset)
-    if len(spec.paths) < len(spec.parts):
+    if not spec.paths or len(spec.paths) < len(spec.parts):
         return frozenset()  # A dataset of the hub is no export.
     of_paths = [_written(path) for path in spec.paths]
     return frozenset(spec.selection.renamed(frozenset.intersection(*of_paths)))

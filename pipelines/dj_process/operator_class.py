@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Optional, Union, get_args, get_origin
 
@@ -126,8 +125,7 @@ def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
         for step in _steps_of_ours(step_in_run.process)
         if step.number >= step_in_run.step.number
     ]
-    path = Path(step_in_run.head["dataset_path"])
-    check_replaced(steps, columns or (), path, step_in_run.where)
+    check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
 
 
 def _signature(kind: type[Operator]) -> inspect.Signature:

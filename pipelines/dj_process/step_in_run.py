@@ -14,7 +14,9 @@ from ..apply.audit_log import StepLog
 from ..apply.decision_files import write_decisions
 from ..apply.report import Report, StepReport
 from ..dataset.files import remove_folder
+from ..dataset.spec import DatasetSpec
 from ..dataset.write import run_folder
+from ..recipe.dataset_block import checked_block, dataset_paths, parts, selection
 from ..recipe.head import position
 from ..recipe.steps import Step, step_names
 from ..recipe.yaml_text import YAMLError, parse_document
@@ -64,6 +66,19 @@ class StepInRun:
             "dataset_path": str(settings.get("dataset_path")),
             "export_path": self.run.export_path if self.run else "",
         }
+
+    @property
+    def dataset(self) -> DatasetSpec:
+        """What the run reads; without parts where it is not known, or no dataset of ours."""
+        settings = self.run.settings if self.run else {}
+        path, block = settings.get("dataset_path"), settings.get("dataset")
+        with suppress(ValueError):  # Data-Juicer reads more kinds of them, such as its formatters'.
+            if path or block:
+                found = (
+                    parts(dataset_paths(path), None) if path else parts(None, checked_block(block))
+                )
+                return DatasetSpec(found, selection=selection(settings.get("columns")))
+        return DatasetSpec(())
 
     def where(self, step: Step) -> str:
         """Where a message about a step of the run points, as `Recipe.where`."""

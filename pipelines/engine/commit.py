@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from ...operators import Change
 from ...operators.columns import flat
+from ...operators.disk import sync, temporary_path
 from ...operators.groups import Array
 from ..apply.steps import StepResult
 from ..dataset.checked import DamagedError, damaged, read_checked, write_checked
-from ..dataset.files import sync, temporary_path, write_file
+from ..dataset.files import write_file
 from ..dataset.remote import AnyPath, RemotePath
 
 _PARENT = "__parent__"

@@ -166,14 +166,14 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
         shards = _cut(digests, SHARD_BYTES)
         _tell_memory(step, digests, progress)
         if len(shards) == 1:
-            decisions = [_decide(plan, step, shards[0])]
+            decisions = [_decide(plan, step, shards[0], digests)]
         else:
             with progress.task(step.name, sum(each.table.num_rows for each in digests)) as task:
                 work = partial(_decide_nth, plan, step, shards)
                 for at, _ in workers.map([step], work, len(shards)):
                     task(_starts(digests, shards[at])[-1])
             decisions = [load(decision_path(plan, step, shard)) for shard in shards]
-        commit_decisions(plan, step, shards, decisions)
+        commit_decisions(plan, step, shards, decisions, digests)
     except FileNotFoundError:
         # Another run on this cache may have been faster, and have cleared its digests away.
         if not plan.is_done(step):
@@ -209,11 +209,15 @@ def decide_shard(plan: Plan, step: Step, shard: Shard) -> None:
     """
     path = decision_path(plan, step, shard)
     if not path.exists():
-        save(path, _decide(plan, step, shard))
+        save(path, _decide(plan, step, shard, list(_digests(plan, step))))
 
 
 def commit_decisions(
-    plan: Plan, step: Step, shards: Sequence[Shard], decisions: Sequence[StepResult]
+    plan: Plan,
+    step: Step,
+    shards: Sequence[Shard],
+    decisions: Sequence[StepResult],
+    digests: Sequence[_Digest] | None = None,
 ) -> None:
     """Commit each chunk's part of the decisions, and clear digests and decisions away.
 
@@ -222,8 +226,9 @@ def commit_decisions(
         step: of dataset scope.
         shards: all of them.
         decisions: about each.
+        digests: of each chunk; None: they are read.
     """
-    digests = list(_digests(plan, step))
+    digests = list(_digests(plan, step)) if digests is None else digests
     parts = [
         split(decision.change, _starts(digests, shard))
         for shard, decision in zip(shards, decisions, strict=True)
@@ -260,9 +265,8 @@ def _decide_nth(plan: Plan, step: Step, shards: Sequence[Shard], at: int) -> Non
     decide_shard(plan, step, shards[at])
 
 
-def _decide(plan: Plan, step: Step, shard: Shard) -> StepResult:
+def _decide(plan: Plan, step: Step, shard: Shard, digests: Sequence[_Digest]) -> StepResult:
     start = time.perf_counter()
-    digests = list(_digests(plan, step))
     tables = [each.rows_of(shard) for each in digests]
     rows = sum(table.num_rows for table in tables)
     with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):

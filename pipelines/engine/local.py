@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -228,12 +228,13 @@ def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     found: dict[int, GroupStarts] = {}
     with progress.task(title, sum(plan.source.rows)) as task:
-        todo = [step for step in steps if not plan.is_done(step)]
-        kept = {
-            chunk
-            for chunk in range(len(plan.source.rows))
-            if all(plan.path(step, chunk).exists() for step in steps)
-        }
+        committed = [plan.committed_chunks(step) for step in steps]
+        kept = frozenset.intersection(*committed)
+        todo = [
+            step
+            for step, chunks in zip(steps, committed, strict=True)
+            if len(chunks) < len(plan.source.rows)
+        ]
         for chunk, result in workers.map(todo, work, len(plan.source.rows)):
             found[chunk] = result
             (task.find if chunk in kept else task)(plan.source.rows[chunk])
@@ -307,7 +308,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
 def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult:
     """What a step does to a chunk: found in its commit, or computed and committed."""
     path = plan.path(step, chunk)
-    if path.exists():
+    with suppress(FileNotFoundError):
         return load(path)
     with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=plan.source.first_row(chunk))

@@ -18,7 +18,7 @@ from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.arrow_files import FORMAT
-from ..dataset.remote import AnyPath
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.source import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
@@ -130,9 +130,19 @@ class Plan(NamedTuple):
         """Where the commits of a step are, or will be."""
         return [self.path(step, chunk) for chunk in range(len(self.source.rows))]
 
+    def committed_chunks(self, step: Step) -> frozenset[int]:
+        """The chunks of which a step is committed, from one list of its folder in a store."""
+        paths = self.paths(step)
+        folder = self.cache / self.keys[step.number - 1]
+        if isinstance(folder, RemotePath):
+            there = {path.name for path in folder.iterdir()}
+            return frozenset(chunk for chunk, path in enumerate(paths) if path.name in there)
+        # On disk, a commit may be a link to a file that is gone.
+        return frozenset(chunk for chunk, path in enumerate(paths) if path.exists())
+
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""
-        return all(path.exists() for path in self.paths(step))
+        return len(self.committed_chunks(step)) == len(self.source.rows)
 
     def source_frame(self, chunk: int) -> Frame:
         """A chunk before the first step."""

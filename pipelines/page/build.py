@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.compute import pc
-from ..dataset.files import temporary_path
+from ...operators.disk import temporary_path
 from .blocks import (
     drawn,
     embedded_json,

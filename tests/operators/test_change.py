@@ -2,6 +2,8 @@
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rejuice.operators import Change
 from rejuice.operators.change import concatenate, split
@@ -18,3 +20,27 @@ def test_failed_rows_and_messages_survive_a_split():
     assert whole.failed.tolist() == [1, 4, 5]
     assert (whole.logged, whole.notes) == ({"a": 3}, {"n": 2.0})
     assert concatenate([part._replace(failed=None) for part in parts], [2, 2, 2]).failed is None
+
+
+@given(sizes=st.lists(st.integers(0, 3), min_size=1, max_size=8), data=st.data())
+def test_some_parts_of_a_split_are_those_of_all(sizes, data):
+    rows = len(sizes)
+    only = data.draw(st.sets(st.integers(0, rows - 1)))
+    parents = np.repeat(np.arange(rows), sizes)
+    change = Change(
+        {"x": pa.array(range(len(parents)))},
+        pa.array([None if size else "none" for size in sizes], pa.string()),
+        parents,
+        notes={"n": 1.0},
+        logged={"a": 3},
+        failed=np.flatnonzero(np.array(sizes) == 1),
+    )
+    every = [plain(part) for part in split(change, range(rows + 1))]
+    some = [plain(part) for part in split(change, range(rows + 1), only)]
+    assert some == [every[number] for number in sorted(only)]
+
+
+def plain(change):
+    columns = {name: column.to_pylist() for name, column in change.columns.items()}
+    arrays = change.reasons.to_pylist(), change.parents.tolist(), change.failed.tolist()
+    return columns, arrays, change.notes, change.logged

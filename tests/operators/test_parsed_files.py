@@ -1,8 +1,10 @@
 """What was parsed is found again by other processes, as long as the file is the same."""
 
 import os
+import random
 
 import pytest
+from damage import damage
 
 from rejuice.operators import parsed_files
 from rejuice.operators.parsed_files import ParsedFiles
@@ -53,13 +55,24 @@ def test_a_file_that_was_just_written_is_not_kept(file, monkeypatch):
     assert found(file) == (["X = 1"], 1)
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b'{"mine', b"\xff\xfe"])
-def test_a_damaged_cache_is_no_cache(file, tmp_path, content):
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_cache_is_no_cache(file, tmp_path, seed):
     found(file)
-    (cache,) = (tmp_path / "cache" / "rejuice").glob("code-*.json")
-    cache.write_bytes(content)
+    (cache,) = (tmp_path / "cache" / "rejuice").glob("code-*.parsed")
+    damage(cache, random.Random(seed))
     assert found(file) == (["X = 1"], 1)
     assert found(file) == (["X = 1"], 0)
+
+
+def test_one_flipped_bit_does_not_change_what_was_found(file, tmp_path):
+    found(file)
+    (cache,) = (tmp_path / "cache" / "rejuice").glob("code-*.parsed")
+    before = cache.read_bytes()
+    for bit in range(0, 8 * len(before), 7):
+        data = bytearray(before)
+        data[bit // 8] ^= 1 << bit % 8
+        cache.write_bytes(data)
+        assert found(file) == (["X = 1"], 1), bit
 
 
 def test_a_folder_that_cannot_be_written_to_costs_time_only(file, tmp_path, monkeypatch):

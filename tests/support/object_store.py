@@ -1,8 +1,11 @@
 """An S3 server on this machine: moto's, in a thread of the test process."""
 
 from contextlib import contextmanager
+from threading import Thread
 
-from moto.server import ThreadedMotoServer
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Response
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -15,17 +18,15 @@ ENVIRONMENT = {
 
 @contextmanager
 def object_store(*buckets):
-    """Run a server with these buckets; gives its address.
-
-    Files of more than 5 MiB cannot be written: Arrow sends them in parts, and does not take moto's
-    answer to the last one.
-    """
+    """Run a server with these buckets; gives its address."""
     import boto3
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    app = _ends_uploads_as_s3_does(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        address = "http://{}:{}".format(*server.get_host_and_port())
+        address = f"http://127.0.0.1:{server.server_port}"
         client = boto3.client(
             "s3",
             endpoint_url=address,
@@ -37,4 +38,25 @@ def object_store(*buckets):
             client.create_bucket(Bucket=bucket)
         yield address
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _ends_uploads_as_s3_does(app):
+    """Moto's app, whose answer to the last request of an upload in parts is that of S3.
+
+    Arrow sends files of more than 5 MiB in parts, and takes an answer with another root element
+    than `CompleteMultipartUploadResult`, which is that of S3, for an error. Moto's is
+    `CompleteMultipartUploadResponse`.
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
+    """
+
+    def serve(environ, start_response):
+        if environ["REQUEST_METHOD"] != "POST" or "uploadId=" not in environ["QUERY_STRING"]:
+            return app(environ, start_response)
+        response = Response.from_app(app, environ)
+        response.data = response.data.replace(b"UploadResponse", b"UploadResult")
+        return response(environ, start_response)
+
+    return serve

@@ -86,7 +86,7 @@ class KeptRows:
                     wanted.setdefault(place, []).append(rows[index])
             if name == whole.name or not wanted:
                 continue
-            for place, change in _rows_of_chunk(self.folder / name, wanted):
+            for place, change in _rows_of_chunk(self.folder / name, sorted(wanted)):
                 found |= {row: Entry(row, change, 0.0) for row in wanted[place]}
         return found
 
@@ -120,10 +120,10 @@ def _read_keys(file: AnyPath) -> list[str] | None:
     return keys if _hash_of(keys) == file.stem else None
 
 
-def _rows_of_chunk(whole: AnyPath, places: Container[int]) -> Iterator[tuple[int, Change]]:
-    """The changes to these rows of a chunk; dropped rows are left out."""
+def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> Iterator[tuple[int, Change]]:
+    """The changes to these rows of a chunk, in ascending order; dropped rows are left out."""
     try:
-        commit = load(whole, mapped=False) if whole.exists() else None
+        commit = load(whole) if whole.exists() else None
     except DamagedError:
         lock = ChunkLock(whole)
         if lock.try_acquire():
@@ -133,8 +133,9 @@ def _rows_of_chunk(whole: AnyPath, places: Container[int]) -> Iterator[tuple[int
                 lock.release()
         commit = None
     if commit is not None:
-        each = enumerate(split(commit.change, range(commit.rows_in + 1)))
-        yield from [(row, c) for row, c in each if row in places and not c.drops_all()]
+        # Only these are copied: rows that were shuffled are looked for in each chunk of all.
+        changes = split(commit.change, range(commit.rows_in + 1), only=frozenset(places))
+        yield from [(row, c) for row, c in zip(places, changes, strict=True) if not c.drops_all()]
     else:
         yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
 

@@ -5,6 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from rejuice.operators.disk import CHECKSUM_BYTES
 from rejuice.pipelines.dataset import checked
 from rejuice.pipelines.dataset.checked import DamagedError, read_checked, write_checked
 
@@ -29,7 +30,7 @@ def test_each_end_of_a_checked_file_is_found_or_does_not_matter(tmp_path):
     right = path.read_bytes()
     for size in range(len(right)):
         path.write_bytes(right[:size])
-        if size == len(right) - checked._TRAILER:  # Only the checksum is gone.
+        if size == len(right) - CHECKSUM_BYTES:  # Only the checksum is gone.
             assert read_checked(path).equals(table)
         else:
             with pytest.raises(DamagedError):

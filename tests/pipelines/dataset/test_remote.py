@@ -1,7 +1,7 @@
-"""Paths in an object store, against a real server on this machine."""
+"""Paths in object stores, against servers of S3 and of Google's on this machine."""
 
 import pickle
-import uuid
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +14,8 @@ from rejuice.pipelines.dataset.remote import RemotePath, to_path
 
 
 @pytest.fixture
-def folder(s3):
-    return to_path(f"s3://rollouts/{uuid.uuid4().hex}")
+def folder(store):
+    return to_path(store)
 
 
 def test_a_text_is_a_path_on_disk_or_in_a_store():
@@ -52,6 +52,33 @@ def test_a_file_is_written_listed_read_and_removed(folder):
         (folder / "a.txt").read_bytes()
     remove_folder(folder)
     assert list(folder.iterdir()) == []
+    assert not folder.exists()
+    remove_folder(folder)
+
+
+def test_a_file_of_several_parts(folder):
+    """Arrow sends parts of 10 MiB to S3, and more requests than one to Google's store."""
+    path, content = folder / "deep" / "rows.bin", random.Random(0).randbytes((25 << 20) + 1)
+    with written(path) as temporary:
+        temporary.write_bytes(content)
+    assert path.stat().st_size == len(content)
+    assert path.read_bytes() == content
+    with path.open_input() as file:
+        assert file.read_at(9, 20 << 20) == content[20 << 20 : (20 << 20) + 9]
+    for less in ("less", ""):
+        write_file(path, less)
+        assert path.read_text() == less
+
+
+def test_a_bucket_is_listed_as_a_folder_is(folder):
+    write_file(folder / "deep" / "deeper" / "a.txt", "one")
+    write_file(folder / "deep" / "b.txt", "two")
+    assert folder in set(folder.parent.iterdir())
+    assert [path.name for path in folder.iterdir()] == ["deep"]
+    assert {path.name: path.is_dir() for path in (folder / "deep").iterdir()} == {
+        "deeper": True,
+        "b.txt": False,
+    }
 
 
 def test_a_file_whose_writer_fails_does_not_appear(folder):
@@ -92,10 +119,22 @@ def test_a_checked_file_in_a_store(folder):
         ),
     ],
 )
-def test_errors_are_one_line(s3, uri, right):
+def test_errors_are_one_line(s3, monkeypatch, uri, right):
+    monkeypatch.delenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", raising=False)
     with pytest.raises(DataError) as found:
         to_path(uri).write_text("x")
     assert str(found.value) == f"{uri} {right}"
+
+
+def test_a_bucket_of_google_that_is_not_there(gcs):
+    path = to_path("gs://anonymous@no-such-bucket/a.txt")
+    right = "there is no bucket 'no-such-bucket'; create it, or give another path"
+    with pytest.raises(DataError) as found:
+        path.write_text("x")
+    assert str(found.value) == f"{path} cannot be written: {right}"
+    with pytest.raises(DataError) as found:
+        path.check_bucket()
+    assert str(found.value) == f"{path} cannot be read: {right}"
 
 
 def test_a_scheme_that_nobody_knows():

@@ -45,12 +45,20 @@ def error_of(recipe_file, rollouts, dataset):
     return str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("bucket", "key"),
+    [
+        ("s3://rollouts", "AWS_ACCESS_KEY_ID"),
+        ("gs://anonymous@rollouts", "GOOGLE_APPLICATION_CREDENTIALS"),
+    ],
+)
 @pytest.mark.parametrize("name", ["rows.jsonl", "*.parquet"])
-def test_no_rights(s3, recipe_file, rollouts, name):
+def test_no_rights(s3, monkeypatch, recipe_file, rollouts, bucket, key, name):
+    monkeypatch.delenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", raising=False)
     with store_that_refuses() as query:
-        uri = f"s3://rollouts/{name}?{query}"
+        uri = f"{bucket}/{name}?{query}"
         error = error_of(recipe_file, rollouts, uri)
-    right = "check the keys, such as AWS_ACCESS_KEY_ID, and what they may do"
+    right = f"check the keys, such as {key}, and what they may do"
     assert error.endswith(f"{uri} cannot be read: the store refuses access; {right}")
 
 

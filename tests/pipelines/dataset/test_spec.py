@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import uuid
 from dataclasses import replace
 
 import pyarrow as pa
@@ -232,8 +231,8 @@ def test_rows_are_drawn_as_data_juicer_draws_them():
 
 
 @pytest.fixture
-def remote(s3):
-    return to_path(f"s3://rollouts/{uuid.uuid4().hex}")
+def remote(store):
+    return to_path(store)
 
 
 def test_every_kind_of_path_in_a_store(remote, tmp_path):

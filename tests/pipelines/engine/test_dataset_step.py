@@ -218,11 +218,11 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
     decided, original = [], dataset_step._decide
 
-    def stop_at_the_third(plan, step, shard):
+    def stop_at_the_third(plan, step, shard, digests):
         decided.append(shard)
         if len(decided) == 3:
             raise KeyboardInterrupt
-        return original(plan, step, shard)
+        return original(plan, step, shard, digests)
 
     monkeypatch.setattr(dataset_step, "_decide", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):

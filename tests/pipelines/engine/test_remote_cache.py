@@ -1,14 +1,14 @@
 """A run whose cache is in an object store: the bytes of one on disk, found again, and damaged."""
 
 import shutil
-import uuid
 
 import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.commands.cache import _cache
-from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
@@ -19,8 +19,8 @@ PROCESS = [
 
 
 @pytest.fixture
-def cache(s3):
-    return to_path(f"s3://rollouts/{uuid.uuid4().hex}/cache")
+def cache(store):
+    return to_path(f"{store}/cache")
 
 
 @pytest.fixture
@@ -54,6 +54,31 @@ def test_a_damaged_commit_in_a_store_is_computed_again(recipe, cache):
     engine.run(recipe, chunk_rows=40, cache=cache, warn=warned.append)
     assert export.read_bytes() == right
     assert f"{commit} is damaged: it was removed, and what was in it is computed again" in warned
+
+
+def test_what_is_committed_is_asked_once_for_each_step(recipe, cache, monkeypatch):
+    engine.run(recipe, chunk_rows=40, cache=cache)
+    plan, listed, iterdir = Plan.open(recipe, cache, 40), [], RemotePath.iterdir
+    chunks = frozenset(range(len(plan.source.rows)))
+    assert len(chunks) > 1
+    monkeypatch.setattr(RemotePath, "iterdir", lambda path: listed.append(path) or iterdir(path))
+    monkeypatch.setattr(RemotePath, "exists", None)
+    assert all(plan.is_done(step) for step in plan.steps)
+    assert listed == [cache / key for key in plan.keys]
+    plan.path(plan.steps[1], 1).unlink()
+    assert plan.committed_chunks(plan.steps[1]) == chunks - {1}
+    assert [plan.is_done(step) for step in plan.steps] == [True, False, True]
+
+
+def test_each_digest_of_one_shard_is_fetched_once(recipe, cache, monkeypatch):
+    fetched, open_input = [], RemotePath.open_input
+    monkeypatch.setattr(
+        RemotePath, "open_input", lambda path: fetched.append(path.name) or open_input(path)
+    )
+    engine.run(recipe, chunk_rows=40, cache=cache)
+    digests = [name for name in fetched if name.startswith("digest-")]
+    assert len(digests) > 1
+    assert len(set(digests)) == len(digests)
 
 
 def test_its_folders_are_not_removed_under_a_run(cache):

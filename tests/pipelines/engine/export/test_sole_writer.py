@@ -2,7 +2,6 @@
 
 import threading
 import time
-import uuid
 
 import pytest
 
@@ -13,10 +12,10 @@ from rejuice.pipelines.engine.export.sole_writer import sole_writer
 
 
 @pytest.fixture
-def export(s3, monkeypatch):
+def export(store, monkeypatch):
     monkeypatch.setattr(module, "_BEAT_S", 0.1)
     monkeypatch.setattr(module, "_WAIT_S", 0.6)
-    return to_path(f"s3://rollouts/{uuid.uuid4().hex}/curated.parquet")
+    return to_path(f"{store}/curated.parquet")
 
 
 def refused(export):
