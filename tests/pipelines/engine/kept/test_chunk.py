@@ -99,6 +99,20 @@ def test_whatever_is_damaged_what_is_found_is_right(chunk, tmp_path_factory, dat
     assert kept_chunk.keys_of(damaged) in (KEYS, None)
 
 
+def test_damaged_offsets_do_not_end_the_process(chunk, tmp_path):
+    """Arrow computes with what it is given: far outside of a buffer it aborts."""
+    path, values, _ = chunk
+    content = path.read_bytes()
+    text = content.index("é".encode() * 5 if b"\xc3\xa9" * 5 in content else b"1 1 1")
+    for at in range(text - 256, text):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << 6
+        file = tmp_path / "damaged.arrow"
+        file.write_bytes(damaged)
+        for row, change in kept_chunk.undamaged_rows(file):
+            assert as_values(change) == values[row]
+
+
 def test_values_under_a_damaged_name_are_not_taken(chunk, tmp_path):
     path, *_ = chunk
     content = path.read_bytes()
