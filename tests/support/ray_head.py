@@ -74,6 +74,8 @@ def _wait_for(head: psutil.Popen, log: Path) -> None:
 
 
 def _end(head: psutil.Popen) -> None:
+    if head.poll() is not None:
+        return  # Its processes end with it.
     processes = [head, *head.children(recursive=True)]
     head.terminate()
     _, alive = psutil.wait_procs(processes, timeout=_END_S)
