@@ -54,11 +54,15 @@ def second_node(ray_cluster, tmp_path):
         pytest.skip("mounting a folder for one process needs root")
     from rejuice.pipelines.ray_session import connected_to_ray
 
-    with _second_node(ray_cluster, f"'{folder}'"), connected_to_ray(ray_cluster.address):
+    with (
+        _second_node(ray_cluster, f"'{folder}'") as second,
+        connected_to_ray(ray_cluster.address),
+    ):
         import ray
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while sum(node["Alive"] for node in ray.nodes()) < 2:
+            assert second.poll() is None, "the second node has ended"
             assert time.monotonic() < deadline, "the second node did not start"
             time.sleep(0.2)
         yield folder
