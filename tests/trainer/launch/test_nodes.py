@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from fake_run import write_recipe
@@ -49,13 +50,17 @@ def cluster():
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    other = started.add_node(num_cpus=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ADDRESS", started.address)
-        yield other.node_id
-    ray.shutdown()
-    started.shutdown()
+    # A folder of its own: what runs beside these tests must not take this cluster for its own. The
+    # name is short, because that of a socket in it must be.
+    with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        head = {"num_cpus": 1, "temp_dir": folder}
+        started = Cluster(initialize_head=True, head_node_args=head)
+        other = started.add_node(num_cpus=1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_ADDRESS", started.address)
+            yield other.node_id
+        ray.shutdown()
+        started.shutdown()
 
 
 def on_node(node, looks):
