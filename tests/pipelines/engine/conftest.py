@@ -30,10 +30,12 @@ def ray_cluster():
 def _second_node(cluster, folder):
     ray = Path(sys.executable).with_name("ray")
     start = f"{ray} start --address={cluster.address} --num-cpus=1"
+    temporary = cluster.head_node.get_temp_dir_path()
     command = f"mount -t tmpfs tmpfs {folder} && exec {start} --block"
     node = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", command],
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        # It writes the address of the cluster there, as `ray_cluster` does not.
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": temporary},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
