@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from ..operators import EngineError
@@ -39,11 +42,39 @@ def connected_to_ray(address: str = AUTO, *, num_cpus: int | None = None) -> Ite
     if ray.is_initialized():
         yield False
         return
-    ours = _connect(address, num_cpus)
     try:
+        with _deferred_interrupt():
+            ours = _connect(address, num_cpus)
         yield ours
     finally:
-        ray.shutdown()
+        with _deferred_interrupt():
+            ray.shutdown()
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[None]:
+    """Ctrl-C waits for the end of what is done inside; a second one does not.
+
+    About one of a hundred drivers that were interrupted in their first seconds was ended by Ray's
+    core, with the stack of one of its threads and exit status 1.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting = list[FrameType | None]()
+
+    def defer(_: int, frame: FrameType | None) -> None:
+        waiting.append(frame)
+        signal.signal(signal.SIGINT, handler)
+
+    signal.signal(signal.SIGINT, defer)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if waiting:
+            handler(signal.SIGINT, waiting[0])
 
 
 def _connect(address: str, num_cpus: int | None) -> bool:

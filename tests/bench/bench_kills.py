@@ -1,11 +1,13 @@
 """Kill processes of runs with SIGKILL at random times, and check what the next run makes of it.
 
     python tests/bench/bench_kills.py --kills 200
-    python tests/bench/bench_kills.py --kills 50 -- --engine ray --np 2
+    python tests/bench/bench_kills.py --kills 60 --on-ray
+    python tests/bench/bench_kills.py --kills 10 -- --ray local --np 2
 
 Three of four kills meet a run of one process, the others a run with two worker processes: its
-driver or a worker. Options after `--` are given to all runs instead; `--engine ray` has workers of
-Ray's killed.
+driver or a worker. With `--on-ray` chunks are run by two workers of a Ray cluster, which outlives
+the drivers. Options after `--` are given to all runs instead; `--ray local` has each run start a
+Ray of its own.
 """
 
 import argparse
@@ -17,14 +19,28 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+import psutil
 from killed_runs import KilledRun, KilledRuns
+from ray_head import ray_head
 
 
-def killed(kills: int, seed: int, options: list[str], workers: bool) -> list[KilledRun]:
+def killed(
+    kills: int, seed: int, options: list[str], *, head: psutil.Process | None = None
+) -> list[KilledRun]:
     """Runs that were killed, in a folder in memory where there is one."""
     memory = Path("/dev/shm")
+    # Of Ray a task takes longer to start, and to end with its driver: work must take longer yet.
+    pause = 0.002 if head is None else 0.02
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        return list(KilledRuns(Path(folder), *options).runs(kills, seed, workers=workers))
+        runs = KilledRuns(Path(folder), *options, head=head, pause=pause)
+        return list(runs.runs(kills, seed, workers="--np" in options))
+
+
+def killed_on_ray(kills: int, seed: int) -> list[KilledRun]:
+    """As `killed`, on a Ray cluster."""
+    with ray_head() as cluster:
+        options = ["--ray", cluster.address, "--np", "2"]
+        return killed(kills, seed, options, head=cluster.process)
 
 
 def main() -> None:
@@ -32,18 +48,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--on-ray", action="store_true", help="on a Ray cluster")
     parser.add_argument("options", nargs="*", help="of all runs")
     wanted = parser.parse_args()
     start = time.perf_counter()
-    if wanted.options:
-        workers = "--np" in wanted.options
-        runs = killed(wanted.kills, wanted.seed, wanted.options, workers)
+    if wanted.on_ray:
+        found = {"two workers on Ray": killed_on_ray(wanted.kills, wanted.seed)}
+    elif wanted.options:
+        runs = killed(wanted.kills, wanted.seed, wanted.options)
         found = {" ".join(wanted.options): runs}
     else:
         alone = wanted.kills * 3 // 4
         found = {
-            "one process": killed(alone, wanted.seed, [], False),
-            "two workers": killed(wanted.kills - alone, wanted.seed, ["--np", "2"], True),
+            "one process": killed(alone, wanted.seed, []),
+            "two workers": killed(wanted.kills - alone, wanted.seed, ["--np", "2"]),
         }
     print("| run | killed | kills | samples | made again | same result, each row once |")
     print("|---|---|---|---|---|---|")

@@ -5,12 +5,15 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 from forked_command import ForkedCommand
 from paid_run import PaidRun
+
+from rejuice.pipelines.engine.workers import on_ray
 
 _LEFT_S = 20
 """How long processes of a killed run may live on, after which it counts as a failure."""
@@ -55,14 +58,22 @@ class KilledRuns:
 
     Args:
         folder: a new folder.
-        options: of the command, such as `--np 2` or `--engine ray`.
+        options: of the command, such as `--np 2` or `--ray ADDRESS`.
+        head: the process of the Ray cluster that runs the chunks; None: they are run by descendants
+            of the driver.
         pause: seconds that each sample and each judgement takes.
         prompts: rows of the dataset.
     """
 
     def __init__(
-        self, folder: Path, *options: str, pause: float = 0.002, prompts: int = 24
+        self,
+        folder: Path,
+        *options: str,
+        head: psutil.Process | None = None,
+        pause: float = 0.002,
+        prompts: int = 24,
     ) -> None:
+        self._head = head
         self._run = PaidRun(folder, prompts=prompts)
         self._arguments = [*self._run.arguments, *options]
         self._environment = {"PAUSE": str(pause)}
@@ -130,29 +141,28 @@ class KilledRuns:
         process = psutil.Process(driver)
         while time.perf_counter() < deadline and process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.001)
-        victims = [process] if victim == "driver" else _workers_of(process)
         killed = False
-        if victims and process.status() != psutil.STATUS_ZOMBIE:
-            try:
-                rng.choice(victims).kill()
-                killed = True
-            except psutil.NoSuchProcess:
-                pass  # It has just ended.
+        while not killed and process.status() != psutil.STATUS_ZOMBIE:
+            # A worker that has a chunk, and the first one if there is none at this time.
+            victims = [process] if victim == "driver" else _workers_of(self._head or process)
+            if victims:
+                with suppress(psutil.NoSuchProcess):  # It has just ended.
+                    rng.choice(victims).kill()
+                    killed = True
         ended = self._command.wait(driver)
         return Kill(victim, share, ended.status, ended.output) if killed else None
 
 
-def _workers_of(driver: psutil.Process) -> list[psutil.Process]:
-    """Processes that run a driver's chunks: loky's workers, or Ray's."""
+def _workers_of(root: psutil.Process) -> list[psutil.Process]:
+    """Processes below `root` that run chunks: loky's workers, or Ray's that have a task."""
     found = []
-    for process in driver.children(recursive=True):
+    for process in root.children(recursive=True):
         try:
-            line = " ".join(process.cmdline())
+            line = " ".join(process.cmdline()).strip()
         except psutil.Error:
             continue  # It has ended.
-        # Not Ray's agents, without which it gives up the node.
-        is_ray = line.startswith("ray::") and not line.partition(" ")[0].endswith("Agent")
-        if "popen_loky" in line or is_ray:
+        # The title of a process of Ray's is the task that it runs, IDLE, or an agent of the node.
+        if "popen_loky" in line or line == f"ray::{on_ray._run.__name__}":
             found.append(process)
     return found
 

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from ...operators.errors import RejuiceError
 from ...pipelines.engine.workers.shared_folder import on_each_node, reads_text
-from ...pipelines.ray_session import connected_to_ray
+from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ..policies import policy_path
 from ..run import TrainingRun
+from .ray_address import ray_address
 
 _TOKEN = ".shared"
 _SHARE = "put it on a file system that all nodes share"
@@ -79,15 +80,15 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
     """Check that each node of the Ray cluster sees the folder of the run, and the same files.
 
     Args:
-        run: whose folder is prepared; with one node nothing is checked.
+        run: whose folder is prepared; if it has a Ray of its own, nothing is checked.
         look: what is called on each node.
 
     Raises:
         RejuiceError: no cluster is running, it has too few nodes, or one of them does not see what
             it must.
     """
-    wanted = run.config.gpu.nodes
-    if run.config.profile != "gpu" or wanted == 1:
+    wanted, address = run.config.gpu.nodes, ray_address(run)
+    if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
         return
     policy = Path(policy_path(run.policy))
     copies = (*run.recipe.head.custom_operator_paths, *([policy] if policy.is_dir() else []))
@@ -95,7 +96,7 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
     token.write_text(token.name, "utf-8")
     try:
         # Not verl's own process: this connection ends before verl starts.
-        with connected_to_ray() as started_here:
+        with connected_to_ray(address) as started_here:
             nodes = [] if started_here else on_each_node(look, token, copies)
         if len(nodes) < wanted:
             raise _too_few(wanted, len(nodes))

@@ -16,6 +16,7 @@ from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun
 from ..split import advantage_operator, loss_agg_mode
 from . import checkpoints
 from .pass_size import tokens_per_pass
+from .ray_address import ADDRESS, default_ray_address
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -46,6 +47,7 @@ def own_overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
         **_lora(run),
         **_trainer(run, resume),
         **hardware,
+        f"+{ADDRESS}": default_ray_address(run),
         **(_replay(hardware[_MANAGER]) if run.config.replay else {}),
     }
 

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from ...operators.errors import RecipeError
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...pipelines.ray_session import LOCAL
 from ..run import TrainingRun
 from .overrides import AGENT_LOOPS, SERVERS_MANAGER, own_overrides
+from .ray_address import ADDRESS
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _MODEL = "actor_rollout_ref.model"
@@ -206,6 +208,12 @@ def _cpu_rules() -> Iterator[_Restriction]:
     yield _Restriction(f"{_ROLLOUT}.name", one, allowed=["vllm"])
     for key in (f"{_ROLLOUT}.top_k", f"{_ROLLOUT}.val_kwargs.top_k"):
         yield _Restriction(key, "the sampler of profile cpu has no top_k", allowed=[-1])
+    yield _Restriction(
+        ADDRESS,
+        "profile cpu trains on this machine, on a Ray of its own",
+        "leave it out, or choose profile gpu",
+        [LOCAL],
+    )
     shared = "attention over shared prompts needs it as it is"
     for name in (
         "override_config.attn_implementation",

@@ -30,10 +30,12 @@ def ray_cluster():
 def _second_node(cluster, folder):
     ray = Path(sys.executable).with_name("ray")
     start = f"{ray} start --address={cluster.address} --num-cpus=1"
+    temporary = cluster.head_node.get_temp_dir_path()
     command = f"mount -t tmpfs tmpfs {folder} && exec {start} --block"
     node = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", command],
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        # It writes the address of the cluster there, as `ray_cluster` does not.
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": temporary},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -54,11 +56,15 @@ def second_node(ray_cluster, tmp_path):
         pytest.skip("mounting a folder for one process needs root")
     from rejuice.pipelines.ray_session import connected_to_ray
 
-    with _second_node(ray_cluster, f"'{folder}'"), connected_to_ray(ray_cluster.address):
+    with (
+        _second_node(ray_cluster, f"'{folder}'") as second,
+        connected_to_ray(ray_cluster.address),
+    ):
         import ray
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while sum(node["Alive"] for node in ray.nodes()) < 2:
+            assert second.poll() is None, "the second node has ended"
             assert time.monotonic() < deadline, "the second node did not start"
             time.sleep(0.2)
         yield folder

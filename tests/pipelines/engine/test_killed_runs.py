@@ -5,16 +5,28 @@
 
 import pytest
 from killed_runs import KilledRuns
+from ray_head import ray_head
+
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "kills"),
-    [([], 12), (["--np", "2"], 4), (["--engine", "ray", "--np", "2"], 2)],
-    ids=["one process", "two workers", "ray"],
+    ("options", "kills"), [([], 12), (["--np", "2"], 4)], ids=["one process", "two workers"]
 )
 def test_the_next_run_goes_on_where_it_was(tmp_path, options, kills):
-    runs = list(KilledRuns(tmp_path, *options).runs(kills, seed=1, workers=bool(options)))
+    check(KilledRuns(tmp_path, *options).runs(kills, seed=1, workers=bool(options)), kills)
+
+
+def test_on_ray_the_next_run_goes_on_where_it_was(tmp_path):
+    pytest.importorskip("ray")
+    with ray_head() as cluster:
+        options = ["--ray", cluster.address, "--np", "2"]
+        killed = KilledRuns(tmp_path, *options, head=cluster.process, pause=0.02)
+        check(killed.runs(4, seed=1, workers=True), 4)
+
+
+def check(runs, kills):
+    runs = list(runs)
     assert sum(len(run.kills) for run in runs) >= kills
     for run in runs:
         assert not run.faults, run

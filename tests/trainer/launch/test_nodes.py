@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from fake_run import write_recipe
@@ -49,13 +50,17 @@ def cluster():
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    other = started.add_node(num_cpus=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ADDRESS", started.address)
-        yield other.node_id
-    ray.shutdown()
-    started.shutdown()
+    # A folder of its own: what runs beside these tests must not take this cluster for its own. The
+    # name is short, because that of a socket in it must be.
+    with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        head = {"num_cpus": 1, "temp_dir": folder}
+        started = Cluster(initialize_head=True, head_node_args=head)
+        other = started.add_node(num_cpus=1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_ADDRESS", started.address)
+            yield other.node_id
+        ray.shutdown()
+        started.shutdown()
 
 
 def on_node(node, looks):
@@ -89,7 +94,8 @@ def elsewhere(prefix, other):
     return looks
 
 
-def test_one_node_is_not_checked(run):
+def test_a_run_with_a_ray_of_its_own_is_not_checked(run, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     check_nodes(run(nodes=1))
     check_nodes(run(profile="cpu", gpu={}))
 
@@ -98,6 +104,17 @@ def test_one_node_is_not_checked(run):
 def test_nodes_that_see_everything(run, cluster, tmp_path):
     check_nodes(run())
     assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_one_node_of_a_cluster_is_checked(run, cluster):
+    """verl may be placed on any."""
+
+    def outdated(*seen):
+        return look(*seen)._replace(version="0.3.0")
+
+    with pytest.raises(RejuiceError, match=r"has rejuice 0\.3\.0, this one "):
+        check_nodes(run(nodes=1), on_node(cluster, outdated))
 
 
 @pytest.mark.slow
@@ -182,7 +199,9 @@ def test_too_few_nodes(run, cluster):
 
 def test_no_cluster(run, monkeypatch):
     """Where there is none, one would be started on this machine."""
-    monkeypatch.setattr("rejuice.trainer.launch.nodes.connected_to_ray", lambda: nullcontext(True))
+    monkeypatch.setattr(
+        "rejuice.trainer.launch.nodes.connected_to_ray", lambda _: nullcontext(True)
+    )
     with pytest.raises(RejuiceError) as error:
         check_nodes(run())
     assert str(error.value) == (

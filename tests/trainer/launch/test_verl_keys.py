@@ -118,6 +118,7 @@ def test_what_a_field_sets(run, profile, key, value, field):
         (f"{MODEL}.use_remove_padding", False, f"cannot be False: {SHARED}; leave it out"),
         (f"{MODEL}.use_fused_kernels", False, f"cannot be False: {SHARED}; leave it out"),
         (f"{MODEL}.external_lib", "mine", f"cannot be 'mine': {SHARED}; leave it out"),
+        ("+ray_kwargs.ray_init.address", "10.0.0.1:6379", "cannot be '10.0.0.1:6379': profile cpu trains on this machine, on a Ray of its own; leave it out, or choose profile gpu"),
         ("trainer.device", "cuda", f"cannot be 'cuda': {CPU}; choose profile gpu"),
         ("model_engine", "megatron", f"cannot be 'megatron': {CPU}; leave it out"),
         (f"{ACTOR}.strategy", "fsdp", f"cannot be 'fsdp': {CPU}; leave it out"),

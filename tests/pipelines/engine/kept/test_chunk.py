@@ -99,6 +99,23 @@ def test_whatever_is_damaged_what_is_found_is_right(chunk, tmp_path_factory, dat
     assert kept_chunk.keys_of(damaged) in (KEYS, None)
 
 
+@pytest.mark.parametrize("chunk", [expanded], indirect=True)
+def test_damaged_offsets_do_not_end_the_process(chunk, tmp_path):
+    """Arrow takes lists to begin where their offsets are, and aborts if that is outside."""
+    path, values, _ = chunk
+    content = path.read_bytes()
+    ids = pa.ipc.open_file(unchecked_content(path)).get_batch(0)["ids"]
+    _, offsets, *_ = ids.buffers()
+    begin = content.index(offsets.to_pybytes())
+    for at in range(begin, begin + offsets.size):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << 6
+        file = tmp_path / "damaged.arrow"
+        file.write_bytes(damaged)
+        for row, change in kept_chunk.undamaged_rows(file):
+            assert as_values(change) == values[row]
+
+
 def test_values_under_a_damaged_name_are_not_taken(chunk, tmp_path):
     path, *_ = chunk
     content = path.read_bytes()
