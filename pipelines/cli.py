@@ -98,8 +98,8 @@ def run(
 
     from .apply.empty_result import check_not_empty
     from .apply.retryable import retry_hints
-    from .engine.local import run as run_recipe
     from .engine.progress import Progress
+    from .engine.runner import run as run_recipe
     from .engine.workers.choice import chosen_workers
     from .recipe.read import load
     from .show.funnel import show_funnel

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from ..dataset.arrow_files import read_arrow
-from ..dataset.files import open_input
-from ..dataset.remote import AnyPath
 from ..dataset.write import writer
+from ..filesystem.arrow_files import read_arrow
+from ..filesystem.files import open_input
+from ..filesystem.remote import AnyPath
 from .audit_log import DECISIONS
 
 STEM = "decisions"

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
-from ..dataset.files import write_file
-from ..dataset.remote import AnyPath
 from ..dataset.write import run_folder
+from ..filesystem.files import write_file
+from ..filesystem.remote import AnyPath
 
 
 class StepReport(BaseModel):

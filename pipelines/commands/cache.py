@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..dataset.remote import AnyPath, RemotePath, to_path
+from ..filesystem.remote import AnyPath, RemotePath, to_path
 from ..options import CacheDir, Debug
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..dataset.remote import to_path
+from ..filesystem.remote import to_path
 from ..options import Debug, TrainingSteps, range_of_steps
 
 RowKind = Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..dataset.remote import to_path
+from ..filesystem.remote import to_path
 from ..options import (
     DatasetPath,
     Debug,
@@ -18,7 +18,7 @@ from ..options import (
 )
 
 if TYPE_CHECKING:
-    from ..dataset.remote import AnyPath
+    from ..filesystem.remote import AnyPath
     from ..recipe.recipe import Recipe
     from ..stored.stored import Stored
 

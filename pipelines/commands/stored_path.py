@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..dataset.remote import to_path
+from ..filesystem.remote import to_path
 
 StoredPath = Annotated[
     Path,  # Or a path in an object store, which typer knows no type for.

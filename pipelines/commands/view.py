@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..dataset.remote import to_path
+from ..filesystem.remote import to_path
 from ..options import TrainingSteps, range_of_steps
 
 

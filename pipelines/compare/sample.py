@@ -11,11 +11,11 @@ from ...operators import DataError
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..apply.report import Report
-from ..dataset.arrow_files import write_arrow
 from ..dataset.write import default_cache
 from ..dataset.written import mark_written, written_columns
-from ..engine import local as engine
+from ..engine import runner as engine
 from ..engine.progress import Progress
+from ..filesystem.arrow_files import write_arrow
 from ..recipe.read import load
 from ..recipe.recipe import Recipe
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import xxhash
 
+from ..filesystem.files import write_file
+from ..filesystem.remote import AnyPath
 from .datafile import DataFile
-from .files import write_file
-from .remote import AnyPath
 
 _NAME = "content-hashes.json"
 _BLOCK = 16 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...operators import DataError
-from .files import open_input
-from .remote import AnyPath
+from ..filesystem.files import open_input
+from ..filesystem.remote import AnyPath
 
 JSON_SUFFIXES = (".jsonl", ".json")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}

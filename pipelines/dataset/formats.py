@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from ...operators import DataError
+from ..filesystem.files import open_input
 from . import json_lines, parquet
 from .datafile import DataFile
-from .files import open_input
 from .schemas import decoded
 
 BLOCK = 16 << 20

@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import DataError
+from ..filesystem.remote import RemotePath
 from . import cut
 from .cut import cuts, rows_within, starts_of_batches
 from .datafile import DataFile
-from .remote import RemotePath
 from .schemas import conform, decoded
 
 _SAMPLED_ROWS = 64

@@ -17,14 +17,14 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
+from ..filesystem.arrow_files import FORMAT
+from ..filesystem.remote import AnyPath
 from . import formats, parquet
-from .arrow_files import FORMAT
 from .content_hash import fingerprint
 from .cut import chunked
 from .datafile import DataFile
 from .hub import HubDataset
 from .mixture import rows_by_weight, sampled
-from .remote import AnyPath
 from .schemas import added, conform, unify
 from .source import Source, read_source, write_chunks, write_ranges
 from .spec import DatasetPart, DatasetSpec, check_unique, files_of

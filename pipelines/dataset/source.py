@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from .checked import read_checked, write_checked
+from ..filesystem.checked import read_checked, write_checked
+from ..filesystem.remote import AnyPath
 from .datafile import DataFile
 from .parquet import RowRange, read_range
-from .remote import AnyPath
 from .schemas import conform, unify
 from .selection import Selection
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import DataError
+from ..filesystem.remote import AnyPath, RemotePath
 from .datafile import SUFFIXES, suffix_of
 from .hub import HubDataset
-from .remote import AnyPath, RemotePath
 from .selection import Selection
 
 _WILD = frozenset("*?[")

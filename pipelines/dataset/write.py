@@ -18,8 +18,8 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError, RecipeError
-from .files import write_file, written
-from .remote import AnyPath, RemotePath
+from ..filesystem.files import write_file, written
+from ..filesystem.remote import AnyPath, RemotePath
 from .spec import DatasetSpec
 
 Write = Callable[[pa.Table], None]

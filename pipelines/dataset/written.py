@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...operators import DataError
-from .files import open_input
-from .remote import AnyPath
+from ..filesystem.files import open_input
+from ..filesystem.remote import AnyPath
 from .spec import DatasetSpec, files_of
 
 _KEY = b"rejuice.written"

@@ -20,9 +20,9 @@ from ...operators.columns import flat
 from ...operators.disk import sync, temporary_path
 from ...operators.groups import Array
 from ..apply.steps import StepResult
-from ..dataset.checked import DamagedError, damaged, read_checked, write_checked
-from ..dataset.files import write_file
-from ..dataset.remote import AnyPath, RemotePath
+from ..filesystem.checked import DamagedError, damaged, read_checked, write_checked
+from ..filesystem.files import write_file
+from ..filesystem.remote import AnyPath, RemotePath
 
 _PARENT = "__parent__"
 _META = b"rejuice"

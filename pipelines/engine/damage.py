@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..dataset.checked import DamagedError
-from ..dataset.remote import AnyPath
+from ..filesystem.checked import DamagedError
+from ..filesystem.remote import AnyPath
 from .kept.folder import ChunkLock, is_finished, is_kept
 
 T = TypeVar("T")

@@ -31,8 +31,8 @@ from ...operators.groups import Array, mix
 from ..apply.frame import Frame
 from ..apply.operator_call import attribute_operator_errors, decide, digest
 from ..apply.steps import StepResult, prefix_errors_with_step
-from ..dataset.checked import read_checked, write_checked
-from ..dataset.remote import AnyPath
+from ..filesystem.checked import read_checked, write_checked
+from ..filesystem.remote import AnyPath
 from ..recipe.steps import Step
 from .commit import load, save
 from .located_errors import prefix_errors_with_file

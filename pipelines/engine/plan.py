@@ -17,9 +17,9 @@ from ...operators import Operator, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
-from ..dataset.arrow_files import FORMAT
-from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.source import Source, chunk_name
+from ..filesystem.arrow_files import FORMAT
+from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step

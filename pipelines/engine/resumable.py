@@ -36,7 +36,7 @@ from ..apply.operator_call import (
     without_dictionaries,
 )
 from ..apply.steps import StepResult
-from ..dataset.remote import AnyPath
+from ..filesystem.remote import AnyPath
 from .commit import link
 from .kept import chunk as kept_chunk
 from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys

@@ -15,11 +15,11 @@ from ..data_juicer.steps import ForeignOperator
 from ..dataset.arrow_types import is_text
 from ..dataset.datafile import suffix_of
 from ..dataset.read import Dataset
-from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
 from ..dataset.written import written_columns
+from ..filesystem.remote import AnyPath
 from .first_rows import check_first_rows
 from .helper_columns import check_helper_columns
 from .recipe import Recipe

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..dataset.remote import AnyPath, RemotePath
 from ..engine.cache.entries import CacheEntry
+from ..filesystem.remote import AnyPath, RemotePath
 
 _WIDTH = 140
 _UNITS = ("B", "kB", "MB", "GB", "TB")

@@ -14,7 +14,7 @@ from rich.text import Text
 from ...operators import DataError
 from ..compare.ablate import AblationResult
 from ..compare.comparison import KINDS, Comparison, combined
-from ..dataset.remote import AnyPath
+from ..filesystem.remote import AnyPath
 from ..stored.stored import StoredSet
 
 _WIDTH = 140

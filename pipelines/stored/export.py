@@ -17,10 +17,10 @@ from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import RunStep
 from ..dataset.exported import exported_rows
-from ..dataset.files import write_file
-from ..dataset.remote import AnyPath, RemotePath, to_path
 from ..dataset.write import run_folder
 from ..engine.plan import Plan
+from ..filesystem.files import write_file
+from ..filesystem.remote import AnyPath, RemotePath, to_path
 from ..recipe.read import load
 from ..recipe.recipe import Recipe
 from .stored import IDS, Stored, StoredSet, not_on_file, steps_after_sampling

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...operators import DataError
 from ..apply.report import Report
-from ..dataset.remote import AnyPath, to_path
 from ..dataset.write import run_folder
+from ..filesystem.remote import AnyPath, to_path
 from ..recipe.read import load
 from .export import open_export
 from .openers import RUNS, openers

@@ -19,7 +19,7 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import AppliedStep, RunStep, iterate_steps
-from ..dataset.remote import AnyPath
+from ..filesystem.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 

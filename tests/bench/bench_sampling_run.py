@@ -22,7 +22,7 @@ from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.engines import open_engine
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Recipe
 

@@ -30,8 +30,8 @@ from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.protocol import Group, Sample
 from rejuice.operators.scoring.judge import Judge, ScoringOutcome, ScoringRequest
 from rejuice.operators.scoring.judged_mapper import JudgedMapper
-from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine import resumable
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 CONCURRENCY, CHUNK, MEAN, SIGMA, LONGEST = 1024, 2048, 4000, 1.0, 32_768

@@ -24,8 +24,8 @@ from unittest.mock import patch
 import bench_scale
 import pyarrow as pa
 
-from rejuice.pipelines.dataset.checked import write_checked
 from rejuice.pipelines.engine import dataset_step, local
+from rejuice.pipelines.filesystem.checked import write_checked
 from rejuice.pipelines.recipe.read import load
 
 ROWS, GROUP, CHUNK_ROWS, KEPT_PROMPTS = 10**8, 8, 65_536, 2_048

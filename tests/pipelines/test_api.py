@@ -22,7 +22,7 @@ from rejuice.operators import (
 )
 from rejuice.pipelines import Recipe, Result, load, run
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.engine.local import run as run_to_export
+from rejuice.pipelines.engine.runner import run as run_to_export
 
 PROCESS = [
     GroupSizeFilter(min=2),

@@ -8,7 +8,7 @@ import pytest
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.columns import check_columns
 from rejuice.pipelines.recipe.read import load
 

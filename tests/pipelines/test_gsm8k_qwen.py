@@ -8,7 +8,7 @@ import pytest
 from vllm_server import EMBEDDED, VllmServer, vllm_python
 
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Recipe
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from ...operators.errors import RejuiceError
-from ...pipelines.dataset.remote import to_path
+from ...pipelines.filesystem.remote import to_path
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""

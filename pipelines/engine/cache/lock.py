@@ -18,8 +18,8 @@ from functools import partial
 import xxhash
 
 from ....operators import RejuiceError
-from ...dataset.files import write_file
-from ...dataset.remote import AnyPath, RemotePath
+from ...filesystem.files import write_file
+from ...filesystem.remote import AnyPath, RemotePath
 
 RUNS = "runs"
 _LOCK = "lock"

@@ -21,8 +21,6 @@ import pyarrow as pa
 from ....operators import RecipeError
 from ...apply.audit_log import AuditLog
 from ...apply.report import Report
-from ...dataset.files import write_file
-from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.write import (
     PART,
     PART_SUFFIX,
@@ -31,6 +29,8 @@ from ...dataset.write import (
     unfinished_run_folder,
     write_parts_list,
 )
+from ...filesystem.files import write_file
+from ...filesystem.remote import AnyPath, RemotePath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
 from ..plan import Plan

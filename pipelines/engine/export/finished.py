@@ -19,10 +19,10 @@ import xxhash
 
 from ....operators import ResumableOperator
 from ...apply.report import Report
-from ...dataset.files import write_file
-from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.write import is_folder, run_folder
 from ...dataset.written import written_columns
+from ...filesystem.files import write_file
+from ...filesystem.remote import AnyPath, RemotePath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import dump
 from ..plan import Plan, kept_folder

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....operators import DataError
+from ....operators.disk import sync
 from ...apply import decision_files
-from ...dataset.files import remove_folder, sync
-from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.write import PARTS_LIST, is_folder, parts_of, run_folder, unfinished_run_folder
+from ...filesystem.files import remove_folder
+from ...filesystem.remote import AnyPath, RemotePath
 
 MADE_BY = "made_by"
 """In the run folder of an unfinished export to a store: what its recipe is recognised by."""

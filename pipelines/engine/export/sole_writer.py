@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from filelock import FileLock, Timeout
 
 from ....operators import DataError, RejuiceError
-from ...dataset.remote import AnyPath, RemotePath
+from ...filesystem.remote import AnyPath, RemotePath
 
 _BEAT_S = 5.0
 _WAIT_S = 20.0

@@ -18,8 +18,8 @@ import xxhash
 from ....operators import Change
 from ....operators.change import split
 from ...apply.steps import StepResult
-from ...dataset.checked import unchecked_content, write_checked
-from ...dataset.remote import AnyPath
+from ...filesystem.checked import unchecked_content, write_checked
+from ...filesystem.remote import AnyPath
 from ..commit import as_table, of_table
 from .journal import DAMAGES
 

@@ -20,9 +20,9 @@ from filelock import FileLock, Timeout
 
 from ....operators import Change
 from ....operators.change import split
-from ...dataset.checked import DamagedError
-from ...dataset.files import write_file
-from ...dataset.remote import AnyPath, RemotePath
+from ...filesystem.checked import DamagedError
+from ...filesystem.files import write_file
+from ...filesystem.remote import AnyPath, RemotePath
 from ..commit import load
 from . import chunk as kept_chunk
 from .journal import Entry, Journal, entries, journals

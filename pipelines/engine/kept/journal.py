@@ -27,8 +27,8 @@ import pyarrow as pa
 import xxhash
 
 from ....operators import Change
-from ...dataset.files import sync
-from ...dataset.remote import AnyPath, RemotePath
+from ....operators.disk import sync
+from ...filesystem.remote import AnyPath, RemotePath
 from ..commit import pack, unpack
 from .syncer import Syncer
 

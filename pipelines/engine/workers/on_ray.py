@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from ....operators import EngineError, RejuiceError
 from ....operators.errors import first_line
 from ....operators.registry import load_file
-from ...dataset.checked import DamagedError
+from ...filesystem.checked import DamagedError
 from ...ray_session import AUTO, connected_to_ray
 from ...recipe.steps import Step
 from ..plan import Plan, operator_key
@@ -126,7 +126,7 @@ class RayWorkers:
                     yield item, _raise_failure(result)
         finally:
             for reference in running:
-                ray.cancel(reference, force=True)
+                ray.cancel(reference)  # Not by force: Ray may abort where the task has just ended.
 
 
 def _run(setup: _Setup, shared: list[Any], item: int) -> Any:

@@ -21,7 +21,7 @@ from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.sampling import Failure, Group, Sample, rollout
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
 

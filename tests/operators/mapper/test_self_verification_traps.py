@@ -18,7 +18,7 @@ from rejuice.operators import DataError, get
 from rejuice.operators.columns import MESSAGES, component
 from rejuice.operators.fields import build
 from rejuice.pipelines.apply.decision_files import read_decisions
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.steps import Step, step_names
 from rejuice.trainer.loop.curation import curate

@@ -7,7 +7,7 @@ from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.pipelines.apply import chunks
 from rejuice.pipelines.apply.chunks import check_chunk_rows, default_chunk_rows
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 

@@ -105,7 +105,7 @@ def run_on(folder, data, process):
 
     from tiny_run import write_tiny
 
-    from rejuice.pipelines.engine import local as engine
+    from rejuice.pipelines.engine import runner as engine
     from rejuice.pipelines.recipe.read import load
 
     path = write_tiny(folder, process)

@@ -12,7 +12,7 @@ from trained_run import write_trained
 
 from rejuice.pipelines.audit.sign_rows import sign_rows
 from rejuice.pipelines.audit.signs import audit_signs
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.show.signs import sign_lines
 from rejuice.pipelines.stored.open import open_stored

@@ -20,7 +20,7 @@ from rejuice.pipelines.cli import app
 from rejuice.pipelines.compare.comparison import KINDS, combined
 from rejuice.pipelines.compare.replay import UNKNOWN, replay, whole
 from rejuice.pipelines.compare.whatif import changed_fields, whatif
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
 

@@ -19,7 +19,7 @@ from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.data_juicer.reading import catalogue, fields, needs, source
 from rejuice.pipelines.data_juicer.running import run_operator, servers
 from rejuice.pipelines.data_juicer.running.watch import watching
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 model_utils = pytest.importorskip("data_juicer.utils.model_utils")

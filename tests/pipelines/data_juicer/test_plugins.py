@@ -15,7 +15,7 @@ from rejuice.pipelines.apply.operator_call import compute_change
 from rejuice.pipelines.data_juicer import steps
 from rejuice.pipelines.data_juicer.reading import catalogue, plugins
 from rejuice.pipelines.data_juicer.running import run_operator
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")

@@ -11,7 +11,7 @@ from rejuice.pipelines.cli import app
 from rejuice.pipelines.dataset.hub import HubDataset, download
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
-from rejuice.pipelines.engine.local import run
+from rejuice.pipelines.engine.runner import run
 from rejuice.pipelines.recipe.read import load
 
 ROWS = [{"question": f"{k} + 1?", "answer": f"#### {k + 1}"} for k in range(5)]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from juicer_run import execute
 
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"length_filter": {"min": 12}}, {"rule_quality_reward_mapper": {}}]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer
 
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept.journal import entries
 from rejuice.pipelines.recipe.read import load

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
 from rejuice.pipelines.apply.steps import StepResult
-from rejuice.pipelines.dataset.arrow_files import read_arrow, write_arrow
 from rejuice.pipelines.engine.commit import load, save
+from rejuice.pipelines.filesystem.arrow_files import read_arrow, write_arrow
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from run_files import NAMES_PATHS, files_of
 
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [

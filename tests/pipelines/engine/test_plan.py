@@ -12,7 +12,7 @@ import pytest
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.apply.steps import iterate_steps
 from rejuice.pipelines.dataset.read import prepare
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.recipe.columns import check_columns, group_columns
 from rejuice.pipelines.recipe.read import load

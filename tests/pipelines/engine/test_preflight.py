@@ -6,7 +6,7 @@ from fake_server import FakeServer
 
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.sandbox import run as sandbox
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 QUICK = {"back_off_s": 0.002, "timeout_s": 5, "patience_s": 0.1, "attempts": 2}

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine import progress
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.progress import Progress
 from rejuice.pipelines.recipe.read import load
 

@@ -6,9 +6,9 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.commands.cache import _cache
-from rejuice.pipelines.dataset.remote import RemotePath, to_path
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.plan import Plan
+from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [

@@ -13,7 +13,7 @@ import pytest
 
 from rejuice.operators import OperatorError, RejuiceError
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.cache.lock import use_cache
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
@@ -153,7 +153,7 @@ def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollo
 def test_what_was_finished_is_not_done_again(recipe_path, rollouts, log, tmp_path, fate):
     (tmp_path / "log.fate").write_text(fate)
     code = (
-        "import sys; from pathlib import Path; from rejuice.pipelines.engine import local as engine\n"
+        "import sys; from pathlib import Path; from rejuice.pipelines.engine import runner as engine\n"
         "from rejuice.pipelines.recipe.read import load\n"
         "engine.run(load(Path(sys.argv[1])))"
     )

@@ -19,7 +19,7 @@ from rejuice.operators.groups import hash_each
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept.journal import entries
 from rejuice.pipelines.recipe.read import load

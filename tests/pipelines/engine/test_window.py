@@ -12,15 +12,15 @@ from filelock import FileLock
 
 from rejuice.operators import Change, DataError, EngineError, OperatorError, ResumableOperator
 from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.dataset import checked
-from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine import local as engine
 from rejuice.pipelines.engine import resumable
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import Journal, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
+from rejuice.pipelines.filesystem import checked
+from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 
 WIDE = """
@@ -72,7 +72,7 @@ class WideMapper(ResumableOperator):
                       pa.array(parents, pa.int64()).to_numpy())
 """
 CODE = (
-    "import sys; from pathlib import Path; from rejuice.pipelines.engine import local as engine\n"
+    "import sys; from pathlib import Path; from rejuice.pipelines.engine import runner as engine\n"
     "from rejuice.pipelines.recipe.read import load\n"
     "engine.run(load(Path(sys.argv[1])), chunk_rows=4)"
 )

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset.checked import read_checked
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.filesystem.checked import read_checked
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.show.explain import explain_recipe
 from rejuice.pipelines.show.explain import explain_row as explain_stored_row

@@ -59,7 +59,7 @@ def test_what_each_step_did_is_as_it_was_committed(tiny):
 
 
 def test_the_recipe_of_the_run_counts_where_the_command_line_has_changed_it(tmp_path):
-    from rejuice.pipelines.engine import local as engine
+    from rejuice.pipelines.engine import runner as engine
 
     path = write_tiny(tmp_path)
     engine.run(load(path, {"pass_rate_filter.max": "0.4"}))

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.export.cli import app
 from rejuice.trainer.export.huggingface import export_hf

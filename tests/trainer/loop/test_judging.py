@@ -13,7 +13,7 @@ import yaml
 from training_stage import SUM, Trainer
 
 from rejuice.operators import DataError, RecipeError
-from rejuice.pipelines.engine.local import run
+from rejuice.pipelines.engine.runner import run
 from rejuice.pipelines.figures.rows import stored_rows
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.report.stored import open_training

@@ -4,7 +4,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.pipelines.engine.local import run as run_recipe
+from rejuice.pipelines.engine.runner import run as run_recipe
 from rejuice.pipelines.recipe.read import load
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from command import runner
 from fake_server import FakeServer
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.cache import entries
 from rejuice.pipelines.engine.cache.entries import (
     Removal,

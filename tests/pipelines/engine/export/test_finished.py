@@ -12,7 +12,7 @@ from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, api
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.write import run_folder
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.kept.folder import count_retry
 from rejuice.pipelines.recipe.read import load
@@ -36,7 +36,7 @@ def recipe(recipe_file, rollouts):
 
 @pytest.fixture
 def no_step_runs(monkeypatch):
-    monkeypatch.setattr("rejuice.pipelines.engine.local.run_step", None)
+    monkeypatch.setattr("rejuice.pipelines.engine.runner.run_step", None)
 
 
 def files_of(recipe):

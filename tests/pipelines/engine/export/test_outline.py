@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.outline import outline
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.workers.local import LocalWorkers

@@ -7,10 +7,10 @@ from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.exported import exported_rows
-from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.dataset.write import run_folder
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
+from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
 

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from rejuice.operators import DataError, RejuiceError
-from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.engine.export import sole_writer as module
 from rejuice.pipelines.engine.export.sole_writer import sole_writer
+from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rejuice.operators import Change
 from rejuice.operators.change import concatenate
 from rejuice.pipelines.apply.steps import StepResult
-from rejuice.pipelines.dataset.checked import unchecked_content
 from rejuice.pipelines.engine.commit import load
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
+from rejuice.pipelines.filesystem.checked import unchecked_content
 
 ROWS = 40
 KEYS = [f"{row:032x}" for row in range(ROWS)]

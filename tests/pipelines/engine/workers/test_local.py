@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rejuice.operators import EngineError
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 DYING = """

@@ -17,7 +17,7 @@ from run_files import rows_of
 from rejuice.operators import EngineError, OperatorError, RejuiceError
 from rejuice.pipelines import run as run_from_python
 from rejuice.pipelines.engine import dataset_step
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.workers import on_ray
 from rejuice.pipelines.engine.workers.on_ray import RayWorkers

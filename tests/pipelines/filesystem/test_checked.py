@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators.disk import CHECKSUM_BYTES
-from rejuice.pipelines.dataset import checked
-from rejuice.pipelines.dataset.checked import DamagedError, read_checked, write_checked
+from rejuice.pipelines.filesystem import checked
+from rejuice.pipelines.filesystem.checked import DamagedError, read_checked, write_checked
 
 
 def test_each_damaged_byte_of_a_checked_file_is_found(tmp_path):

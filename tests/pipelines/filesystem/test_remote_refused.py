@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.engine import local as engine
+from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
 

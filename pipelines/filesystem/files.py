@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators.disk import sync as sync
-from ...operators.disk import temporary_path
+from ...operators.disk import sync, temporary_path
 from .remote import AnyPath, RemotePath
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset.checked import DamagedError, read_checked, write_checked
-from rejuice.pipelines.dataset.files import remove_folder, write_file, written
-from rejuice.pipelines.dataset.remote import RemotePath, to_path
+from rejuice.pipelines.filesystem.checked import DamagedError, read_checked, write_checked
+from rejuice.pipelines.filesystem.files import remove_folder, write_file, written
+from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 
 
 @pytest.fixture
