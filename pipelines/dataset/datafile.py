@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from ...operators import DataError
 from ..filesystem.files import open_input
@@ -69,6 +73,26 @@ class DataFile(NamedTuple):
         return DataError(
             f"{self} has changed since the run began", "leave it as it is, and run again"
         )
+
+
+@contextmanager
+def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
+    """What Arrow raises of a file that is not of its format, or damaged, becomes one line.
+
+    Args:
+        file: that is read.
+        title: of its format.
+
+    Raises:
+        DataError: in place of Arrow's exception. Errors of the disk are left as they are.
+    """
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        found = " ".join(f"{file} is not {title}: {error}".split())
+        raise DataError(found, "write it again") from None
 
 
 def suffix_of(path: AnyPath) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from ...operators import DataError
 from ..filesystem.files import open_input
 from . import json_lines, parquet
-from .datafile import DataFile
+from .datafile import DataFile, errors_of_format
 from .schemas import decoded
 
 BLOCK = 16 << 20
@@ -45,18 +44,16 @@ def read_batches(
 
 
 def _arrow_batches(file: DataFile) -> Iterator[pa.Table]:
-    try:
-        with open_input(file.path, mapped=True) as source:
-            # Hugging Face datasets write the stream format, most others the file format.
-            is_file = source.read(6) == b"ARROW1"
-            source.seek(0)
-            if is_file:
-                reader = pa.ipc.open_file(source)
-                batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-            else:
-                batches = iter(pa.ipc.open_stream(source))
-            for batch in batches:
-                yield decoded(file, pa.Table.from_batches([batch]))
-    except pa.ArrowInvalid as error:
-        found = " ".join(f"{file} is not Arrow: {error}".split())
-        raise DataError(found, "write it again") from None
+    with errors_of_format(file, "Arrow"), open_input(file.path, mapped=True) as source:
+        # Hugging Face datasets write the stream format, most others the file format.
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        if is_file:
+            reader = pa.ipc.open_file(source)
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            batches = iter(pa.ipc.open_stream(source))
+        for batch in batches:
+            # Before anything is done with it: damaged offsets would abort the process.
+            batch.validate(full=True)
+            yield decoded(file, pa.Table.from_batches([batch]))

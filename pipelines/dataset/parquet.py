@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...operators import DataError
 from ..filesystem.remote import RemotePath
 from . import cut
 from .cut import cuts, rows_within, starts_of_batches
-from .datafile import DataFile
+from .datafile import DataFile, errors_of_format
 from .schemas import conform, decoded
 
 _SAMPLED_ROWS = 64
@@ -177,19 +176,14 @@ def parquet_file(file: DataFile) -> Iterator[Any]:
     """
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
-    try:
-        # The parts of a row group are fetched from a store at once, and not one after another.
-        far = isinstance(file.path, RemotePath)
-        with (
-            file.open() as source,
-            pq.ParquetFile(source, metadata=_footer(file), pre_buffer=far) as parquet,
-        ):
-            yield parquet
-    except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        found = f"{file} is not Parquet: {error}"
-        raise DataError(" ".join(found.split()), "write it again") from None
+    # The parts of a row group are fetched from a store at once, and not one after another.
+    far = isinstance(file.path, RemotePath)
+    with (
+        errors_of_format(file, "Parquet"),
+        file.open() as source,
+        pq.ParquetFile(source, metadata=_footer(file), pre_buffer=far) as parquet,
+    ):
+        yield parquet
 
 
 @lru_cache(maxsize=16)
@@ -230,6 +224,9 @@ def _size_in_memory(file: DataFile, parquet: Any, number: int) -> float:
     """
     group = parquet.metadata.row_group(number)
     batches = parquet.iter_batches(batch_size=_SAMPLED_ROWS, row_groups=[number])
-    sample = decoded(file, pa.Table.from_batches([next(batches)]))
+    batch = next(batches, None)
+    if batch is None:
+        raise pa.ArrowInvalid(f"row group {number + 1} has no rows")
+    sample = decoded(file, pa.Table.from_batches([batch]))
     sampled: float = sample.nbytes / sample.num_rows * group.num_rows
     return max(float(group.total_byte_size), sampled)

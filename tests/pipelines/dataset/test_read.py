@@ -285,6 +285,38 @@ def test_files_that_are_broken(dataset, tmp_path, kind, title):
         _ = Dataset(folder).first_schema
 
 
+def test_damaged_offsets_of_an_arrow_file_do_not_end_the_process(dataset, tmp_path):
+    # A list in a list: Arrow aborts where it cuts the inner one by offsets that are outside.
+    table = pa.table({"a": [[[1, 2], [3]], [[4]], [[]]] * 4})
+    folder = dataset(a_arrow=table)
+    content = (folder / "a.arrow").read_bytes()
+    _, offsets, *_ = pa.ipc.open_file(content).get_batch(0)["a"].buffers()
+    begin = content.index(offsets.to_pybytes())
+    for at in range(begin, begin + offsets.size, 4):
+        (folder / "a.arrow").write_bytes(
+            content[:at] + bytes([content[at] ^ 1 << 6]) + content[at + 1 :]
+        )
+        assert message(folder, tmp_path).startswith("in/a.arrow is not Arrow: ")
+
+
+@pytest.mark.parametrize("kind", ["arrow", "stream.arrow", "parquet"])
+@QUICK
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_file_with_a_flipped_bit_is_read_or_named(dataset, tmp_path, kind, place, bit):
+    words = pa.array(["p", "q", "r"]).dictionary_encode()
+    table = pa.table({"a": [[[1, 2], [3]], [[4]], [[]]], "s": words})
+    folder = dataset(**{f"a_{kind.replace('.', '_')}": table})
+    content = bytearray((folder / f"a.{kind}").read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    (folder / f"a.{kind}").write_bytes(content)
+    found = ""
+    try:
+        rows(folder, tmp_path)
+    except DataError as error:
+        found = str(error)
+    assert not found or f"in/a.{kind}" in found
+
+
 def test_a_parquet_file_cut_short(dataset, tmp_path):
     folder = dataset(a_parquet=pa.table({"a": list(range(1000))}))
     whole = (folder / "a.parquet").read_bytes()
