@@ -275,9 +275,9 @@ def _run_resumable(
 
 def _chunks_to_run(plan: Plan, step: Step, task: StepProgress) -> Iterator[ChunkToRun]:
     """The chunks of which a resumable step has no commit."""
-    for chunk in range(len(plan.source.rows)):
-        path = plan.path(step, chunk)
-        if path.exists():
+    committed = plan.committed_chunks(step)
+    for chunk, path in enumerate(plan.paths(step)):
+        if chunk in committed:
             task.find(plan.frame_before(chunk, step).num_rows)
         else:
             yield ChunkToRun(partial(plan.frame_before, chunk, step), path)

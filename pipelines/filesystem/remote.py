@@ -184,6 +184,12 @@ class RemotePath:
         with _store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             return bytes(file.readall())
 
+    def blocks(self, size: int) -> Iterator[bytes]:
+        """All of a file, at most so many bytes at a time; raises FileNotFoundError."""
+        with _store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
+            while block := bytes(file.read(size)):
+                yield block
+
     def read_text(self, encoding: str = "utf-8") -> str:
         """All of a file; raises FileNotFoundError."""
         return self.read_bytes().decode(encoding)

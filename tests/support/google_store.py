@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from importlib.resources import files
@@ -32,20 +31,20 @@ def google_store(folder):
         ]
     )
     try:
-        _wait_for(f"{address}/storage/v1/b")
+        _wait_for(f"{address}/storage/v1/b", process)
         yield address
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait_for(url):
+def _wait_for(url, process):
     end = time.monotonic() + _START_S
     while True:
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
-        except urllib.error.URLError:
-            if time.monotonic() > end:
+        except OSError:  # Nobody listens yet, or the answer was cut off.
+            if process.poll() is not None or time.monotonic() > end:
                 raise
             time.sleep(0.05)

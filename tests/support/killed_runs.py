@@ -149,6 +149,8 @@ class KilledRuns:
                 with suppress(psutil.NoSuchProcess):  # It has just ended.
                     rng.choice(victims).kill()
                     killed = True
+            else:
+                time.sleep(0.001)
         ended = self._command.wait(driver)
         return Kill(victim, share, ended.status, ended.output) if killed else None
 

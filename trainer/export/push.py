@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,8 @@ from ...operators import DataError, RejuiceError
 from ...pipelines.dataset.formats import read_batches
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.dataset.schemas import conform
-from ...pipelines.dataset.write import is_folder, parts_of
+from ...pipelines.dataset.write import is_folder, parts_of, run_folder
+from ...pipelines.engine.export.finished import read_manifest
 from ...pipelines.engine.export.place import check_finished
 from ...pipelines.filesystem.remote import AnyPath, RemotePath
 from .huggingface import Described, dataset_card, described, described_columns
@@ -55,6 +55,7 @@ def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
     if not export.exists():
         raise DataError(f"{export} does not exist", "give the export of a finished run")
     check_finished(export)
+    before = read_manifest(run_folder(export))
     files = parts_of(export) if is_folder(export) else [export]
     _check_token()
     with TemporaryDirectory(prefix="rejuice-") as made:
@@ -67,6 +68,8 @@ def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
             raise DataError(f"{export} has no row", "change the filters of its recipe")
         names = "data/*" if is_folder(export) else f"data/{export.name}"
         (folder / "README.md").write_text(dataset_card(export, rows, names), "utf-8")
+        if read_manifest(run_folder(export)) != before:
+            raise DataError(f"{export} was written again meanwhile", "push it again")
         url = _upload(folder, repo, private)
     return Pushed(url, rows.rows, len(files))
 
@@ -75,12 +78,18 @@ def _put(file: AnyPath, path: Path) -> None:
     """Have a file in a folder: a link to it or, of one in a store, a copy."""
     try:
         if isinstance(file, RemotePath):
-            with file.open_input() as source, path.open("wb") as copy:
-                shutil.copyfileobj(source, copy, _COPIED_BYTES)
+            with path.open("wb") as copy:
+                for block in file.blocks(_COPIED_BYTES):
+                    copy.write(block)
         else:
             path.symlink_to(file.resolve(strict=True))
     except FileNotFoundError:
         raise DataError(f"{file} does not exist", "run its recipe again") from None
+    except OSError as error:
+        right = "make room there, or set TMPDIR to another folder"
+        raise DataError(
+            f"{file} cannot be copied to {path.parent}: {error.strerror}", right
+        ) from None
 
 
 def _described(dataset: Dataset) -> Described:

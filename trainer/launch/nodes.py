@@ -97,6 +97,8 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
     try:
         # Not verl's own process: this connection ends before verl starts.
         with connected_to_ray(address) as started_here:
+            if started_here and wanted == 1:
+                return  # There is no cluster to join: verl will start a Ray of its own, too.
             nodes = [] if started_here else on_each_node(look, token, copies)
         if len(nodes) < wanted:
             raise _too_few(wanted, len(nodes))

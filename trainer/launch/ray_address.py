@@ -17,7 +17,8 @@ def ray_address(run: TrainingRun) -> str:
 
     The user's own in `train.verl` wins.
     """
-    return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)))
+    # Without a value, Ray looks for a cluster as it does for `auto`.
+    return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)) or AUTO)
 
 
 def default_ray_address(run: TrainingRun) -> str:
@@ -28,4 +29,5 @@ def default_ray_address(run: TrainingRun) -> str:
     """
     if run.config.profile == "cpu":
         return LOCAL
-    return AUTO if run.config.gpu.nodes > 1 or os.environ.get("RAY_ADDRESS") else LOCAL
+    named = os.environ.get("RAY_ADDRESS", LOCAL) != LOCAL
+    return AUTO if run.config.gpu.nodes > 1 or named else LOCAL

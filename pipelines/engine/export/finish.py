@@ -30,7 +30,7 @@ from ...dataset.write import (
     write_parts_list,
 )
 from ...filesystem.files import write_file
-from ...filesystem.remote import AnyPath, RemotePath
+from ...filesystem.remote import AnyPath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
 from ..plan import Plan
@@ -39,7 +39,7 @@ from ..workers.local import Workers
 from .finished import read_manifest, recipe_mark, sign
 from .outline import outline
 from .parts import ExportPart
-from .place import MADE_BY, RunPlace, placed
+from .place import RunPlace, placed, unfinished_made_by
 from .write_part import WrittenPart, write_part
 
 
@@ -62,10 +62,7 @@ def write_export(
         progress: where progress is shown.
     """
     recipe = plan.recipe
-    with placed(recipe.head.export_path) as place:
-        in_store = isinstance(place.folder, RemotePath)
-        if in_store:  # Nothing is renamed there: until the end, this says whose files they are.
-            write_file(place.folder / MADE_BY, recipe_mark(recipe))
+    with placed(recipe.head.export_path, recipe_mark(recipe)) as place:
         log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
@@ -78,8 +75,6 @@ def write_export(
         )
         write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
         report.write(place.folder)
-        if in_store:
-            (place.folder / MADE_BY).unlink(missing_ok=True)
     sign(plan)
     return report
 
@@ -106,7 +101,9 @@ def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
     """
     # A run that was killed at its very end may have left a complete folder under the first name.
     folders = (run_folder(export_path), unfinished_run_folder(export_path))
-    if export_path.exists() and not any(_made_by(recipe, folder) for folder in folders):
+    if not export_path.exists() or unfinished_made_by(export_path) == recipe_mark(recipe):
+        return
+    if not any(_made_by(recipe, folder) for folder in folders):
         raise RecipeError(
             f"export_path {export_path} exists", "give another --export_path, or --overwrite"
         )
@@ -116,8 +113,6 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest.made_by == recipe_mark(recipe)
-    if (folder / MADE_BY).exists():
-        return (folder / MADE_BY).read_text() == recipe_mark(recipe)
     # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
     report, kept = folder / "report.json", folder / "recipe.yaml"
     if not report.exists():

@@ -15,11 +15,11 @@ from ....operators import DataError
 from ....operators.disk import sync
 from ...apply import decision_files
 from ...dataset.write import PARTS_LIST, is_folder, parts_of, run_folder, unfinished_run_folder
-from ...filesystem.files import remove_folder
+from ...filesystem.files import remove_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath
 
-MADE_BY = "made_by"
-"""In the run folder of an unfinished export to a store: what its recipe is recognised by."""
+_MADE_BY = "made_by"
+"""In the unfinished run folder of an export to a store: what its recipe is recognised by."""
 _EXPORT, _OLD_EXPORT, _OLD_RUN = "export", "old_export", "old_run"
 """In a run folder that is about to be complete."""
 
@@ -37,21 +37,26 @@ class RunPlace(NamedTuple):
 
 
 @contextmanager
-def placed(export: AnyPath) -> Iterator[RunPlace]:
+def placed(export: AnyPath, made_by: str) -> Iterator[RunPlace]:
     """Where to write a run; it is in place when the block ends without an error.
 
     Args:
         export: of the run.
+        made_by: what its recipe is recognised by.
 
     Raises:
         OSError: on disk, something could not be renamed: the run before is as it was, and this one
             complete under its temporary name.
     """
     if isinstance(export, RemotePath):
+        unfinished = unfinished_run_folder(export)
+        # First: this run may be killed while it removes the files of the one before.
+        write_file(unfinished / _MADE_BY, made_by)
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.
         yield RunPlace(run_folder(export), export)
+        remove_folder(unfinished)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
@@ -71,6 +76,16 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     return [*rows, *about, *decision_files.files(folder)]
 
 
+def unfinished_made_by(export: AnyPath) -> str | None:
+    """What the recipe of an unfinished export to a store is recognised by; None: there is none."""
+    if not isinstance(export, RemotePath):
+        return None
+    try:
+        return (unfinished_run_folder(export) / _MADE_BY).read_text()
+    except FileNotFoundError:
+        return None
+
+
 def check_finished(export: AnyPath) -> None:
     """Check that no run was stopped while it put an export in place.
 
@@ -80,8 +95,8 @@ def check_finished(export: AnyPath) -> None:
     Raises:
         DataError: one was: what is there may be of two runs, or of a part of one.
     """
-    folder = run_folder(export)
-    if any((folder / name).exists() for name in (MADE_BY, f"{_EXPORT}{export.suffix}")):
+    left = run_folder(export) / f"{_EXPORT}{export.suffix}"
+    if left.exists() or unfinished_made_by(export) is not None:
         raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
 
 

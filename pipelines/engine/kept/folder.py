@@ -122,22 +122,23 @@ def _read_keys(file: AnyPath) -> list[str] | None:
 
 def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> Iterator[tuple[int, Change]]:
     """The changes to these rows of a chunk, in ascending order; dropped rows are left out."""
+    wanted = frozenset(places)
     try:
         commit = load(whole) if whole.exists() else None
     except DamagedError:
         lock = ChunkLock(whole)
         if lock.try_acquire():
             try:
-                take_apart(whole)
+                is_finished(whole)  # Another run may have taken it apart meanwhile.
             finally:
                 lock.release()
         commit = None
     if commit is not None:
         # Only these are copied: rows that were shuffled are looked for in each chunk of all.
-        changes = split(commit.change, range(commit.rows_in + 1), only=frozenset(places))
+        changes = split(commit.change, range(commit.rows_in + 1), only=wanted)
         yield from [(row, c) for row, c in zip(places, changes, strict=True) if not c.drops_all()]
     else:
-        yield from [(each.row, each.change) for each in entries(whole) if each.row in places]
+        yield from [(each.row, each.change) for each in entries(whole) if each.row in wanted]
 
 
 def kept_name(operator_name: str, key: str) -> str:

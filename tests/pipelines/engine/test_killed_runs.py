@@ -14,7 +14,8 @@ pytestmark = pytest.mark.slow
     ("options", "kills"), [([], 12), (["--np", "2"], 4)], ids=["one process", "two workers"]
 )
 def test_the_next_run_goes_on_where_it_was(tmp_path, options, kills):
-    check(KilledRuns(tmp_path, *options).runs(kills, seed=1, workers=bool(options)), kills)
+    runs = list(KilledRuns(tmp_path, *options).runs(kills, seed=1, workers=bool(options)))
+    check(runs, kills, victims={"driver", "worker"} if options else {"driver"})
 
 
 def test_on_ray_the_next_run_goes_on_where_it_was(tmp_path):
@@ -22,11 +23,12 @@ def test_on_ray_the_next_run_goes_on_where_it_was(tmp_path):
     with ray_head() as cluster:
         options = ["--ray", cluster.address, "--np", "2"]
         killed = KilledRuns(tmp_path, *options, head=cluster.process, pause=0.02)
-        check(killed.runs(4, seed=1, workers=True), 4)
+        check(list(killed.runs(4, seed=1, workers=True)), 4, victims={"driver", "worker"})
 
 
-def check(runs, kills):
-    runs = list(runs)
-    assert sum(len(run.kills) for run in runs) >= kills
+def check(runs, kills, victims):
+    killed = [kill.victim for run in runs for kill in run.kills]
+    assert len(killed) >= kills
+    assert set(killed) == victims
     for run in runs:
         assert not run.faults, run

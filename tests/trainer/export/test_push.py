@@ -1,5 +1,6 @@
 """What `rejuice push` gives the hub: the files of an export as they are, and a card."""
 
+import errno
 import shutil
 import uuid
 from types import SimpleNamespace
@@ -181,6 +182,35 @@ def test_a_single_file_of_a_store_whose_run_was_stopped_is_not_pushed(in_store, 
     assert to_path(path).exists()
     with pytest.raises(DataError, match=r"curated\.parquet has not ended; run its recipe again$"):
         push(to_path(path), "user/curated")
+
+
+def test_an_export_that_is_written_again_meanwhile_is_not_pushed(export, hub, monkeypatch):
+    made = export("out/curated", max_rows_per_file="1")
+
+    def card(*arguments):
+        export("out/curated", max_rows_per_file="100")
+        return "---\n---\n"
+
+    monkeypatch.setattr("rejuice.trainer.export.push.dataset_card", card)
+    with pytest.raises(DataError) as error:
+        push(made, "user/curated")
+    assert str(error.value) == f"{made} was written again meanwhile; push it again"
+    assert not hub.asked
+
+
+def test_a_copy_that_does_not_fit_is_one_line(in_store, hub, monkeypatch):
+    engine.run(in_store)
+
+    def blocks(file, size):
+        yield b"PAR1"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rejuice.pipelines.filesystem.remote.RemotePath.blocks", blocks)
+    with pytest.raises(DataError) as error:
+        push(in_store.head.export_path, "user/curated")
+    assert str(error.value).endswith(
+        "/data: No space left on device; make room there, or set TMPDIR to another folder"
+    )
 
 
 @pytest.mark.parametrize("in_a_store", [False, True])

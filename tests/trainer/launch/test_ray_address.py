@@ -44,6 +44,7 @@ def run(tmp_path):
         ({}, None, "local"),
         ({}, ELSEWHERE, "local"),
         ({"profile": "gpu"}, None, "local"),
+        ({"profile": "gpu"}, "local", "local"),
         ({"profile": "gpu"}, ELSEWHERE, "auto"),
         ({"profile": "gpu", "gpu": {"nodes": 2}}, None, "auto"),
         ({"profile": "gpu", "verl": {f"+{ADDRESS}": ELSEWHERE}}, None, ELSEWHERE),
@@ -57,6 +58,10 @@ def test_the_ray_that_a_run_trains_on(run, monkeypatch, train, variable, address
     assert ray_address(run(**train)) == address
     keys = overrides(run(**train), resume=False)
     assert {name.lstrip("+"): value for name, value in keys.items()}[ADDRESS] == address
+
+
+def test_without_an_address_ray_looks_for_a_cluster(run):
+    assert ray_address(run(profile="gpu", verl={f"+{ADDRESS}": None})) == "auto"
 
 
 @pytest.mark.slow

@@ -86,12 +86,11 @@ def test_a_run_that_fails_leaves_nothing_half_written(runs, monkeypatch, tmp_pat
     assert not unfinished_run_folder(tmp_path / "out" / name).exists()
 
 
-@pytest.mark.parametrize("left", ["made_by", "export.parquet"])
-def test_an_export_whose_run_has_not_ended_is_found(runs, tmp_path, left):
+def test_an_export_whose_run_has_not_ended_is_found(runs, tmp_path):
     runs("curated.parquet", 2)
     export = tmp_path / "out" / "curated.parquet"
     check_finished(export)
-    (run_folder(export) / left).write_text("x")
+    (run_folder(export) / "export.parquet").write_text("x")
     with pytest.raises(DataError) as error:
         check_finished(export)
     assert str(error.value) == f"the run that writes {export} has not ended; run its recipe again"

@@ -1,5 +1,7 @@
 """Exports in an object store: the bytes of those on disk, complete once their manifest is there."""
 
+from itertools import count
+
 import pytest
 from command import runner
 
@@ -10,6 +12,8 @@ from rejuice.pipelines.dataset.exported import exported_rows
 from rejuice.pipelines.dataset.write import run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
+from rejuice.pipelines.engine.export.place import check_finished
+from rejuice.pipelines.filesystem.files import remove_folder
 from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
@@ -81,6 +85,34 @@ def test_a_finished_run_has_nothing_to_do_and_one_that_changed_is_written_again(
     with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
         engine.run(load(renamed, {"export_path": f"{folder}/curated.parquet"}))
     assert other.head.export_path == export
+
+
+@pytest.mark.parametrize("killed_at", [0, 1, 2])
+def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
+    path, folder, monkeypatch, killed_at
+):
+    def run(most):
+        fields = {"export_path": f"{folder}/curated", "max_rows_per_file": most}
+        engine.run(load(path, fields), chunk_rows=16)
+
+    def remove(folder):
+        if next(removed) == killed_at:
+            raise KeyboardInterrupt
+        remove_folder(folder)
+
+    run("9")
+    export, removed = to_path(f"{folder}/curated"), count()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("rejuice.pipelines.engine.export.place.remove_folder", remove)
+        run("1000")
+    with pytest.raises(DataError, match=r"has not ended; run its recipe again$"):
+        check_finished(export)
+    run("1000")
+    check_finished(export)
+    assert sorted(each.name for each in export.iterdir()) == [
+        "_manifest.json",
+        "part-00000.parquet",
+    ]
 
 
 def test_fewer_parts_leave_none_of_the_old_ones(path, folder):
