@@ -104,29 +104,27 @@ class RayWorkers:
         task = ray.remote(num_cpus=1, max_retries=0)(_run)
         todo, deaths = iter(range(count)), Counter[int]()
         running: dict[Any, int] = {}
-        try:
-            while True:
-                for item in islice(todo, self._count - len(running)):
-                    running[task.remote(self._setup, shared, item)] = item
-                if not running:
-                    return
-                (finished, *_), _ = ray.wait(list(running))
-                item = running.pop(finished)
-                try:
-                    result = ray.get(finished)
-                except ray.exceptions.RayTaskError:
-                    raise
-                except ray.exceptions.RayError as error:
-                    deaths[item] += 1
-                    if deaths[item] == TRIES:
-                        cause = first_line(error).rstrip(".")
-                        raise worker_died("Ray worker", steps, [item], count, cause) from error
-                    running[task.remote(self._setup, shared, item)] = item
-                else:
-                    yield item, _raise_failure(result)
-        finally:
-            for reference in running:
-                ray.cancel(reference)  # Not by force: Ray may abort where the task has just ended.
+        # Nothing is cancelled where this ends early: Ray aborts the process where a task that it
+        # cancels has just ended. It ends tasks with the connection, and what they commit is right.
+        while True:
+            for item in islice(todo, self._count - len(running)):
+                running[task.remote(self._setup, shared, item)] = item
+            if not running:
+                return
+            (finished, *_), _ = ray.wait(list(running))
+            item = running.pop(finished)
+            try:
+                result = ray.get(finished)
+            except ray.exceptions.RayTaskError:
+                raise
+            except ray.exceptions.RayError as error:
+                deaths[item] += 1
+                if deaths[item] == TRIES:
+                    cause = first_line(error).rstrip(".")
+                    raise worker_died("Ray worker", steps, [item], count, cause) from error
+                running[task.remote(self._setup, shared, item)] = item
+            else:
+                yield item, _raise_failure(result)
 
 
 def _run(setup: _Setup, shared: list[Any], item: int) -> Any:
