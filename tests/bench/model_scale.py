@@ -24,7 +24,7 @@ from unittest.mock import patch
 import bench_scale
 import pyarrow as pa
 
-from rejuice.pipelines.engine import dataset_step, digest_file, local
+from rejuice.pipelines.engine import dataset_step, digest_file, runner
 from rejuice.pipelines.filesystem import sections
 from rejuice.pipelines.filesystem.checked import write_checked
 from rejuice.pipelines.recipe.read import load
@@ -92,10 +92,10 @@ def run_in_parts(rows: int) -> tuple[Counter[str], Counter[str]]:
         clock(dataset_step, "_cut", "driver: cutting shards", measure)
         clock(dataset_step, "_decide", "tasks: deciding shards")
         clock(dataset_step, "commit_decisions", "driver: commits of decisions")
-        clock(local, "write_export", "driver: export and decisions")
-        clock(local.Plan, "open", "driver: source and plan")
+        clock(runner, "write_export", "driver: export and decisions")
+        clock(runner.Plan, "open", "driver: source and plan")
         start = time.process_time()
-        local.run(recipe)
+        runner.run(recipe)
         total = time.process_time() - start
         seconds["tasks: chunks"] = total - sum(seconds.values())
         cache = [file for file in (folder / "out").rglob("*") if file.is_file()]
@@ -184,7 +184,7 @@ def main(rows: int = 400_000) -> None:
     print(f"Ray task: {ray_task_s() * 1e3:.2f} ms")
     print(f"a listed key of TransferQueue: {listed_key_s() * 1e6:.1f} us")
     digest = sizes["largest digests of a step"] / rows
-    decided = digest + dataset_step._WORKING_BYTES
+    decided = digest + digest_file._WORKING_BYTES
     chunks = ROWS / CHUNK_ROWS
     shards = decided * ROWS / dataset_step.SHARD_BYTES
     # Of each chunk an index, the shard's rows, and as much as a part that is not of the shard.
