@@ -124,7 +124,7 @@ class Plan(NamedTuple):
 
     def digest_path(self, step: Step, chunk: int) -> AnyPath:
         """Where the digest of a chunk for a step of dataset scope is kept."""
-        return self.cache / self.keys[step.number - 1] / f"digest-{chunk_name(chunk)}"
+        return self.cache / self.keys[step.number - 1] / f"digest-{chunk:06d}.parts"
 
     def paths(self, step: Step) -> list[AnyPath]:
         """Where the commits of a step are, or will be."""

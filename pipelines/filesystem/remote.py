@@ -160,7 +160,7 @@ class RemotePath:
 
         # Of Google's store, Arrow lists only files: folders are in the paths of what is in them.
         deep = self._is_of_google
-        with _store_errors(self, "listed"):
+        with store_errors(self, "listed"):
             selector = FileSelector(self._place, allow_not_found=True, recursive=deep)
             found = self.filesystem.get_file_info(selector)
         inside = (each.path.removeprefix(f"{self._place}/").partition("/")[0] for each in found)
@@ -176,12 +176,12 @@ class RemotePath:
         Raises:
             FileNotFoundError: there is none.
         """
-        with _store_errors(self, "read"):
+        with store_errors(self, "read"):
             return self.filesystem.open_input_file(self._place)
 
     def read_bytes(self) -> bytes:
         """All of a file; raises FileNotFoundError."""
-        with _store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
+        with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             return bytes(file.readall())
 
     def blocks(self, size: int) -> Iterator[bytes]:
@@ -197,7 +197,7 @@ class RemotePath:
     def write_bytes(self, data: bytes | pa.Buffer) -> None:
         """Write a file, which appears when all of it is there."""
         try:
-            with _store_errors(self, "written"), self._output() as file:
+            with store_errors(self, "written"), self._output() as file:
                 file.write(data)
         except FileNotFoundError:  # Nothing else can be missing; S3 says so.
             raise self.no_bucket("written") from None
@@ -209,7 +209,7 @@ class RemotePath:
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove a file; raises FileNotFoundError unless `missing_ok`."""
         try:
-            with _store_errors(self, "removed"):
+            with store_errors(self, "removed"):
                 self.filesystem.delete_file(self._place)
         except FileNotFoundError:
             if not missing_ok:
@@ -226,7 +226,7 @@ class RemotePath:
 
     def remove_folder(self) -> None:
         """Remove all that is in a folder; nothing where there is none."""
-        with _store_errors(self, "removed"), suppress(FileNotFoundError):
+        with store_errors(self, "removed"), suppress(FileNotFoundError):
             # In Google's store, `delete_dir` fails where there is no folder; in S3, the other call
             # leaves an empty one.
             if self._is_of_google:
@@ -266,7 +266,7 @@ class RemotePath:
         return str(self._info().type.name)
 
     def _info(self) -> Any:
-        with _store_errors(self, "read"):
+        with store_errors(self, "read"):
             return self.filesystem.get_file_info(self._place)
 
 
@@ -332,7 +332,7 @@ def _filesystem(scheme: str, bucket: str, query: str) -> Any:
 
 
 @contextmanager
-def _store_errors(path: RemotePath, done: str) -> Iterator[None]:
+def store_errors(path: RemotePath, done: str) -> Iterator[None]:
     """Report what a store answers in one line; a file that is not there stays an OSError."""
     try:
         yield

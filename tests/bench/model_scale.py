@@ -24,7 +24,8 @@ from unittest.mock import patch
 import bench_scale
 import pyarrow as pa
 
-from rejuice.pipelines.engine import dataset_step, local
+from rejuice.pipelines.engine import dataset_step, digest_file, runner
+from rejuice.pipelines.filesystem import sections
 from rejuice.pipelines.filesystem.checked import write_checked
 from rejuice.pipelines.recipe.read import load
 
@@ -85,16 +86,16 @@ def run_in_parts(rows: int) -> tuple[Counter[str], Counter[str]]:
             stack.enter_context(patch.object(module, function, timed))
 
         def measure(digests: Any, _: int) -> None:
-            size = sum(each.table.nbytes + each.rows_N.nbytes for each in digests)
+            size = sum(each.table_bytes + 4 * each.num_rows for each in digests)
             sizes["largest digests of a step"] = max(sizes["largest digests of a step"], size)
 
         clock(dataset_step, "_cut", "driver: cutting shards", measure)
         clock(dataset_step, "_decide", "tasks: deciding shards")
         clock(dataset_step, "commit_decisions", "driver: commits of decisions")
-        clock(local, "write_export", "driver: export and decisions")
-        clock(local.Plan, "open", "driver: source and plan")
+        clock(runner, "write_export", "driver: export and decisions")
+        clock(runner.Plan, "open", "driver: source and plan")
         start = time.process_time()
-        local.run(recipe)
+        runner.run(recipe)
         total = time.process_time() - start
         seconds["tasks: chunks"] = total - sum(seconds.values())
         cache = [file for file in (folder / "out").rglob("*") if file.is_file()]
@@ -183,10 +184,15 @@ def main(rows: int = 400_000) -> None:
     print(f"Ray task: {ray_task_s() * 1e3:.2f} ms")
     print(f"a listed key of TransferQueue: {listed_key_s() * 1e6:.1f} us")
     digest = sizes["largest digests of a step"] / rows
-    decided = digest + dataset_step._WORKING_BYTES
+    decided = digest + digest_file._WORKING_BYTES
+    chunks = ROWS / CHUNK_ROWS
     shards = decided * ROWS / dataset_step.SHARD_BYTES
-    print(f"shards of MinHash: {shards:.0f}, each reads all digests: "
-          f"{shards * digest * ROWS / 1e12:.1f} TB in all")  # fmt: skip
+    # Of each chunk an index, the shard's rows, and as much as a part that is not of the shard.
+    read = digest * ROWS / shards + chunks * (sections._TAIL_BYTES + digest_file._PART_BYTES)
+    requests = 3 * chunks
+    print(f"shards of MinHash: {shards:.0f}, each reads {read / 1e6:.0f} MB, all "
+          f"{shards * read / 1e9:.0f} GB; {requests:.0f} requests each, "
+          f"{requests * ASSUMED.put_s / dataset_step._REQUESTS:.1f} s")  # fmt: skip
     prompts = ROWS / GROUP
     tokens = ROWS * ASSUMED.tokens
     print(f"assumed: {ASSUMED._asdict()}")

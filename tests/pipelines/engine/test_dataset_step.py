@@ -4,7 +4,6 @@ import io
 import random
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +26,7 @@ from rejuice.pipelines.engine.dataset_step import (
     shards_of,
     write_digest,
 )
+from rejuice.pipelines.engine.digest_file import Digest
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.progress import Progress
 from rejuice.pipelines.filesystem import files
@@ -228,12 +228,13 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     with pytest.raises(KeyboardInterrupt):
         engine.run(recipe, chunk_rows=20)
     assert len(list(folder.glob("decided-*"))) == 2
+    (folder / "digest-000000.arrow").write_bytes(b"of version 0.5")
     report = engine.run(recipe, chunk_rows=20)
     assert decided[3] == decided[2]
     assert len(set(decided)) == len(decided) - 1
     assert report.steps[0].dropped == whole.steps[0].dropped
     assert recipe.head.export_path.read_bytes() == one
-    assert not list(folder.glob("decided-*"))
+    assert not [*folder.glob("decided-*"), *folder.glob("digest-*")]
 
 
 def test_a_commit_that_is_missing_is_decided_again(recipe_file, rollouts):
@@ -282,8 +283,8 @@ def test_digests_keep_their_order_without_shards(opened):
     plan = opened({"exact_deduplicator": {}}, rows, chunk_rows=7)
     (step,) = plan.steps
     write_digests(plan)
-    kept = dataset_step._Digest.read(plan.digest_path(step, 0))
-    assert sorted(np.asarray(kept.rows_N).tolist()) == list(range(7))
+    kept = Digest.open(plan.digest_path(step, 0))
+    assert sorted(kept.chunk_rows().tolist()) == list(range(7))
     assert kept.ends_B[-1] == 7
 
 

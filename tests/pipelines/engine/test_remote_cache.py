@@ -1,14 +1,20 @@
 """A run whose cache is in an object store: the bytes of one on disk, found again, and damaged."""
 
 import shutil
+from collections import Counter
 
 import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.commands.cache import _cache
+from rejuice.pipelines.engine import digest_file
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.dataset_step import decide_shard, shards_of, write_digest
 from rejuice.pipelines.engine.plan import Plan
+from rejuice.pipelines.filesystem import sections
+from rejuice.pipelines.filesystem.checked import DamagedError
 from rejuice.pipelines.filesystem.remote import RemotePath, to_path
+from rejuice.pipelines.filesystem.sections import Sections
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
@@ -79,6 +85,54 @@ def test_each_digest_of_one_shard_is_fetched_once(recipe, cache, monkeypatch):
     digests = [name for name in fetched if name.startswith("digest-")]
     assert len(digests) > 1
     assert len(set(digests)) == len(digests)
+
+
+class _CountedFile:
+    """A file in a store that counts the bytes read of it."""
+
+    def __init__(self, file, name, fetched):
+        self._file, self._name, self._fetched = file, name, fetched
+        self.size, self.seek = file.size, file.seek
+
+    def read_buffer(self, size):
+        self._fetched[self._name] += size
+        return self._file.read_buffer(size)
+
+
+def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
+    recipe_file, rollouts, cache, monkeypatch
+):
+    monkeypatch.setattr(digest_file, "_PART_BYTES", 1)  # A bucket is a part.
+    monkeypatch.setattr(sections, "_TAIL_BYTES", sections._END_BYTES)
+    recipe = load(recipe_file([{"minhash_deduplicator": {}}], rollouts(60).to_pylist()))
+    plan = Plan.open(recipe, cache, 60)
+    (step,) = plan.steps
+    for chunk in range(len(plan.source.rows)):
+        write_digest(plan, step, plan.source_frame(chunk), chunk)
+    shards = shards_of(plan, step, 10_000)
+    assert len(shards) > 3
+    paths = [plan.digest_path(step, chunk) for chunk in range(len(plan.source.rows))]
+    indexes = {path.name: path.stat().st_size - Sections.open(path).ends[-1] for path in paths}
+    fetched, open_input = Counter(), RemotePath.open_input
+    monkeypatch.setattr(
+        RemotePath,
+        "open_input",
+        lambda path: _CountedFile(open_input(path), path.name, fetched),
+    )
+    for shard in shards:
+        decide_shard(plan, step, shard)
+    monkeypatch.setattr(RemotePath, "open_input", open_input)
+    for path in paths:
+        # Each row once over all shards; for each of them the end, then the whole index.
+        rows = Sections.open(path).ends[-2]
+        asked = len(shards) * (sections._END_BYTES + indexes[path.name])
+        assert fetched[path.name] == rows + asked
+
+
+def test_an_empty_digest_in_a_store_is_damaged(cache):
+    (cache / "digest").write_bytes(b"")
+    with pytest.raises(DamagedError, match="digest is damaged"):
+        Sections.open(cache / "digest")
 
 
 def test_its_folders_are_not_removed_under_a_run(cache):

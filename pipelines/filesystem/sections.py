@@ -1,0 +1,149 @@
+"""Files in sections: a range of them is read, and checked, without the rest of the file.
+
+    section | section | ... | index | size of the index | checksum of both, see `operators/disk.py`
+
+The index has the size and the checksum of each section. A file in an object store is fetched in
+two requests: its end, where the index is, and the sections that are needed, one after the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ...operators import DataError
+from ...operators.disk import CHECKSUM_BYTES, checksum
+from .checked import damaged
+from .files import open_input, written
+from .remote import AnyPath, RemotePath, store_errors
+
+_SIZE = struct.Struct("<q")
+_END_BYTES = _SIZE.size + CHECKSUM_BYTES
+_INDEX = pa.schema({"size": pa.int64(), "checksum": pa.binary(CHECKSUM_BYTES)})
+_TAIL_BYTES = 16 << 10
+"""What is fetched from the end of a file: the index, unless it is longer."""
+
+
+def write_sections(
+    path: AnyPath, sections: Iterable[bytes | pa.Buffer], metadata: Mapping[bytes, bytes]
+) -> None:
+    """Write a file, which appears complete.
+
+    Args:
+        path: of the file.
+        sections: what can be read alone; each begins at a multiple of 8 where sizes are such.
+        metadata: what is read with the index.
+    """
+    sizes, checksums = [], []
+    with written(path) as temporary, pa.OSFile(str(temporary), "wb") as file:
+        for section in sections:
+            file.write(section)
+            sizes.append(len(section))
+            checksums.append(checksum(section))
+        index = pa.table([sizes, checksums], _INDEX.with_metadata(dict(metadata)))
+        content = arrow_stream(index).to_pybytes()
+        content += _SIZE.pack(len(content))
+        file.write(content + checksum(content))
+
+
+class Sections(NamedTuple):
+    """A file in sections.
+
+    Attributes:
+        path: of the file.
+        source: of a file in a store, what is read: a pyarrow file.
+        ends: where each section begins, and where the last one ends, in bytes.
+        checksums: of each section.
+        metadata: as it was written.
+    """
+
+    path: AnyPath
+    source: Any
+    ends: tuple[int, ...]
+    checksums: tuple[bytes, ...]
+    metadata: Mapping[bytes, bytes]
+
+    @classmethod
+    def open(cls, path: AnyPath) -> Sections:
+        """Read the index of a file.
+
+        Raises:
+            DamagedError: the index is not as it was written.
+            FileNotFoundError: there is no file.
+        """
+        source, size = _opened(path)
+        tail = _read(path, source, max(0, size - _TAIL_BYTES), size)
+        if tail.size < _END_BYTES:
+            raise damaged(path)
+        (index_bytes,) = _SIZE.unpack(tail.slice(tail.size - _END_BYTES, _SIZE.size))
+        start = size - _END_BYTES - index_bytes
+        if not 0 <= start <= size - _END_BYTES:
+            raise damaged(path)
+        if size - start > tail.size:
+            tail = _read(path, source, start, size)
+        end = tail.slice(tail.size - (size - start))
+        content = end.slice(0, end.size - CHECKSUM_BYTES)
+        if checksum(content) != bytes(end.slice(content.size)):
+            raise damaged(path)
+        index = pa.ipc.open_stream(content).read_all()
+        ends = tuple(accumulate(index["size"].to_pylist(), initial=0))
+        if ends[-1] != start:
+            raise damaged(path)
+        checksums = tuple(index["checksum"].to_pylist())
+        return cls(path, source, ends, checksums, index.schema.metadata)
+
+    def read(self, first: int, stop: int) -> list[pa.Buffer]:
+        """Some neighbouring sections, once their checksums are right; mapped if they are on disk.
+
+        Raises:
+            DamagedError: one of them is not as it was written.
+            FileNotFoundError: the file has been removed since it was opened.
+        """
+        content = _read(self.path, self.source, self.ends[first], self.ends[stop])
+        sections = []
+        for number in range(first, stop):
+            start, end = (each - self.ends[first] for each in self.ends[number : number + 2])
+            sections.append(content.slice(start, end - start))
+            if checksum(sections[-1]) != self.checksums[number]:
+                raise damaged(self.path)
+        return sections
+
+
+def arrow_stream(table: pa.Table) -> pa.Buffer:
+    """A table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _opened(path: AnyPath) -> tuple[Any, int]:
+    """What keeps a file in a store open, None of one on disk, and its size."""
+    if not isinstance(path, RemotePath):
+        return None, path.stat().st_size
+    file = path.open_input()
+    with store_errors(path, "read"):
+        return file, file.size()
+
+
+def _read(path: AnyPath, source: Any, start: int, stop: int) -> pa.Buffer:
+    if not isinstance(path, RemotePath):
+        # What was read of a mapped file counts as memory of this process until it is unmapped, so
+        # it is mapped for each read. Nor does it stay open: there may be thousands.
+        with open_input(path) as file:
+            return file.read_buffer().slice(start, stop - start)
+    if start == stop:
+        return pa.py_buffer(b"")  # Google's store refuses to read at the end.
+    try:
+        with store_errors(path, "read"):
+            source.seek(start)
+            return source.read_buffer(stop - start)
+    except (DataError, FileNotFoundError):
+        # A client may report nothing clear of a file that was removed after it was opened.
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist") from None
+        raise
