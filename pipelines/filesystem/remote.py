@@ -186,7 +186,7 @@ class RemotePath:
 
     def blocks(self, size: int) -> Iterator[bytes]:
         """All of a file, at most so many bytes at a time; raises FileNotFoundError."""
-        with _store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
+        with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             while block := bytes(file.read(size)):
                 yield block
 
