@@ -215,7 +215,7 @@ def test_a_slow_trajectory_does_not_hold_up_the_next_chunk(scripted, tmp_path):
         if word == "outage\"""",
         )
     )
-    step = scripted(n=1)
+    step = scripted(n=1, flow={"read": {"seconds": 5}})
     tables = [table_of("read first;answer 1"), table_of("answer 2"), table_of("read last;answer 3")]
     chunks = iter([RowsOfChunk(table, range(1)) for table in tables])
     results = step.process_chunks(chunks)
