@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..errors import EngineError, OperatorError, RejuiceError
 from ..first_failures import FirstFailures
-from ..openai.concurrently import Refill, work_on_demand
+from ..openai.concurrently import RefillRequest, work_on_demand
 from ..openai.loop_thread import LoopThread
 from ..sampling.protocol import Engine, Failure, Settings
 from ..sampling.token_count import token_listener
@@ -199,12 +199,12 @@ class AgentRunner:
 
     @asynccontextmanager
     async def _open_work(
-        self, put: Callable[[int | tuple[_Place, Trajectory] | Refill], None]
+        self, put: Callable[[int | tuple[_Place, Trajectory] | RefillRequest], None]
     ) -> AsyncIterator[Callable[[int, _Place], Awaitable[None]]]:
         toolbox = await self._opened()
 
         async def catch_up() -> None:
-            await Refill(put).wait()
+            await RefillRequest(put).wait()
 
         async with turn_sampler(self._engine, self._settings, put, catch_up) as sampler:
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Refill:
+class RefillRequest:
     """What work puts among its results, and awaits, to have all the items that it can have.
 
     By then every result that was put before has been yielded and consumed, and all items that are
@@ -24,7 +24,7 @@ class Refill:
         put: where results are put.
     """
 
-    def __init__(self, put: Callable[[Refill], None]) -> None:
+    def __init__(self, put: Callable[[RefillRequest], None]) -> None:
         self._put, self._answers = put, asyncio.Queue[None]()
 
     async def wait(self) -> None:
@@ -38,7 +38,8 @@ class Refill:
 
 
 OpenWork: TypeAlias = Callable[
-    [Callable[[R | Refill], None]], AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]]
+    [Callable[[R | RefillRequest], None]],
+    AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]],
 ]
 """Opens what the work needs: from where results are put, to the work on an item with its number."""
 
@@ -64,7 +65,7 @@ def work_on_demand(
         asyncio.CancelledError: the loop was closed meanwhile.
     """
     feed, todo = Feed(items), asyncio.Queue[Numbered[T] | None]()
-    unanswered = list[Refill]()
+    unanswered = list[RefillRequest]()
 
     def refill() -> None:
         begins = not feed.exhausted
@@ -75,7 +76,7 @@ def work_on_demand(
         while unanswered:
             unanswered.pop().answer(thread)
 
-    async def work_on_all(put: Callable[[R | Refill | None], None]) -> None:
+    async def work_on_all(put: Callable[[R | RefillRequest | None], None]) -> None:
         async with open_work(put) as work:
 
             async def worker(_: int) -> None:
@@ -88,7 +89,7 @@ def work_on_demand(
     for result in thread.stream(work_on_all, refill, ASK_AGAIN_S):
         if result is None:
             feed.finish()
-        elif isinstance(result, Refill):
+        elif isinstance(result, RefillRequest):
             unanswered.append(result)
         else:
             yield result

@@ -7,7 +7,7 @@ import pytest
 
 from rejuice.operators import feed as feed_module
 from rejuice.operators.openai import concurrently
-from rejuice.operators.openai.concurrently import Refill, work_on_demand
+from rejuice.operators.openai.concurrently import RefillRequest, work_on_demand
 from rejuice.operators.openai.loop_thread import LoopThread
 
 
@@ -52,7 +52,7 @@ def test_a_refill_is_answered_once_results_are_consumed_and_items_taken(thread):
         async def work(number, _):
             put(number)
             await asyncio.sleep(0)
-            refill = Refill(put)
+            refill = RefillRequest(put)
             await refill.wait()
             answered.append((number, number in consumed, len(taken)))
 
