@@ -60,6 +60,10 @@ def results_of_chunks(
 
     Yields:
         The number of a table, from 0, the table with some rows, and the result that they have.
+
+    Raises:
+        Exception: what `chunks` or `items_of` raised, after the results of all items before it:
+            they may have been paid for.
     """
     items = _Items(chunks, items_of)
     while True:
@@ -71,7 +75,10 @@ def results_of_chunks(
             for index, result in compute(chain([first], unfinished)):
                 yield *items.under_way.pop(index), result
                 yield from items.take_known()
-        elif not known:
+        if items.error is not None:
+            yield from items.take_known()
+            raise items.error
+        if first is None and not known:
             return
 
 
@@ -80,6 +87,7 @@ class _Items(Generic[T, R]):
 
     Attributes:
         under_way: of items that were taken, by their index in the call: number of the table, rows.
+        error: why there are no more.
     """
 
     def __init__(self, chunks: Iterator[RowsOfChunk | None], items_of: ItemsOf[T, R]) -> None:
@@ -88,10 +96,18 @@ class _Items(Generic[T, R]):
         self._table = pa.table({})
         self._left: Iterator[ToCompute[T] | KnownResult[R]] = iter(())
         self.under_way: dict[int, tuple[int, RowsOfChunk]] = {}
+        self.error: Exception | None = None
 
     def for_one_call(self) -> Iterator[T | None]:
         """Items until no row under way could free the next table: what is known without the engine
-        has to be taken before."""
+        has to be taken before. An error is the end of them, and not raised here, where it would end
+        the call of the engine."""
+        try:
+            yield from self._for_one_call()
+        except Exception as error:
+            self.error = error
+
+    def _for_one_call(self) -> Iterator[T | None]:
         indices = count()
         while True:
             for each in self._left:

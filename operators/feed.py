@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Numbered: TypeAlias = tuple[int, T]
 """An item, after its number among those that were taken, from 0."""
+ASK_AGAIN_S = 1.0
+"""Seconds after which an iterable that had no item is asked again, if none is finished before."""
 
 
 class Feed(Generic[T]):
     """Takes items from an iterable, no earlier than they are wanted.
+
+    The iterable gives None if it has none at present. It is asked again once an item is finished,
+    or after `ASK_AGAIN_S`: it may have looked for one only for a while.
 
     Attributes:
         under_way: items that were taken and are not finished.
@@ -26,16 +33,16 @@ class Feed(Generic[T]):
     """
 
     def __init__(self, items: Iterable[T | None]) -> None:
-        self._items, self._number, self._paused = iter(items), 0, False
+        self._items, self._number, self._paused_until = iter(items), 0, -math.inf
         self.under_way, self.exhausted = 0, False
 
     def take(self) -> Numbered[T] | None:
-        """The next item; None if there are no more, or none before another one is finished.
+        """The next item; None if there are no more, or none at present.
 
         Raises:
             ValueError: the iterable gave None while no item was under way.
         """
-        if self.exhausted or self._paused:
+        if self.exhausted or time.monotonic() < self._paused_until:
             return None
         try:
             item = next(self._items)
@@ -45,7 +52,7 @@ class Feed(Generic[T]):
         if item is None:
             if not self.under_way:
                 raise ValueError("items gave None while none was under way: nothing would follow")
-            self._paused = True
+            self._paused_until = time.monotonic() + ASK_AGAIN_S
             return None
         self.under_way += 1
         self._number += 1
@@ -61,4 +68,4 @@ class Feed(Generic[T]):
     def finish(self) -> None:
         """Note that an item is finished, so that the iterable may have another one."""
         self.under_way -= 1
-        self._paused = False
+        self._paused_until = -math.inf

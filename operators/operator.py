@@ -265,8 +265,8 @@ class ResumableOperator(Operator):
 
         Args:
             chunks: the tables. Take the next when you can begin more rows, not before: it is read
-                from the disk then. None stands for none at present: another row must be finished
-                before the next table. It does not count as one.
+                from the disk then. None stands for none at present: ask again once another row
+                is finished, or a little later. It does not count as one.
 
         Yields:
             The number of a table, from 0, a row of it, and the change to a table of that row alone.

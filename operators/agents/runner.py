@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..errors import EngineError, OperatorError, RejuiceError
 from ..first_failures import FirstFailures
+from ..openai.concurrently import RefillRequest, work_on_demand
 from ..openai.loop_thread import LoopThread
 from ..sampling.protocol import Engine, Failure, Settings
 from ..sampling.token_count import token_listener
@@ -46,7 +47,7 @@ _first_failures = FirstFailures(logging.getLogger(__name__).warning)
 class _Place(NamedTuple):
     """Which trajectory: the number of its task, its index in the group, and the task."""
 
-    row: int
+    task: int
     nth: int
     seeded: SeededTask
 
@@ -154,7 +155,7 @@ class AgentRunner:
         Args:
             tasks: taken in the thread that iterates, as trajectories end: at most as many
                 trajectories wait for their beginning as are under way. None stands for no task at
-                present: another group must be finished before. It does not count as an index.
+                present: it is asked again as `Feed` says. It does not count as an index.
             n: trajectories of each.
 
         Yields:
@@ -164,25 +165,25 @@ class AgentRunner:
             EngineError: the engine or the tools have failed.
             OperatorError: the flow has a bug.
         """
-        from ..openai.concurrently import work_on_demand
-
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"agents of {self._policy}")
         size, unfinished = self._under_way, dict[int, dict[int, Trajectory]]()
-        # As many again wait, so that the next wave of turns is full.
-        results = work_on_demand(self._thread, _places(tasks, n), self._open_work, size, 2 * size)
+        # As many again wait, so that they begin while the thread that iterates is busy.
+        results: Iterator[int | tuple[_Place, Trajectory]] = work_on_demand(
+            self._thread, _places(tasks, n), self._open_work, size, 2 * size
+        )
         try:
             for found in results:
                 if isinstance(found, int):
                     report(found)
                     continue
-                (row, nth, seeded), trajectory = found
-                group = unfinished.setdefault(row, {})
+                (task, nth, seeded), trajectory = found
+                group = unfinished.setdefault(task, {})
                 group[nth] = trajectory
                 if len(group) == n:
-                    del unfinished[row]
-                    yield row, self._group([group[k] for k in range(n)], seeded.seed)
+                    del unfinished[task]
+                    yield task, self._group([group[k] for k in range(n)], seeded.seed)
         except asyncio.CancelledError:
             raise EngineError("the runner was closed while trajectories were under way") from None
 
@@ -198,10 +199,14 @@ class AgentRunner:
 
     @asynccontextmanager
     async def _open_work(
-        self, put: Callable[[int | tuple[_Place, Trajectory]], None]
+        self, put: Callable[[int | tuple[_Place, Trajectory] | RefillRequest], None]
     ) -> AsyncIterator[Callable[[int, _Place], Awaitable[None]]]:
         toolbox = await self._opened()
-        async with turn_sampler(self._engine, self._settings, put) as sampler:
+
+        async def catch_up() -> None:
+            await RefillRequest(put).wait()
+
+        async with turn_sampler(self._engine, self._settings, put, catch_up) as sampler:
 
             async def play(_: int, place: _Place) -> None:
                 put((place, await self._trajectory(place, sampler, toolbox)))
@@ -244,13 +249,13 @@ class AgentRunner:
 
 def _places(tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Place | None]:
     """The n trajectories of each task; None where there is none."""
-    rows = count()
+    numbers = count()
     for seeded in tasks:
         if seeded is None:
             yield None
         else:
-            row = next(rows)
-            yield from (_Place(row, nth, seeded) for nth in range(n))
+            task = next(numbers)
+            yield from (_Place(task, nth, seeded) for nth in range(n))
 
 
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:

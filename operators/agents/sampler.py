@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import EngineError, RejuiceError
 from ..sampling.protocol import Engine, Failure, Group, Prompt, Settings
 from ..sampling.token_count import TokenListener, listening
+from ..sampling.tokenizer import Messages
 from .play import TurnSampler
 
 if TYPE_CHECKING:
@@ -25,13 +26,23 @@ if TYPE_CHECKING:
 _WAVE = 512
 """Turns of a wave, at most: as many as a process of `transformers` decodes at a time."""
 _QUIET_PASSES = 8
-"""Passes of the event loop without a new turn after which a wave is as full as it gets. From a
-sample to the next turn, or to the first turn of the next trajectory, there are fewer."""
+"""Passes of the event loop without a new turn after which all trajectories wait for turns or tools.
+From a sample to the next turn, or from a task to the first turn, there are fewer."""
+
+CatchUp: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns once trajectories have been begun in place of all that have ended."""
+
+
+async def _nobody_to_wait_for() -> None:
+    """How a sampler catches up where no trajectory begins later."""
 
 
 @asynccontextmanager
 async def turn_sampler(
-    engine: Engine, settings: Settings, report: TokenListener
+    engine: Engine,
+    settings: Settings,
+    report: TokenListener,
+    catch_up: CatchUp = _nobody_to_wait_for,
 ) -> AsyncIterator[TurnSampler]:
     """Samples turns from an engine, which stays open, while the context lasts.
 
@@ -39,6 +50,7 @@ async def turn_sampler(
         engine: nothing else uses it meanwhile.
         settings: of every turn; n is 1, whatever it says.
         report: called with numbers of sampled tokens, from any thread.
+        catch_up: awaited before each wave.
 
     Raises:
         EngineError: there is no key for the server.
@@ -51,7 +63,7 @@ async def turn_sampler(
         async with OpenAIClient(engine.options, engine.options.concurrency) as client:
             yield ServerSampler(engine, client, settings, report)
         return
-    waves = EngineSampler(engine, settings, report)
+    waves = EngineSampler(engine, settings, report, catch_up)
     try:
         yield waves
     finally:
@@ -105,18 +117,28 @@ class _WaitingTurn(NamedTuple):
 class EngineSampler:
     """Samples turns in waves, one after the other, in a thread of its own.
 
-    A wave is sent when the engine is idle and the event loop has nothing more to do; it has all
-    turns that wait then. Whoever waits for a tool is in a later one.
+    A wave is sent when the engine is idle, the event loop has nothing more to do, and further
+    trajectories have begun in place of those that have ended. It has all turns that wait then, in
+    the order of their seeds. So the waves of two runs are the same where no tool takes time, and
+    with an engine in one process the last bits of log-probabilities, which depend on the batch.
+    Whoever waits for a tool is in a later wave.
 
     Args:
         engine: nothing else uses it meanwhile.
         settings: of every turn.
         report: called with numbers of sampled tokens, from the thread.
+        catch_up: awaited before each wave.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, report: TokenListener) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        report: TokenListener,
+        catch_up: CatchUp = _nobody_to_wait_for,
+    ) -> None:
         self._engine, self._settings = engine, settings._replace(n=1)
-        self._report = report
+        self._report, self._catch_up = report, catch_up
         self._waiting: list[_WaitingTurn] = []
         self._waves: asyncio.Task[None] | None = None
         self._under_way: Future[None] | None = None
@@ -146,14 +168,15 @@ class EngineSampler:
         self._thread.shutdown(wait=False)
 
     async def _sample_waves(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._waiting:
-            await self._quiet()
-            # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
-            wave = [turn for turn in self._waiting if not turn.found.done()]
-            self._waiting = []
-            loop = asyncio.get_running_loop()
-            self._under_way = self._thread.submit(self._sample_wave, wave, loop)
+            wave: Sequence[_WaitingTurn] = ()
             try:
+                await self._quiet()
+                await self._catch_up()
+                await self._quiet()  # Until those that have begun wait as well.
+                wave = self._next_wave()
+                self._under_way = self._thread.submit(self._sample_wave, wave, loop)
                 await asyncio.shield(asyncio.wrap_future(self._under_way))
                 left = sum(not turn.found.done() for turn in wave)
                 if left:
@@ -161,6 +184,14 @@ class EngineSampler:
             except Exception as error:
                 self._break(error, [*wave, *self._waiting])
                 return
+
+    def _next_wave(self) -> Sequence[_WaitingTurn]:
+        """The turns that wait, in an order that does not depend on which came first."""
+        # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
+        wave = [turn for turn in self._waiting if not turn.found.done()]
+        wave.sort(key=lambda turn: _order(turn.prompt))
+        self._waiting = []
+        return wave
 
     async def _quiet(self) -> None:
         """Let everything run that can, so that the wave is as full as possible."""
@@ -190,6 +221,11 @@ class EngineSampler:
         for turn in turns:
             if not turn.found.done():
                 turn.found.set_exception(self._broken)
+
+
+def _order(prompt: Prompt) -> tuple[int, tuple[int, ...], Messages]:
+    """Differs for prompts that differ, but for `max_tokens`."""
+    return prompt.seed, tuple(prompt.token_ids or ()), prompt.messages
 
 
 def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:

@@ -7,14 +7,39 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, TypeVar
 
-from ..feed import Feed, Numbered
+from ..feed import ASK_AGAIN_S, Feed, Numbered
 from .loop_thread import LoopThread
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+
+class RefillRequest:
+    """What work puts among its results, and awaits, to have all the items that it can have.
+
+    By then every result that was put before has been yielded and consumed, and all items that are
+    taken in place of those that were finished before wait for a free worker.
+
+    Args:
+        put: where results are put.
+    """
+
+    def __init__(self, put: Callable[[RefillRequest], None]) -> None:
+        self._put, self._answers = put, asyncio.Queue[None]()
+
+    async def wait(self) -> None:
+        """Ask for it, and wait until it is answered."""
+        self._put(self)
+        await self._answers.get()
+
+    def answer(self, thread: LoopThread) -> None:
+        """Answer it, from the thread that iterates."""
+        thread.put(self._answers, [None])
+
+
 OpenWork: TypeAlias = Callable[
-    [Callable[[R], None]], AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]]
+    [Callable[[R | RefillRequest], None]],
+    AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]],
 ]
 """Opens what the work needs: from where results are put, to the work on an item with its number."""
 
@@ -40,6 +65,7 @@ def work_on_demand(
         asyncio.CancelledError: the loop was closed meanwhile.
     """
     feed, todo = Feed(items), asyncio.Queue[Numbered[T] | None]()
+    unanswered = list[RefillRequest]()
 
     def refill() -> None:
         begins = not feed.exhausted
@@ -47,8 +73,10 @@ def work_on_demand(
         ends = [None] * size if begins and feed.exhausted else []  # One for each worker.
         if taken or ends:
             thread.put(todo, [*taken, *ends])
+        while unanswered:
+            unanswered.pop().answer(thread)
 
-    async def work_on_all(put: Callable[[R | None], None]) -> None:
+    async def work_on_all(put: Callable[[R | RefillRequest | None], None]) -> None:
         async with open_work(put) as work:
 
             async def worker(_: int) -> None:
@@ -58,9 +86,11 @@ def work_on_demand(
 
             await run_concurrently(worker, range(size), size)
 
-    for result in thread.stream(work_on_all, refill):
+    for result in thread.stream(work_on_all, refill, ASK_AGAIN_S):
         if result is None:
             feed.finish()
+        elif isinstance(result, RefillRequest):
+            unanswered.append(result)
         else:
             yield result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -38,13 +38,17 @@ class LoopThread:
 
         Once the loop is closed nobody reads it, and nothing happens.
         """
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(_put_all, queue, list(items))
+        except RuntimeError:
+            if not self._loop.is_closed():  # Not looked up before: another thread may close it.
+                raise
 
     def stream(
         self,
         work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
         before_wait: Callable[[], None] = lambda: None,
+        longest_wait_s: float | None = None,
     ) -> Iterator[T]:
         """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
 
@@ -54,6 +58,7 @@ class LoopThread:
             work: runs in the loop.
             before_wait: called in the thread that iterates, each time before it waits for
                 something to yield.
+            longest_wait_s: how long it waits before `before_wait` is called again; None: for ever.
 
         Raises:
             asyncio.CancelledError: the loop was closed meanwhile.
@@ -67,10 +72,15 @@ class LoopThread:
 
         task = self.run(begin())
         try:
-            before_wait()
-            while not isinstance(result := results.get(), asyncio.Task):
-                yield result
+            while True:
                 before_wait()
+                try:
+                    result = results.get(timeout=longest_wait_s)
+                except Empty:
+                    continue
+                if isinstance(result, asyncio.Task):
+                    break
+                yield result
             result.result()
         finally:
             if not task.done():

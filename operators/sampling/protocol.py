@@ -118,7 +118,7 @@ class Engine(Protocol):
             prompts: the prompts. They are taken while this iterator is advanced, in the same
                 thread, and never more than `capacity` of them are unfinished. None stands for no
                 prompt at present: the engine goes on with those under way, and asks again once
-                it has yielded another result. It does not count as an index.
+                it has yielded another result, or a little later. It does not count as an index.
             settings: how to sample.
 
         Raises:

@@ -107,7 +107,7 @@ class ScoringOutcome(NamedTuple):
     notes: Mapping[str, float] = {}
     text: str = ""
 
-    def again(self) -> ScoringOutcome:
+    def for_equal_request(self) -> ScoringOutcome:
         """That of an equal request, which was not sent."""
         return self._replace(notes={"same_as_another": 1})
 
@@ -170,7 +170,7 @@ class Judge:
 
         Args:
             requests: taken in the thread that iterates, as slots of `concurrency` become free. None
-                stands for no request at present: another outcome must be yielded before. It does
+                stands for no request at present: they are asked again as `Feed` says. It does
                 not count as an index. Equal requests that wait at the same time are sent once.
             probe: the body of a short request of the same kind.
             fail: whether a server that is down is an error; otherwise the outcomes of the batch's
@@ -219,7 +219,7 @@ class Judge:
         """The outcome; requests are shared by callers, and cancelled once none of them waits."""
         work = partial(self._cached_or_sent, request, probe)
         outcome, first = await self._in_flight.result(request.key, work)
-        return outcome if first else outcome.again()
+        return outcome if first else outcome.for_equal_request()
 
     async def _cached_or_sent(
         self, request: ScoringRequest, probe: Mapping[str, Any]

@@ -153,7 +153,7 @@ class JudgedMapper(ResumableOperator):
         for number, (table, (first, *others)), outcome in results:
             yield number, table, first, outcome
             for row in others:
-                yield number, table, row, outcome.again()
+                yield number, table, row, outcome.for_equal_request()
 
     def _requests(self, table: pa.Table, rows: Sequence[int]) -> Iterator[_RequestOrKnown]:
         """What to send about these rows, equal requests once, and what is known without it."""

@@ -1,8 +1,8 @@
 """Resumable operators: each row is persisted as it finishes, and none is computed twice.
 
-What such an operator computed is kept under a cache key of its own, see `kept.py`; the commit of
-the step is a link to it. A killed run leaves a journal of the rows that were finished; the next run
-computes the others, and writes all of them as one chunk.
+What such an operator computed is kept under a cache key of its own, see `kept/folder.py`; the
+commit of the step is a link to it. A killed run leaves a journal of the rows that were finished;
+the next run computes the others, and writes all of them as one chunk.
 
 Rows of several chunks are computed side by side. A chunk is opened as soon as the operator can
 take more rows, and written once its last row is finished:
@@ -48,6 +48,9 @@ _CHECKED_ROWS = 16
 _OPEN_CHUNKS = 64
 _OPEN_BYTES = 1 << 30
 """What open chunks may hold in memory: their input, and results that are in no journal."""
+_WALKED_CHUNKS = 64
+"""Most chunks without rows to compute that are passed at a time while rows of others are computed:
+meanwhile no finished row is put on the disk."""
 _ATTEMPTS = 3
 """How often the rows of a chunk are computed while their journals are damaged."""
 
@@ -271,10 +274,15 @@ class _Window:
             yield chunk, row, without_dictionaries(change)
 
     def _opened(self) -> Iterator[RowsOfChunk | None]:
-        """What is left of each chunk; None while another chunk must be finished before."""
+        """What is left of each chunk; None while another one must be finished before, and from time
+        to time, so that what was finished meanwhile is put on the disk."""
+        walked = 0
         for todo in self._todo:
             while self._is_full():
                 yield from self._wait()
+            if walked >= _WALKED_CHUNKS and self._given:
+                yield from self._wait()
+                walked = 0
             frame = todo.frame()
             table = read_columns(self._operator, frame)
             chunk = _OpenChunk(todo, table, frame.num_rows, self._kept)
@@ -286,7 +294,10 @@ class _Window:
                 self._count(chunk)
                 have_failures_kept(self._operator, table)
                 yield self._give(chunk)
-            elif is_whole:
+                walked = 0
+                continue
+            walked += 1
+            if is_whole:
                 self._finish(chunk)
             else:
                 self._commit(chunk)

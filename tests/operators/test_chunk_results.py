@@ -3,9 +3,11 @@
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rejuice.operators import DataError
 from rejuice.operators.chunk_results import KnownResult, ToCompute, results_of_chunks
 from rejuice.operators.feed import Feed
 from rejuice.operators.operator import RowsOfChunk
@@ -90,3 +92,38 @@ def test_one_call_of_the_engine_is_enough_where_nothing_is_known(chunks, capacit
     )
     assert len(list(results_of_chunks(tables, items_of, engine))) == 2 * chunks
     assert engine.calls == 1
+
+
+@given(st.lists(CHUNK, max_size=6), st.integers(1, 9), st.booleans(), st.integers(0, 5))
+def test_an_error_of_a_chunk_comes_after_the_results_of_all_before_it(
+    numbers, capacity, in_items, taken
+):
+    """They may have been paid for."""
+    error = DataError("chunk is damaged", "run it again")
+
+    def chunks():
+        for number, chunk in enumerate(numbers):
+            yield table_of(number, chunk)
+        if not in_items:
+            raise error
+        yield table_of(len(numbers), [1] * taken)
+
+    def items_or_error(table, rows):
+        yield from items_of(table, rows)
+        if in_items and table["chunk"].to_pylist()[:1] in ([], [len(numbers)]):
+            raise error
+
+    found = Counter()
+    with pytest.raises(DataError) as raised:
+        for number, (_, rows), _ in results_of_chunks(
+            chunks(), items_or_error, Engine(capacity, [])
+        ):
+            found[number] += len(rows)
+    assert raised.value is error
+    last = {len(numbers): taken} if in_items else {}
+    assert +found == Counter({**dict(enumerate(map(len, numbers))), **last}) + Counter()
+
+
+def table_of(number, chunk):
+    table = pa.table({"number": pa.array(chunk, pa.int64()), "chunk": [number] * len(chunk)})
+    return RowsOfChunk(table, range(len(chunk)))

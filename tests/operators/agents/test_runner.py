@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import random
 import threading
+import time
 
 import pytest
 from fake_server import FakeServer, Trouble
@@ -141,7 +143,29 @@ def test_further_trajectories_begin_as_others_end(open_runner):
     engine = WaveEngine(lambda prompt: "answer: a" if prompt.seed % 2 else "hm")
     assert len(dict(open_runner(engine, under_way=6).run(tasks(10), 4))) == 10
     assert max(len(wave) for wave in engine.waves) == 6
-    assert [len(wave) for wave in engine.waves[:2]] == [6, 6]  # As many again were waiting.
+    assert [len(wave) for wave in engine.waves[:3]] == [6, 6, 6]
+
+
+def test_waves_depend_neither_on_timing_nor_on_the_order_of_responses(open_runner):
+    """So neither do the last bits of log-probabilities, which depend on the batch."""
+
+    def waves(consumer_s, shuffle):
+        class Shuffled(WaveEngine):
+            def sample(self, prompts, settings):
+                time.sleep(0.002)  # So that what ended during the wave is consumed or not.
+                found = list(super().sample(prompts, settings))
+                shuffle(found)
+                yield from found
+
+        engine = Shuffled(lambda prompt: "answer: a" if prompt.seed % 2 else "hm")
+        for _ in open_runner(engine, under_way=8).run(tasks(24), 2):
+            time.sleep(consumer_s)
+        return [[(each.seed, each.token_ids) for each in wave] for wave in engine.waves]
+
+    undisturbed = waves(0, lambda found: None)
+    assert [len(wave) for wave in undisturbed[:8]] == [8] * 8
+    for seed in range(3):
+        assert waves(0.001 * seed, random.Random(seed).shuffle) == undisturbed
 
 
 def test_tasks_are_taken_as_trajectories_end(open_runner):

@@ -60,6 +60,41 @@ def test_whoever_comes_a_few_passes_later_is_in_the_wave():
     assert [len(wave) for wave in engine.waves] == [10]
 
 
+def test_whoever_begins_while_it_catches_up_is_in_the_wave_which_is_sorted():
+    engine, begun = WaveEngine(echo), []
+
+    async def go():
+        async def catch_up():
+            if not begun:
+                await asyncio.sleep(0.01)
+                begun.extend(asyncio.ensure_future(ask("c", seed)) for seed in (3, 1))
+
+        async with turn_sampler(engine, SETTINGS, lambda tokens: None, catch_up) as sampler:
+
+            async def ask(text, seed):
+                await sampler.sample(prompt(text, seed), 5)
+
+            await asyncio.gather(ask("b", 2), ask("a", 2))
+            await asyncio.gather(*begun)
+
+    asyncio.run(go())
+    asked = [[(each.seed, echo(each)) for each in wave] for wave in engine.waves]
+    assert asked == [[(1, "c"), (2, "a"), (2, "b"), (3, "c")]]
+
+
+def test_a_bug_before_a_wave_reaches_all():
+    async def go():
+        async def catch_up():
+            raise ZeroDivisionError("of the test")
+
+        async with turn_sampler(WaveEngine(echo), SETTINGS, lambda tokens: None, catch_up) as found:
+            wait = (found.sample(prompt(c), 5) for c in "ab")
+            return await asyncio.gather(*wait, return_exceptions=True)
+
+    message = "the engine has failed; ZeroDivisionError('of the test')"
+    assert [str(each) for each in asyncio.run(go())] == [message] * 2
+
+
 def test_nobody_waits_for_a_slow_tool():
     """One comes back when the others have had two more turns: they wait for nothing but it."""
     engine = WaveEngine(echo)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rejuice.operators import AgentRolloutMapper, EngineError, RecipeError
+from rejuice.operators import AgentRolloutMapper, DataError, EngineError, RecipeError
 from rejuice.operators.agents import runner
 from rejuice.operators.agents.trajectory import Trajectory, TrajectoryGroup, Turn, turns_of
 from rejuice.operators.cache_key import cache_key_json, code_version
@@ -215,13 +215,28 @@ def test_a_slow_trajectory_does_not_hold_up_the_next_chunk(scripted, tmp_path):
         if word == "outage\"""",
         )
     )
-    step = scripted(n=1)
+    step = scripted(n=1, flow={"read": {"seconds": 5}})
     tables = [table_of("read first;answer 1"), table_of("answer 2"), table_of("read last;answer 3")]
     chunks = iter([RowsOfChunk(table, range(1)) for table in tables])
     results = step.process_chunks(chunks)
     found = {number: change.columns["response"].to_pylist() for number, _, change in results}
     assert next(iter(found)) == 1
     assert found == {0: ["1"], 1: ["2"], 2: ["3"]}
+
+
+def test_trajectories_under_way_are_not_lost_by_a_chunk_that_cannot_be_read(scripted):
+    """They have turns before them when it is opened."""
+
+    def chunks():
+        for number in range(3):
+            yield RowsOfChunk(table_of(f"read pages;answer {number}"), range(1))
+        raise DataError("chunk 3 is damaged", "remove it")
+
+    found = {}
+    with pytest.raises(DataError, match=r"^chunk 3 is damaged"):
+        for number, _, change in scripted(n=1).process_chunks(chunks()):
+            found[number] = change.columns["response"].to_pylist()
+    assert found == {0: ["0"], 1: ["1"], 2: ["2"]}
 
 
 def test_what_fails_is_missing_and_what_the_policy_does_wrong_is_not(scripted):

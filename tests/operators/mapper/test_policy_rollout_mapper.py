@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from fake_server import FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
+from rejuice.operators.operator import RowsOfChunk
 from rejuice.operators.sampling import Failure, Group, Sample, rollout
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import runner as engine
@@ -126,6 +128,24 @@ def test_the_stream_gives_what_apply_gives(parrot):
         assert change.parents.tolist() == [0] * len(children)
         for name, column in change.columns.items():
             assert column.to_pylist() == whole.columns[name].take(children).to_pylist(), name
+
+
+def test_what_was_sampled_is_not_lost_by_a_chunk_that_cannot_be_read(monkeypatch):
+    """Nor what is under way: the server answers only once all of it is."""
+
+    def chunks():
+        for table in table_of("a", "b"), table_of("c"):
+            yield RowsOfChunk(table, range(table.num_rows))
+        raise DataError("chunk 2 is damaged", "remove it")
+
+    with FakeServer(crowd=3) as server:
+        options = {"base_url": server.url, "api": "chat", "concurrency": 8, "patience_s": 5}
+        step = PolicyRolloutMapper(n=1, engine="openai", model="m", openai=options, on_policy=False)
+        found = []
+        with pytest.raises(DataError, match="chunk 2 is damaged"):
+            found.extend((number, row) for number, row, _ in step.process_chunks(chunks()))
+        step.close()
+    assert sorted(found) == [(0, 0), (0, 1), (1, 0)]
 
 
 def test_rows_without_a_prompt_are_dropped_and_not_sampled(parrot):

@@ -261,6 +261,28 @@ def run_shout(folder, texts, operator=None, size=3, task=None):
     return done, [load_commit(each.path).change.columns["loud"].to_pylist() for each in todo]
 
 
+def test_finished_rows_are_put_on_the_disk_while_whole_chunks_are_passed(tmp_path, monkeypatch):
+    """The first chunk is new, the last one as well, and there are nine whole ones between them."""
+    monkeypatch.setattr(resumable, "_WALKED_CHUNKS", 4)
+    whole = [chr(ord("b") + k) for k in range(9)]
+    run_shout(tmp_path, whole, size=1)
+    (tmp_path / "step").rename(tmp_path / "earlier")
+    asked = []
+
+    class Waits(Shout):
+        def process_chunks(self, chunks):
+            table, _ = next(chunks)
+            while (chunk := next(chunks)) is None:
+                asked.append(len(list((tmp_path / "step").iterdir())))
+            yield 0, 0, self.apply(table)
+            yield 1, 0, self.apply(chunk[0])
+            assert next(chunks, "end") == "end"
+
+    done, loud = run_shout(tmp_path, ["a", *whole, "z"], Waits(), size=1)
+    assert (done, loud) == (Computed(2, 0), [[text.upper()] for text in ["a", *whole, "z"]])
+    assert asked == [4, 8]
+
+
 def test_a_row_that_is_left_out_of_some_chunk(tmp_path):
     with pytest.raises(OperatorError, match="left out 1 of 3 rows"):
         run_shout(tmp_path, list("abcdef"), Shout(forgets="b"))
