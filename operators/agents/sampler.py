@@ -181,7 +181,9 @@ class EngineSampler:
                 left = sum(not turn.found.done() for turn in wave)
                 if left:
                     raise EngineError(f"the engine left out {left} of {len(wave)} prompts")
-            except Exception as error:
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # One that is not passed on leaves all waiting for ever.
                 self._break(error, [*wave, *self._waiting])
                 return
 
@@ -210,7 +212,7 @@ class EngineSampler:
                     return
                 loop.call_soon_threadsafe(_deliver, wave[index], found)
 
-    def _break(self, error: Exception, turns: Sequence[_WaitingTurn]) -> None:
+    def _break(self, error: BaseException, turns: Sequence[_WaitingTurn]) -> None:
         """Pass on the engine's error to all that wait, and to whoever comes later."""
         if isinstance(error, EngineError):
             self._broken = error

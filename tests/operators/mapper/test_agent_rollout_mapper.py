@@ -1,6 +1,7 @@
 """Agents as a step: what becomes of trajectories, of failures, and of tables of an earlier run."""
 
 import logging
+import random
 from itertools import pairwise
 
 import pyarrow as pa
@@ -181,14 +182,14 @@ WORDS = ("answer 1", "read x;answer 2", "fail timeout", "read x;read x", "read z
     words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12),
     starts=st.sets(st.integers(1, 11)),
     under_way=st.integers(1, 9),
-    rng=st.randoms(use_true_random=False),
+    seed=st.integers(0, 99),  # The order is drawn in another thread, where Hypothesis may not.
 )
-def test_chunks_side_by_side_give_what_one_table_gives(scripted, words, starts, under_way, rng):
+def test_chunks_side_by_side_give_what_one_table_gives(scripted, words, starts, under_way, seed):
     """In whatever order trajectories end, and wherever a chunk begins."""
     table = table_of(*(f"{word};{k}" for k, word in enumerate(words)))
     bounds = [0, *sorted(start for start in starts if start < len(words)), len(words)]
     parts = [table.slice(start, stop - start) for start, stop in pairwise(bounds)]
-    step, found = scripted(), {}
+    step, found, rng = scripted(), {}, random.Random(seed)
     whole = list(split(step.apply(table), range(len(words) + 1)))
     step.close()
     with pytest.MonkeyPatch.context() as patch:
