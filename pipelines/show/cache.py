@@ -18,12 +18,14 @@ _WIDTH = 140
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _DAY_S = 86_400
 _KINDS = {"source": "dataset", "step": "results", "samples": "samples, scores"}
-_USER_FILES = {
-    "scores.sqlite": "answers of judges",
-    "tools.sqlite": "answers of tools",
-    "code-": "parsed source files",
+_USER_CACHES = {
+    "scores.answers": "answers of judges",
+    "scores.sqlite": "answers of judges, of an earlier version",
+    "tools.answers": "observations of tools",
+    "tools.sqlite": "observations of tools, of an earlier version",
+    "code-*.parsed": "parsed source files",
 }
-"""What files of the user's cache folder hold, by how their names begin."""
+"""What the user's cache folder holds, by patterns of names."""
 
 
 def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
@@ -62,13 +64,12 @@ def total_line(entries: Iterable[CacheEntry]) -> str:
 
 
 def user_cache_lines(folder: Path) -> Iterator[str]:
-    """What the user's cache folder holds, a line for each file."""
-    for file in sorted(folder.glob("*")) if folder.is_dir() else ():
-        content = next(
-            (what for name, what in _USER_FILES.items() if file.name.startswith(name)), ""
-        )
-        if content and file.suffix in (".sqlite", ".json"):
-            yield f"{file}: {size_text(file.stat().st_size)}, {content}, for all recipes"
+    """What the user's cache folder holds, a line for each cache."""
+    for pattern, content in _USER_CACHES.items():
+        for path in sorted(folder.glob(pattern)):
+            files = path.iterdir() if path.is_dir() else [path]
+            size = size_text(sum(file.stat().st_size for file in files))
+            yield f"{path}: {size}, {content}, for all recipes"
 
 
 def size_text(size: float) -> str:

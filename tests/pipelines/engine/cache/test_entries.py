@@ -12,6 +12,7 @@ from command import runner
 from fake_server import FakeServer
 
 from rejuice.operators import RejuiceError
+from rejuice.operators.scoring.cache import open_cache, user_cache
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.cache import entries
 from rejuice.pipelines.engine.cache.entries import (
@@ -248,8 +249,10 @@ def test_errors_are_one_line(path, rejuice, words):
 @pytest.mark.parametrize("place", ["recipe.yaml", "out/curated.parquet", "out/curated.run", "out/.rejuice", "out"])  # fmt: skip
 def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
     ran(path)
-    (tmp_path / "user" / "rejuice").mkdir(parents=True, exist_ok=True)
-    (tmp_path / "user" / "rejuice" / "scores.sqlite").write_bytes(bytes(1_500))
+    scores = open_cache(user_cache())
+    scores.put(bytes(32), "four words in all")
+    scores.close()
+    kept = sum(file.stat().st_size for file in user_cache().iterdir())
     if place == "out":
         os.rename(tmp_path / "out" / ".rejuice", tmp_path / "moved")
         code, out, _ = rejuice("cache", "ls", "--cache_dir", "moved")
@@ -265,4 +268,9 @@ def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
     ]  # fmt: skip
     assert all(line.rstrip().endswith(used_by or "ago") for line in lines[1:6])
     assert lines[6].startswith("5 folders, ")
-    assert "user/rejuice/scores.sqlite: 1.5 kB, answers of judges, for all recipes" in lines
+    of_user = [line.partition(": ")[::2] for line in lines[7:]]
+    assert (
+        "user/rejuice/scores.answers",
+        f"{kept} B, answers of judges, for all recipes",
+    ) in of_user
+    assert any(what.endswith("parsed source files, for all recipes") for _, what in of_user)
