@@ -181,9 +181,9 @@ class EngineSampler:
                 left = sum(not turn.found.done() for turn in wave)
                 if left:
                     raise EngineError(f"the engine left out {left} of {len(wave)} prompts")
-            except asyncio.CancelledError:
-                raise
             except BaseException as error:  # One that is not passed on leaves all waiting for ever.
+                if self._closed.is_set():
+                    raise
                 self._break(error, [*wave, *self._waiting])
                 return
 

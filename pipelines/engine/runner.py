@@ -26,7 +26,7 @@ from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
 from ..dataset.write import check_export_path, default_cache
-from ..filesystem.remote import AnyPath
+from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
@@ -210,13 +210,25 @@ def _retry(
         with prefix_errors_with_file(plan.recipe, missing), prefix_errors_with_step(missing):
             if isinstance(missing.operator, ResumableOperator):
                 reopen_failed(plan, missing.operator, counts.failed.update)
+                _unlink_in_store(plan, missing)
             else:
                 recompute_failed(plan, missing, partial(counts.retry, missing))
     for step in plan.steps if dropped else ():
         if isinstance(step.operator, ResumableOperator):
             reopen(kept_folder(plan.cache, step.operator), dropped_rows)
+            _unlink_in_store(plan, step)
     share()
     return Plan.of(plan.recipe, plan.source, plan.cache)
+
+
+def _unlink_in_store(plan: Plan, step: Step) -> None:
+    """Remove a resumable step's commits from a store: a link to what was taken apart looks whole.
+
+    The chunks that still are whole are found and linked again.
+    """
+    if isinstance(plan.cache, RemotePath):
+        for path in plan.paths(step):
+            path.unlink(missing_ok=True)
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
@@ -261,24 +273,26 @@ def _run_resumable(
     """Run a resumable operator on all chunks, in this process: it has workers of its own."""
     kept = kept_folder(plan.cache, operator)
     before = partial(preflight.before_rows_of, step)
-    rows, found = 0, list[GroupStarts]()
+    rows, found = list[int](), list[GroupStarts]()
     for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
         frame = plan.frame_before(chunk, step)
-        rows += frame.num_rows
+        rows.append(frame.num_rows)
         found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
     _check_contiguous(plan, found)  # Before anything is paid for.
-    with progress.task(step.name, rows) as task, listening(task.sample), closing(operator):
-        todo = _chunks_to_run(plan, step, task)
+    with progress.task(step.name, sum(rows)) as task, listening(task.sample), closing(operator):
+        todo = _chunks_to_run(plan, step, rows, task)
         with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
             return run_resumable(operator, todo, kept, task, failed=failed, before=before)
 
 
-def _chunks_to_run(plan: Plan, step: Step, task: StepProgress) -> Iterator[ChunkToRun]:
-    """The chunks of which a resumable step has no commit."""
+def _chunks_to_run(
+    plan: Plan, step: Step, rows: Sequence[int], task: StepProgress
+) -> Iterator[ChunkToRun]:
+    """The chunks of which a resumable step has no commit; `rows` are those of each before it."""
     committed = plan.committed_chunks(step)
     for chunk, path in enumerate(plan.paths(step)):
         if chunk in committed:
-            task.find(plan.frame_before(chunk, step).num_rows)
+            task.find(rows[chunk])
         else:
             yield ChunkToRun(partial(plan.frame_before, chunk, step), path)
 

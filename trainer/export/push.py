@@ -14,7 +14,7 @@ from ...pipelines.dataset.formats import read_batches
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import is_folder, parts_of, run_folder
-from ...pipelines.engine.export.finished import read_manifest
+from ...pipelines.engine.export.finished import Manifest, read_manifest
 from ...pipelines.engine.export.place import check_finished
 from ...pipelines.filesystem.remote import AnyPath, RemotePath
 from .huggingface import Described, dataset_card, described, described_columns
@@ -68,10 +68,16 @@ def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
             raise DataError(f"{export} has no row", "change the filters of its recipe")
         names = "data/*" if is_folder(export) else f"data/{export.name}"
         (folder / "README.md").write_text(dataset_card(export, rows, names), "utf-8")
-        if read_manifest(run_folder(export)) != before:
-            raise DataError(f"{export} was written again meanwhile", "push it again")
+        _check_unchanged(export, before)
         url = _upload(folder, repo, private)
+        _check_unchanged(export, before)  # The files of an export on disk are read by the upload.
     return Pushed(url, rows.rows, len(files))
+
+
+def _check_unchanged(export: AnyPath, before: Manifest | None) -> None:
+    check_finished(export)
+    if read_manifest(run_folder(export)) != before:
+        raise DataError(f"{export} was written again meanwhile", "push it again")
 
 
 def _put(file: AnyPath, path: Path) -> None:

@@ -19,7 +19,7 @@ from ...pipelines.engine.workers.shared_folder import on_each_node, reads_text
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ..policies import policy_path
 from ..run import TrainingRun
-from .ray_address import ray_address
+from .ray_address import ADDRESS, ray_address
 
 _TOKEN = ".shared"
 _SHARE = "put it on a file system that all nodes share"
@@ -97,8 +97,9 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
     try:
         # Not verl's own process: this connection ends before verl starts.
         with connected_to_ray(address) as started_here:
-            if started_here and wanted == 1:
-                return  # There is no cluster to join: verl will start a Ray of its own, too.
+            no_address = run.config.verl_keys.get(ADDRESS, address) is None
+            if started_here and wanted == 1 and no_address:
+                return  # There is no cluster to join: verl starts a Ray of its own, too.
             nodes = [] if started_here else on_each_node(look, token, copies)
         if len(nodes) < wanted:
             raise _too_few(wanted, len(nodes))
@@ -111,6 +112,11 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
 
 
 def _too_few(wanted: int, found: int) -> RejuiceError:
+    if wanted == 1:
+        return RejuiceError(
+            "no Ray cluster runs on this machine, and the run is to join one",
+            "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
+        )
     if not found:
         return RejuiceError(
             f"train.gpu.nodes is {wanted}, and no Ray cluster runs on this machine",

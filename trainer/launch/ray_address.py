@@ -29,5 +29,5 @@ def default_ray_address(run: TrainingRun) -> str:
     """
     if run.config.profile == "cpu":
         return LOCAL
-    named = os.environ.get("RAY_ADDRESS", LOCAL) != LOCAL
+    named = (os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
     return AUTO if run.config.gpu.nodes > 1 or named else LOCAL

@@ -26,7 +26,7 @@ from ...filesystem.remote import AnyPath, RemotePath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import dump
 from ..plan import Plan, kept_folder
-from .place import written_files
+from .place import unfinished_made_by, written_files
 
 NAME = "manifest.json"
 _FORMAT = 1
@@ -110,7 +110,7 @@ def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
     found = read_manifest(run_folder(export))
     if found is None or found.key != run_key(plan) or not all(map(plan.is_done, plan.steps)):
         return None
-    if not _is_whole(export, found.files):
+    if not _is_whole(export, found.files) or unfinished_made_by(export) is not None:
         return None
     report = Report.read(export)
     described = report.model_copy(update=dict(head))

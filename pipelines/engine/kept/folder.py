@@ -123,16 +123,16 @@ def _read_keys(file: AnyPath) -> list[str] | None:
 def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> Iterator[tuple[int, Change]]:
     """The changes to these rows of a chunk, in ascending order; dropped rows are left out."""
     wanted = frozenset(places)
+    commit = None
     try:
         commit = load(whole) if whole.exists() else None
     except DamagedError:
         lock = ChunkLock(whole)
         if lock.try_acquire():
-            try:
-                is_finished(whole)  # Another run may have taken it apart meanwhile.
+            try:  # Another run may have taken it apart meanwhile, or written it again.
+                commit = load(whole) if is_finished(whole) else None
             finally:
                 lock.release()
-        commit = None
     if commit is not None:
         # Only these are copied: rows that were shuffled are looked for in each chunk of all.
         changes = split(commit.change, range(commit.rows_in + 1), only=wanted)

@@ -73,9 +73,12 @@ class RayWorkers:
         self._plan, self._address, self._report_line = plan, address, report_line
         self._count = min(plan.recipe.head.np, len(plan.source.rows))
         self._setup = _Setup(os.getcwd(), plan.recipe.head.custom_operator_paths)
-        self._open = ExitStack()
+        self._open, self._stays_connected = ExitStack(), False
 
     def __enter__(self) -> RayWorkers:
+        import ray
+
+        self._stays_connected = ray.is_initialized()
         started_here = self._open.enter_context(
             connected_to_ray(self._address, num_cpus=self._count)
         )
@@ -104,27 +107,31 @@ class RayWorkers:
         task = ray.remote(num_cpus=1, max_retries=0)(_run)
         todo, deaths = iter(range(count)), Counter[int]()
         running: dict[Any, int] = {}
-        # Nothing is cancelled where this ends early: Ray aborts the process where a task that it
-        # cancels has just ended. It ends tasks with the connection, and what they commit is right.
-        while True:
-            for item in islice(todo, self._count - len(running)):
-                running[task.remote(self._setup, shared, item)] = item
-            if not running:
-                return
-            (finished, *_), _ = ray.wait(list(running))
-            item = running.pop(finished)
-            try:
-                result = ray.get(finished)
-            except ray.exceptions.RayTaskError:
-                raise
-            except ray.exceptions.RayError as error:
-                deaths[item] += 1
-                if deaths[item] == TRIES:
-                    cause = first_line(error).rstrip(".")
-                    raise worker_died("Ray worker", steps, [item], count, cause) from error
-                running[task.remote(self._setup, shared, item)] = item
-            else:
-                yield item, _raise_failure(result)
+        try:
+            while True:
+                for item in islice(todo, self._count - len(running)):
+                    running[task.remote(self._setup, shared, item)] = item
+                if not running:
+                    return
+                (finished, *_), _ = ray.wait(list(running))
+                item = running.pop(finished)
+                try:
+                    result = ray.get(finished)
+                except ray.exceptions.RayTaskError:
+                    raise
+                except ray.exceptions.RayError as error:
+                    deaths[item] += 1
+                    if deaths[item] == TRIES:
+                        cause = first_line(error).rstrip(".")
+                        raise worker_died("Ray worker", steps, [item], count, cause) from error
+                    running[task.remote(self._setup, shared, item)] = item
+                else:
+                    yield item, _raise_failure(result)
+        finally:
+            # Not cancelled: Ray aborts the process where a task that it cancels has just ended. It
+            # ends tasks with the connection; where that stays, they must not write after the run.
+            if self._stays_connected and running:
+                ray.wait(list(running), num_returns=len(running))
 
 
 def _run(setup: _Setup, shared: list[Any], item: int) -> Any:

@@ -165,6 +165,7 @@ def test_a_failure_is_that_of_one_prompt():
         (EngineError("a process died", "perhaps memory ran out"), "a process died; perhaps memory ran out"),
         (ZeroDivisionError("of the engine"), "the engine has failed; ZeroDivisionError('of the engine')"),
         (SystemExit("of a library"), "the engine has failed; SystemExit('of a library')"),
+        (asyncio.CancelledError(), "the engine has failed; CancelledError()"),
     ],
 )  # fmt: skip
 def test_an_error_of_the_engine_reaches_all(raised, message):

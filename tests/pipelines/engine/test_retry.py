@@ -15,6 +15,7 @@ from rejuice.pipelines import api
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.filesystem import checked
+from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 
 PROMPTS = 9
@@ -296,6 +297,22 @@ def test_what_another_chunking_knows_as_failed_is_not_found_again(scorer, recipe
     engine.run(recipe, chunk_rows=1000, retry_missing="scorer_mapper")
     assert missing(exported(recipe).to_pylist()) == []
     assert scorer.computed() == [scorer.ids[3]]
+
+
+def test_with_a_cache_in_a_store_failures_of_all_chunks_are_retried_in_one_pass(
+    scorer, store, tmp_path
+):
+    failing, warned = [scorer.ids[0], scorer.ids[7], scorer.ids[-1]], []
+    recipe = load(tmp_path / "recipe.yaml")
+    options = {"chunk_rows": 6, "cache": to_path(f"{store}/cache"), "warn": warned.append}
+    scorer.name("fail", *failing)
+    engine.run(recipe, **options)
+    scorer.computed()
+    scorer.name("fail")
+    report = engine.run(recipe, retry_missing="scorer_mapper", **options)
+    assert missing(exported(recipe).to_pylist()) == []
+    assert (sorted(scorer.computed()), report.steps[1].retried) == (sorted(failing), 3)
+    assert not [line for line in warned if "damaged" in line]
 
 
 def test_on_the_command_line(scorer, rejuice):

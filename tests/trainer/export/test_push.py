@@ -198,6 +198,18 @@ def test_an_export_that_is_written_again_meanwhile_is_not_pushed(export, hub, mo
     assert not hub.asked
 
 
+def test_an_export_that_is_written_again_during_the_upload_is_reported(export, hub, monkeypatch):
+    made = export("out/curated", max_rows_per_file="1")
+
+    def upload(*arguments):
+        export("out/curated", max_rows_per_file="100")
+        return "https://hub"
+
+    monkeypatch.setattr("rejuice.trainer.export.push._upload", upload)
+    with pytest.raises(DataError, match=r"curated was written again meanwhile; push it again$"):
+        push(made, "user/curated")
+
+
 def test_a_copy_that_does_not_fit_is_one_line(in_store, hub, monkeypatch):
     engine.run(in_store)
 

@@ -45,6 +45,7 @@ def run(tmp_path):
         ({}, ELSEWHERE, "local"),
         ({"profile": "gpu"}, None, "local"),
         ({"profile": "gpu"}, "local", "local"),
+        ({"profile": "gpu"}, "", "local"),
         ({"profile": "gpu"}, ELSEWHERE, "auto"),
         ({"profile": "gpu", "gpu": {"nodes": 2}}, None, "auto"),
         ({"profile": "gpu", "verl": {f"+{ADDRESS}": ELSEWHERE}}, None, ELSEWHERE),
@@ -53,7 +54,7 @@ def run(tmp_path):
 )
 def test_the_ray_that_a_run_trains_on(run, monkeypatch, train, variable, address):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    if variable:
+    if variable is not None:
         monkeypatch.setenv("RAY_ADDRESS", variable)
     assert ray_address(run(**train)) == address
     keys = overrides(run(**train), resume=False)

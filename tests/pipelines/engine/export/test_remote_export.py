@@ -115,6 +115,18 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
     ]
 
 
+def test_a_run_that_is_killed_before_it_removes_anything_is_finished_by_the_one_before(
+    path, folder, monkeypatch
+):
+    fields = {"export_path": f"{folder}/curated"}
+    engine.run(load(path, fields), chunk_rows=16)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("rejuice.pipelines.engine.export.place.remove_folder", lambda _: 1 / 0)
+        engine.run(load(path, {**fields, "group_size_filter.min": "1"}), chunk_rows=16)
+    engine.run(load(path, fields), chunk_rows=16)
+    check_finished(to_path(fields["export_path"]))
+
+
 def test_fewer_parts_leave_none_of_the_old_ones(path, folder):
     for most, parts in (("9", 8), ("1000", 1)):
         recipe = load(path, {"export_path": f"{folder}/curated", "max_rows_per_file": most})
