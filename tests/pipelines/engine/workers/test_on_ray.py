@@ -21,6 +21,7 @@ from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.workers import on_ray
 from rejuice.pipelines.engine.workers.on_ray import RayWorkers
+from rejuice.pipelines.ray_session import connected_to_ray
 from rejuice.pipelines.recipe.read import load
 
 pytestmark = pytest.mark.slow
@@ -214,6 +215,25 @@ def test_an_error_of_the_system_keeps_its_number(made, ray_cluster, tmp_path):
     ):
         list(workers.map(plan.steps, fill_up, 1))
     assert error.value.errno == errno.ENOSPC
+
+
+def test_where_the_connection_stays_tasks_end_before_the_run(made, ray_cluster, tmp_path):
+    """They would write beside what this process does next."""
+
+    def fail_or_write(item):
+        if not item:
+            raise OSError(errno.EIO, "Input/output error")
+        time.sleep(1)
+        (tmp_path / f"written-{item}").touch()
+
+    plan = Plan.open(load(made(), {"np": "2"}), tmp_path / "cache", CHUNK_ROWS)
+    with (
+        connected_to_ray(ray_cluster.address),
+        RayWorkers(plan, ray_cluster.address, print) as workers,
+    ):
+        with pytest.raises(OSError, match="Input/output error"):
+            list(workers.map((), fail_or_write, 9))
+        assert [path.name for path in tmp_path.glob("written-*")] == ["written-1"]
 
 
 def test_no_more_tasks_than_workers_at_a_time(made, ray_cluster, tmp_path):
