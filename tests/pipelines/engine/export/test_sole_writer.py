@@ -34,7 +34,8 @@ def test_a_lock_on_disk(tmp_path):
         pass
 
 
-def test_a_lease_that_is_renewed_is_respected(export):
+def test_a_lease_that_is_renewed_is_respected(export, monkeypatch):
+    monkeypatch.setattr(module, "_WAIT_S", 60.0)  # A busy machine may renew it late.
     with sole_writer(export):
         assert refused(export)
         assert refused(export)
