@@ -88,7 +88,10 @@ def _renew(lock: RemotePath, owner: str, ended: threading.Event) -> None:
 def _read(lock: RemotePath) -> str:
     """The content of a lease; empty where there is none."""
     try:
-        return lock.read_text()
+        try:
+            return lock.read_text()
+        except ValueError:  # Arrow's of Google's store, for a file that was replaced meanwhile.
+            return lock.read_text()
     except FileNotFoundError:
         return ""
     except DataError:
