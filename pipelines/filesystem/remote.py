@@ -181,6 +181,12 @@ class RemotePath:
 
     def read_bytes(self) -> bytes:
         """All of a file; raises FileNotFoundError."""
+        try:
+            return self._content()
+        except ValueError:  # Of Google's store: it was replaced between opening and reading it.
+            return self._content()
+
+    def _content(self) -> bytes:
         with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             return bytes(file.readall())
 

@@ -88,10 +88,7 @@ def _renew(lock: RemotePath, owner: str, ended: threading.Event) -> None:
 def _read(lock: RemotePath) -> str:
     """The content of a lease; empty where there is none."""
     try:
-        try:
-            return lock.read_text()
-        except ValueError:  # Arrow's of Google's store, for a file that was replaced meanwhile.
-            return lock.read_text()
+        return lock.read_text()
     except FileNotFoundError:
         return ""
     except DataError:
