@@ -44,6 +44,12 @@ OpenWork: TypeAlias = Callable[
 """Opens what the work needs: from where results are put, to the work on an item with its number."""
 
 
+def capacity_for(size: int) -> int:
+    """Items to take for so many at a time: those beyond them wait, so that a free slot is taken at
+    once, even while the thread that iterates is busy with results."""
+    return size + -(-size // 4)
+
+
 def work_on_demand(
     thread: LoopThread,
     items: Iterable[T | None],
@@ -58,8 +64,7 @@ def work_on_demand(
         items: taken in the thread that iterates, as `Feed` takes them.
         open_work: entered before the first item, and left at the end.
         size: most items that are worked on.
-        capacity: most items that are taken and not finished. Those beyond `size` wait for a slot,
-            so that it is taken at once, even while the thread that iterates is busy with results.
+        capacity: most items that are taken and not finished, see `capacity_for`.
 
     Raises:
         asyncio.CancelledError: the loop was closed meanwhile.

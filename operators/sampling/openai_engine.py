@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import EngineError
 from ..openai.client import OpenAIClient, Request, headers
-from ..openai.concurrently import work_on_demand
+from ..openai.concurrently import capacity_for, work_on_demand
 from ..openai.loop_thread import LoopThread
 from ..openai.wire import AttemptError, endpoint
 from .openai_wire import read_group, request_body
@@ -88,9 +88,7 @@ class OpenAIEngine:
             raise EngineError("the engine was closed while it sampled") from None
 
     def capacity(self, settings: Settings) -> int:
-        # More than are under way: a slot that becomes free is taken at once, even while the thread
-        # that iterates is busy with results.
-        return self.options.concurrency + -(-self.options.concurrency // 4)
+        return capacity_for(self.options.concurrency)
 
     def close(self) -> None:
         if self._thread is not None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ..errors import EngineError
 from ..openai.client import OpenAIClient, Request
-from ..openai.concurrently import work_on_demand
+from ..openai.concurrently import capacity_for, work_on_demand
 from ..openai.endpoints import ServerDownError
 from ..openai.in_flight import InFlight
 from ..openai.loop_thread import LoopThread
@@ -181,8 +181,9 @@ class Judge:
         """
         open_work = partial(self._open_work, probe, fail)
         size = self._options.concurrency
+        capacity = capacity_for(size)
         try:
-            yield from work_on_demand(self._thread, requests, open_work, size, size + -(-size // 4))
+            yield from work_on_demand(self._thread, requests, open_work, size, capacity)
         except asyncio.CancelledError:
             raise EngineError("the scorer was closed while it scored") from None
 
