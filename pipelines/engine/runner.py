@@ -232,21 +232,21 @@ def _unlink_in_store(plan: Plan, step: Step) -> None:
 
 
 def _run_stage(plan: Plan, stage: Stage, workers: Workers, progress: Progress) -> None:
-    # All of its digests, even where some of its commits are there: one that was damaged is not.
-    needs_digest = stage.barrier is not None and not plan.is_done(stage.barrier)
-    work = partial(_run_chunk, plan, stage, needs_digest)
     steps = stage.all_steps
+    committed = [plan.committed_chunks(step) for step in steps]
+    kept = frozenset.intersection(*committed)
+    todo = [
+        step
+        for step, chunks in zip(steps, committed, strict=True)
+        if len(chunks) < len(plan.source.rows)
+    ]
+    # All of its digests, even where some of its commits are there: one that was damaged is not.
+    needs_digest = any(step is stage.barrier for step in todo)
+    work = partial(_run_chunk, plan, stage, needs_digest)
     names = [step.name for step in steps]
     title = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     found: dict[int, GroupStarts] = {}
     with progress.task(title, sum(plan.source.rows)) as task:
-        committed = [plan.committed_chunks(step) for step in steps]
-        kept = frozenset.intersection(*committed)
-        todo = [
-            step
-            for step, chunks in zip(steps, committed, strict=True)
-            if len(chunks) < len(plan.source.rows)
-        ]
         for chunk, result in workers.map(todo, work, len(plan.source.rows)):
             found[chunk] = result
             (task.find if chunk in kept else task)(plan.source.rows[chunk])
