@@ -55,8 +55,7 @@ def connected_to_ray(address: str = AUTO, *, num_cpus: int | None = None) -> Ite
 def _deferred_interrupt() -> Iterator[None]:
     """Ctrl-C waits for the end of what is done inside; a second one does not.
 
-    About one of a hundred drivers that were interrupted in their first seconds was ended by Ray's
-    core, with the stack of one of its threads and exit status 1.
+    So this process is connected to Ray or it is not, and never half.
     """
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
