@@ -1,8 +1,7 @@
 """Actions as policies write them, however they write them."""
 
-import time
-
 import pytest
+from hostile_text import in_linear_time
 
 from rejuice.operators.agents import Action
 from rejuice.operators.agents.actions import Answer, Call, Malformed, read_json, read_line
@@ -71,6 +70,4 @@ def test_json(text, move):
 
 @pytest.mark.parametrize("part", ["{", '{"a":', '{"a":[', '{"a":1}', "{'"])
 def test_nested_objects_are_read_in_a_moment(part):
-    start = time.process_time()
-    as_json(part * (8_000 // len(part)))
-    assert time.process_time() - start < 1
+    in_linear_time(as_json, part * (8_000 // len(part)))

@@ -1,7 +1,6 @@
-import time
-
 import pyarrow as pa
 import pytest
+from hostile_text import in_linear_time
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,26 +120,19 @@ def test_not_one_box(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "<think>a b c d e f g h i j k l m n</think>\n" * 1500,
-        "<think>" * 7500,
-        "<think>a</think><answer>b" * 2000,
-        " " * 53_000,
+        "<think>a b c d e f g h i j k l m n</think>\n" * 30_000,
+        "<think>" * 150_000,
+        "<think>a</think><answer>b" * 40_000,
+        " " * 1_000_000,
     ],
 )
 def test_hostile_tags_take_no_time(text):
-    took = []
-    for _ in range(5):
-        start = time.process_time()
-        assert not is_tagged(text, THINK_ANSWER)
-        took.append(time.process_time() - start)
-    # Peers' regular expressions take seconds to minutes; this takes some 0.02 ms.
-    assert min(took) < 1e-3
+    # A megabyte, on which peers' regular expressions take minutes to hours.
+    assert not in_linear_time(is_tagged, text, THINK_ANSWER)
 
 
 def test_hostile_braces_take_linear_time():
-    start = time.process_time()
-    assert not has_one_box("\\boxed{" + "{" * 53_000)
-    assert time.process_time() - start < 0.2
+    assert not in_linear_time(has_one_box, "\\boxed{" + "{" * 1_000_000)
 
 
 def test_a_column_of_nulls_is_all_missing():

@@ -2,9 +2,8 @@ r"""Which text of a response is its answer: what a policy commits to, and what i
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from hostile_text import in_linear_time
 
 from rejuice.operators.verifier import extract_answer, verify, verify_batch
 
@@ -202,7 +201,6 @@ def test_boxes_that_are_written_otherwise(response: str, answer: str) -> None:
 
 
 def test_time_grows_with_the_length_of_a_response() -> None:
-    """Processor time of this thread, so that load does not count; a square would be 64 times."""
     for piece in [
         "(incorrect ",
         "not ",
@@ -213,14 +211,4 @@ def test_time_grows_with_the_length_of_a_response() -> None:
         "Final answer: ",
         "    ",
     ]:
-        seconds = list[float]()
-        for times in (4_000, 32_000):
-            text = piece * times
-            seconds.append(min(_thread_seconds(text) for _ in range(3)))
-        assert seconds[1] < 32 * seconds[0] + 0.05, piece
-
-
-def _thread_seconds(text: str) -> float:
-    start = time.thread_time()
-    extract_answer(text + "42")
-    return time.thread_time() - start
+        in_linear_time(extract_answer, piece * 32_000 + "42")
