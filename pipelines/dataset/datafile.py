@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -51,7 +51,7 @@ class DataFile(NamedTuple):
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns)
 
-    def open(self) -> Any:
+    def open(self) -> AbstractContextManager[Any]:
         """Its bytes, as a file of Arrow's."""
         return open_input(self.path, mapped=False)
 

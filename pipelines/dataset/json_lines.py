@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from ...operators import DataError
+from ..filesystem.remote import is_of_store
 from .datafile import COMPRESSIONS, DataFile
 
 
@@ -69,7 +70,7 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
                     yield line, block
                 line += block.count(b"\n")
         except OSError as error:
-            if error.errno is not None:
+            if error.errno is not None or is_of_store(error):
                 raise
             raise _torn(file, error) from None
 

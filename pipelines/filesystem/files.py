@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators.disk import sync, temporary_path
-from .remote import AnyPath, RemotePath
+from .remote import AnyPath, RemotePath, errors_of_store_alone
 
 
 @contextmanager
@@ -50,15 +50,20 @@ def write_file(path: AnyPath, data: bytes | str) -> None:
         temporary.write_bytes(content)
 
 
-def open_input(path: AnyPath, *, mapped: bool = True) -> Any:
+@contextmanager
+def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
     """A file, to be read from any place: a pyarrow file, of mapped memory if it is on disk.
 
     Raises:
         FileNotFoundError: there is none.
+        DataError: it is in a store, which fails while the file is open.
     """
     if isinstance(path, RemotePath):
-        return path.open_input()
-    return pa.memory_map(str(path)) if mapped else pa.OSFile(str(path))
+        with errors_of_store_alone(path, "read"), path.open_input() as file:
+            yield file
+        return
+    with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as file:
+        yield file
 
 
 def remove_folder(path: AnyPath) -> None:

@@ -345,18 +345,39 @@ def store_errors(path: RemotePath, done: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        message = _one_line(str(error))
-        aws, google = _AWS.search(message), _GOOGLE.search(message)
-        code = aws["code"] if aws else google["code"] if google else ""
-        if code == "NO_SUCH_BUCKET":
-            raise path.no_bucket(done) from None
-        found, right = (aws["text"] or code if aws else message), ""
-        if code in _REFUSED:
-            keys = "GOOGLE_APPLICATION_CREDENTIALS" if google else "AWS_ACCESS_KEY_ID"
-            found, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
-        elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
-            found, right = "the store cannot be reached", "check the network and the endpoint"
-        raise DataError(f"{path} cannot be {done}: {found}", right) from None
+        raise _store_error(path, done, error) from None
+
+
+@contextmanager
+def errors_of_store_alone(path: RemotePath, done: str) -> Iterator[None]:
+    """The same while a file is open; errors that Arrow has with its content stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or not is_of_store(error):
+            raise
+        raise _store_error(path, done, error) from None
+
+
+def is_of_store(error: OSError) -> bool:
+    """Whether an error that Arrow raises is a store's answer, or that there was none."""
+    message = _one_line(str(error))
+    return bool(_AWS.search(message) or _GOOGLE.search(message))
+
+
+def _store_error(path: RemotePath, done: str, error: OSError) -> DataError:
+    message = _one_line(str(error))
+    aws, google = _AWS.search(message), _GOOGLE.search(message)
+    code = aws["code"] if aws else google["code"] if google else ""
+    if code == "NO_SUCH_BUCKET":
+        return path.no_bucket(done)
+    found, right = (aws["text"] or code if aws else message), ""
+    if code in _REFUSED:
+        keys = "GOOGLE_APPLICATION_CREDENTIALS" if google else "AWS_ACCESS_KEY_ID"
+        found, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
+    elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
+        found, right = "the store cannot be reached", "check the network and the endpoint"
+    return DataError(f"{path} cannot be {done}: {found}", right)
 
 
 def _one_line(text: str) -> str:

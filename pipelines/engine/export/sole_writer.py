@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from filelock import FileLock, Timeout
 
@@ -69,8 +69,9 @@ def _lease(lock: RemotePath, export_path: AnyPath) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        if _is_of(owner, lock):
-            lock.unlink(missing_ok=True)
+        with suppress(DataError):  # Else it ends by itself; what ended the run is reported.
+            if _is_of(owner, lock):
+                lock.unlink(missing_ok=True)
 
 
 def _renew(lock: RemotePath, owner: str, ended: threading.Event) -> None:
