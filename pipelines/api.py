@@ -18,7 +18,7 @@ from .apply.decision_files import read_decisions
 from .apply.empty_result import check_not_empty
 from .apply.report import Report
 from .dataset.exported import exported_rows
-from .dataset.write import run_folder
+from .dataset.run_folder import run_folder
 from .engine.export.finished import describe
 from .engine.progress import Progress
 from .engine.runner import run as run_to_export

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
-from ..dataset.write import run_folder
+from ..dataset.run_folder import run_folder
 from ..filesystem.files import write_file
 from ..filesystem.remote import AnyPath
 

@@ -124,7 +124,8 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
     from ..apply.report import Report
-    from ..dataset.write import default_cache, run_folder
+    from ..dataset.run_folder import run_folder
+    from ..dataset.write import default_cache
     from ..recipe.read import load
     from ..stored.open import RECIPES
 

@@ -28,7 +28,7 @@ def report(
     from rich.console import Console
 
     from ..apply.report import Report
-    from ..dataset.write import run_folder
+    from ..dataset.run_folder import run_folder
     from ..show.funnel import show_funnel
     from ..show.set_report import show_training
     from ..stored.open import open_stored

@@ -30,23 +30,12 @@ PARTS_LIST = "_manifest.json"
 """Readers of datasets skip files whose names begin with `_`."""
 
 
-def run_folder(export_path: AnyPath) -> AnyPath:
-    """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
-    return export_path.with_suffix(".run")
-
-
 def default_cache(export_path: AnyPath) -> Path:
     """Where the results of a run are kept unless another place is given: `.rejuice`.
 
     It is beside the export or, where that is in an object store, in the working directory.
     """
     return Path() / _CACHE if isinstance(export_path, RemotePath) else export_path.parent / _CACHE
-
-
-def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
-    """The run folder under the name that it has until it is complete."""
-    final = run_folder(export_path)
-    return final.with_name(f".{final.name}")
 
 
 def is_folder(export_path: AnyPath) -> bool:

@@ -13,8 +13,8 @@ from ...operators import Operator, RejuiceError, Scope
 from ..apply.audit_log import StepLog
 from ..apply.decision_files import write_decisions
 from ..apply.report import Report, StepReport
+from ..dataset.run_folder import run_folder
 from ..dataset.spec import DatasetSpec
-from ..dataset.write import run_folder
 from ..filesystem.files import remove_folder
 from ..recipe.dataset_block import checked_block, dataset_paths, parts, selection
 from ..recipe.head import position

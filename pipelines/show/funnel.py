@@ -13,7 +13,7 @@ from ..apply.audit_log import NEW_ROW
 from ..apply.decision_files import decided_rows
 from ..apply.report import Report, StepReport
 from ..apply.retryable import MISSING
-from ..dataset.write import run_folder
+from ..dataset.run_folder import run_folder
 from ..filesystem.remote import AnyPath, to_path
 
 LOG_WIDTH = 140

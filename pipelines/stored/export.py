@@ -17,7 +17,7 @@ from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import RunStep
 from ..dataset.exported import exported_rows
-from ..dataset.write import run_folder
+from ..dataset.run_folder import run_folder
 from ..engine.plan import Plan
 from ..filesystem.files import write_file
 from ..filesystem.remote import AnyPath, RemotePath, to_path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...operators import DataError
 from ..apply.report import Report
-from ..dataset.write import run_folder
+from ..dataset.run_folder import run_folder
 from ..filesystem.remote import AnyPath, to_path
 from ..recipe.read import load
 from .export import open_export

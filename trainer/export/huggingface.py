@@ -21,7 +21,7 @@ from ...operators.groups import hash_each
 from ...pipelines.apply.report import Report
 from ...pipelines.apply.summary import Summary, merge, summarise
 from ...pipelines.dataset.read import read_all
-from ...pipelines.dataset.write import run_folder
+from ...pipelines.dataset.run_folder import run_folder
 from ...pipelines.filesystem.remote import AnyPath
 from .trl_formats import Converted, Format
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from ....operators import DataError, RecipeError
 from ...apply.report import Report
-from ...dataset.write import run_folder
+from ...dataset.run_folder import run_folder
 from ...filesystem.remote import AnyPath, to_path
 from ..export.finished import read_manifest
 from ..kept.folder import counts_retries, retry_count, write_retry_count

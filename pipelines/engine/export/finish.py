@@ -21,12 +21,11 @@ import pyarrow as pa
 from ....operators import RecipeError
 from ...apply.audit_log import AuditLog
 from ...apply.report import Report
+from ...dataset.run_folder import run_folder, unfinished_made_by, unfinished_run_folder
 from ...dataset.write import (
     PART,
     PART_SUFFIX,
     is_folder,
-    run_folder,
-    unfinished_run_folder,
     write_parts_list,
 )
 from ...filesystem.files import write_file
@@ -39,7 +38,7 @@ from ..workers.local import Workers
 from .finished import read_manifest, recipe_mark, sign
 from .outline import outline
 from .parts import ExportPart
-from .place import RunPlace, placed, unfinished_made_by
+from .place import RunPlace, placed
 from .write_part import WrittenPart, write_part
 
 

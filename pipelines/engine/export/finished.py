@@ -19,14 +19,15 @@ import xxhash
 
 from ....operators import ResumableOperator
 from ...apply.report import Report
-from ...dataset.write import is_folder, run_folder
+from ...dataset.run_folder import run_folder, unfinished_made_by
+from ...dataset.write import is_folder
 from ...dataset.written import written_columns
 from ...filesystem.files import write_file
 from ...filesystem.remote import AnyPath, RemotePath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import dump
 from ..plan import Plan, kept_folder
-from .place import unfinished_made_by, written_files
+from .place import written_files
 
 NAME = "manifest.json"
 _FORMAT = 1

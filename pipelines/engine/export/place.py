@@ -14,12 +14,16 @@ from typing import NamedTuple
 from ....operators import DataError
 from ....operators.disk import sync
 from ...apply import decision_files
-from ...dataset.write import PARTS_LIST, is_folder, parts_of, run_folder, unfinished_run_folder
+from ...dataset.run_folder import (
+    MADE_BY,
+    run_folder,
+    unfinished_made_by,
+    unfinished_run_folder,
+)
+from ...dataset.write import PARTS_LIST, is_folder, parts_of
 from ...filesystem.files import remove_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath
 
-_MADE_BY = "made_by"
-"""In the unfinished run folder of an export to a store: what its recipe is recognised by."""
 _EXPORT, _OLD_EXPORT, _OLD_RUN = "export", "old_export", "old_run"
 """In a run folder that is about to be complete."""
 
@@ -51,7 +55,7 @@ def placed(export: AnyPath, made_by: str) -> Iterator[RunPlace]:
     if isinstance(export, RemotePath):
         unfinished = unfinished_run_folder(export)
         # First: this run may be killed while it removes the files of the one before.
-        write_file(unfinished / _MADE_BY, made_by)
+        write_file(unfinished / MADE_BY, made_by)
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.
@@ -74,16 +78,6 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
     about = [folder / name for name in ("recipe.yaml", "report.json")]
     return [*rows, *about, *decision_files.files(folder)]
-
-
-def unfinished_made_by(export: AnyPath) -> str | None:
-    """What the recipe of an unfinished export to a store is recognised by; None: there is none."""
-    if not isinstance(export, RemotePath):
-        return None
-    try:
-        return (unfinished_run_folder(export) / _MADE_BY).read_text()
-    except FileNotFoundError:
-        return None
 
 
 def check_finished(export: AnyPath) -> None:

@@ -15,7 +15,7 @@ from datasets import load_dataset
 from huggingface_hub.errors import HfHubHTTPError
 
 from rejuice.operators import DataError, RejuiceError
-from rejuice.pipelines.dataset.write import run_folder
+from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load

@@ -14,7 +14,7 @@ from rejuice.pipelines.apply.audit_log import DECISIONS, decisions
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.apply.report import Report
-from rejuice.pipelines.dataset.write import run_folder, unfinished_run_folder
+from rejuice.pipelines.dataset.run_folder import run_folder, unfinished_run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finish import check_may_replace_export
 from rejuice.pipelines.recipe.read import load

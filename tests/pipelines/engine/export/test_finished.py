@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, api
 from rejuice.pipelines.apply.report import Report
-from rejuice.pipelines.dataset.write import run_folder
+from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.kept.folder import count_retry

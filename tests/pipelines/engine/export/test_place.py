@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import DataError, RejuiceError
-from rejuice.pipelines.dataset.write import run_folder, unfinished_run_folder
+from rejuice.pipelines.dataset.run_folder import run_folder, unfinished_run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.export.place import check_finished

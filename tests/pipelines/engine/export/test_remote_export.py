@@ -9,7 +9,8 @@ from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.exported import exported_rows
-from rejuice.pipelines.dataset.write import run_folder
+from rejuice.pipelines.dataset.run_folder import run_folder
+from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.export.place import check_finished
@@ -105,10 +106,14 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("rejuice.pipelines.engine.export.place.remove_folder", remove)
         run("1000")
-    with pytest.raises(DataError, match=r"has not ended; run its recipe again$"):
-        check_finished(export)
+    for reads in (check_finished, dataset_files):
+        with pytest.raises(DataError) as error:
+            reads(export)
+        right = f"the run that writes {export} has not ended; run its recipe again"
+        assert str(error.value) == right
     run("1000")
     check_finished(export)
+    assert dataset_files(export) == [export / "part-00000.parquet"]
     assert sorted(each.name for each in export.iterdir()) == [
         "_manifest.json",
         "part-00000.parquet",

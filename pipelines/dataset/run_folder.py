@@ -1,0 +1,32 @@
+"""The folder of a run beside its export, and what shows that a run has not ended."""
+
+from __future__ import annotations
+
+from ..filesystem.remote import AnyPath, RemotePath
+
+MADE_BY = "made_by"
+"""In the unfinished run folder of an export to a store: what its recipe is recognised by."""
+
+
+def run_folder(export_path: AnyPath) -> AnyPath:
+    """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
+    return export_path.with_suffix(".run")
+
+
+def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
+    """The run folder under the name that it has until it is complete."""
+    final = run_folder(export_path)
+    return final.with_name(f".{final.name}")
+
+
+def unfinished_made_by(export: AnyPath) -> str | None:
+    """What the recipe of an unfinished export to a store is recognised by; None: there is none.
+
+    On disk an export has another name until it is complete.
+    """
+    if not isinstance(export, RemotePath):
+        return None
+    try:
+        return (unfinished_run_folder(export) / MADE_BY).read_text()
+    except FileNotFoundError:
+        return None
