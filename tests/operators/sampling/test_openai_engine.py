@@ -570,7 +570,7 @@ def test_concurrency_is_used_and_bounded(make):
 
 
 def connections_gone(server):
-    for _ in range(100):
+    for _ in range(3000):
         if server.connections == 0:
             return True
         time.sleep(0.01)
