@@ -53,6 +53,7 @@ _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log
 
 
 _NO_ANSWER_S = 10.0  # seconds that a list of models may take
+_CONNECT_S = 30.0
 
 
 class _UnreachableError(Exception):
@@ -307,11 +308,18 @@ class OpenAIClient:
         return response
 
     async def _exchange_http(
-        self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None,
+        timeout_s: float,
+        connect_s: float = _CONNECT_S,
     ) -> HttpResponse:
         """One request and its response, without any handling of errors."""
+        # Less than for all of it: a host that drops packets is not taken for a slow one.
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s)
         async with self._session.request(
-            method, url, json=body, allow_redirects=False, timeout=_timeout(timeout_s)
+            method, url, json=body, allow_redirects=False, timeout=timeout
         ) as got:
             return HttpResponse(
                 got.status,
@@ -323,7 +331,8 @@ class OpenAIClient:
     async def _is_there(self, at: Endpoint) -> bool:
         """Whether an address can be reached, whatever it answers."""
         try:
-            await self._exchange_http("GET", f"{at.base}/models", None, _NO_ANSWER_S)
+            url, connect_s = f"{at.base}/models", _NO_ANSWER_S / 2
+            await self._exchange_http("GET", url, None, _NO_ANSWER_S, connect_s)
         except UNREACHABLE as error:
             if not is_unreachable(error):
                 return True  # The next request reports what is wrong with it.
@@ -375,7 +384,3 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
         if size > _LARGEST_ANSWER:
             raise bad_response(f"an answer of more than {_LARGEST_ANSWER >> 20} MiB")
     return b"".join(parts)
-
-
-def _timeout(total_s: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=total_s, sock_connect=30)

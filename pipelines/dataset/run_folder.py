@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from ..filesystem.remote import AnyPath, RemotePath
 
-MADE_BY = "made_by"
-"""In the unfinished run folder of an export to a store: what its recipe is recognised by."""
-
 
 def run_folder(export_path: AnyPath) -> AnyPath:
     """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
@@ -19,14 +16,22 @@ def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
     return final.with_name(f".{final.name}")
 
 
+def made_by_file(export_path: AnyPath) -> AnyPath:
+    """In the unfinished run folder of an export to a store: what its recipe is recognised by.
+
+    Its name has the suffix of the export: exports that differ in nothing else share the folder.
+    """
+    return unfinished_run_folder(export_path) / f"made_by{export_path.suffix}"
+
+
 def unfinished_made_by(export: AnyPath) -> str | None:
     """What the recipe of an unfinished export to a store is recognised by; None: there is none.
 
     On disk an export has another name until it is complete.
     """
-    if not isinstance(export, RemotePath):
+    if not isinstance(export, RemotePath) or export.parent == export:  # A bucket is no export.
         return None
     try:
-        return (unfinished_run_folder(export) / MADE_BY).read_text()
+        return made_by_file(export).read_text()
     except FileNotFoundError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from ..filesystem.checked import DamagedError
@@ -39,7 +40,7 @@ def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[st
                 raise
             removed.add(path)
             if is_kept(path):
-                with ChunkLock(path):
+                with ChunkLock(path), suppress(DamagedError):
                     is_finished(path)  # What is still good of it stays, and the rest is named.
             else:
                 path.unlink(missing_ok=True)

@@ -24,7 +24,10 @@ from pydantic import BeforeValidator, PlainSerializer, SerializationInfo, WithJs
 from ...operators import DataError
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
-_AWS = re.compile(r"AWS Error (?P<code>\w+) during \w+ operation: (?P<text>.*?)(?: \(Request.*)?$")
+_AWS = re.compile(
+    r"AWS Error (?P<code>\w+)(?: \(HTTP status \d+\))? during \w+ operation: "
+    r"(?P<text>.*?)(?: \(Request.*)?$"
+)
 _GOOGLE = re.compile(r"google::cloud::Status\((?P<code>\w+): ")
 _REFUSED = {
     "ACCESS_DENIED": "the store refuses access",

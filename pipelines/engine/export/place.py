@@ -15,7 +15,7 @@ from ....operators import DataError
 from ....operators.disk import sync
 from ...apply import decision_files
 from ...dataset.run_folder import (
-    MADE_BY,
+    made_by_file,
     run_folder,
     unfinished_made_by,
     unfinished_run_folder,
@@ -55,7 +55,7 @@ def placed(export: AnyPath, made_by: str) -> Iterator[RunPlace]:
     if isinstance(export, RemotePath):
         unfinished = unfinished_run_folder(export)
         # First: this run may be killed while it removes the files of the one before.
-        write_file(unfinished / MADE_BY, made_by)
+        write_file(made_by_file(export), made_by)
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.

@@ -152,9 +152,11 @@ def is_kept(path: AnyPath) -> bool:
 
 
 def is_finished(whole: AnyPath) -> bool:
-    """Whether a chunk is there; a damaged one becomes a journal of the rows that are still good.
+    """Whether a chunk is there; the caller holds its lock.
 
-    The caller holds its lock.
+    Raises:
+        DamagedError: it is damaged. It has become a journal of the rows that are still good. The
+            others may get other results, so later steps have other keys from now on.
     """
     if not whole.exists():
         return False
@@ -162,7 +164,7 @@ def is_finished(whole: AnyPath) -> bool:
         load(whole)
     except DamagedError:
         take_apart(whole)
-        return False
+        raise
     return True
 
 
@@ -176,6 +178,8 @@ def take_apart(whole: AnyPath) -> None:
     with Journal(whole) as journal:
         for row, change in found:
             journal.add(Entry(row, change, 0.0))
+    # Before the chunk goes: what later steps made of the rows that are lost must not be found.
+    count_retry(whole.parent)
     whole.unlink()
 
 

@@ -26,7 +26,7 @@ A, B, C = "http://a/v1", "http://b/v1", "http://c/v1"
 class Fault(NamedTuple):
     """What a server does from one time to another, in seconds from the beginning.
 
-    `down`, `500`, `429`, `hangs` or `garbage`; a number: it takes so long.
+    `down`, `drops` (packets), `500`, `429`, `hangs` or `garbage`; a number: it takes so long.
     """
 
     begin: float
@@ -57,7 +57,7 @@ class Simulated(OpenAIClient):
     def fault(self, base):
         return next((f.kind for f in self.faults.get(base, ()) if f.begin <= self.now < f.end), "")
 
-    async def _exchange_http(self, method, url, body, timeout_s):
+    async def _exchange_http(self, method, url, body, timeout_s, connect_s=30.0):
         base = url[: url.index("/v1") + 3]
         kind = self.fault(base)
         if method == "GET":
@@ -67,6 +67,9 @@ class Simulated(OpenAIClient):
         await asyncio.sleep(0.001)
         if kind == "down":
             raise aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, "refused"))
+        if kind == "drops":
+            await asyncio.sleep(min(connect_s, timeout_s))
+            raise aiohttp.ConnectionTimeoutError if connect_s < timeout_s else asyncio.TimeoutError
         if method == "GET":
             return HttpResponse(200, b"{}")
         if kind in ("429", "500"):
@@ -217,6 +220,14 @@ def test_one_that_is_down_is_the_error_that_it_always_was():
         run({A: [Fault(0, 9999, "down")]}, 9, addresses=A, patience_s=100)
     assert str(error.value).startswith(f"{A} could not be reached for 100 s: Cannot connect to ")
     assert str(error.value).endswith("; is the server up?")
+
+
+@pytest.mark.parametrize("addresses", [A, (A, B)])
+def test_servers_that_drop_packets_are_down(addresses):
+    """A connection that is never made takes as long as a slow answer, for a probe as well."""
+    faults = {each: [Fault(0, 99_999, "drops")] for each in (A, B)}
+    with pytest.raises(ServerDownError, match=r" could (not be reached|be used) for 100 s: "):
+        run(faults, 9, addresses=addresses, patience_s=100, timeout_s=600)
 
 
 def test_a_short_outage_of_all_is_waited_for():

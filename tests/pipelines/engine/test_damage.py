@@ -2,6 +2,7 @@
 
 import os
 
+import pyarrow.parquet as pq
 import pytest
 
 from rejuice.pipelines.engine import runner as engine
@@ -72,3 +73,61 @@ def test_a_file_that_is_damaged_again_ends_the_run(tmp_path):
     with pytest.raises(DamagedError, match="is damaged; remove it and run again"):
         undamaged(work, work, print)
     assert os.path.exists(path)
+
+
+DRAWS = """
+import pathlib
+import pyarrow as pa
+from rejuice.operators import Change, ResumableOperator
+
+class DrawMapper(ResumableOperator):
+    log: str
+    def reads(self): return ("response_id",)
+    def writes(self): return ("sample",)
+    def apply(self, table): return Change({"sample": pa.array([], pa.string())})
+    def process_rows(self, table, rows):
+        ids, log = table["response_id"].to_pylist(), pathlib.Path(self.log)
+        draws = log.read_text().splitlines() if log.exists() else []
+        for row in rows:
+            draw = draws.count(ids[row])
+            with log.open("a") as file:
+                file.write(f"{ids[row]}\\n")
+            yield row, Change({"sample": pa.array([f"{ids[row]} draw {draw}"])})
+"""
+GRADES = """
+from rejuice.operators import Change, Operator
+
+class GradeMapper(Operator):
+    def reads(self): return ("sample",)
+    def writes(self): return ("graded",)
+    def apply(self, table): return Change({"graded": table["sample"]})
+"""
+
+
+@pytest.mark.parametrize("commits", ["there", "gone"])
+def test_what_is_sampled_again_after_a_damage_is_graded_again(
+    recipe_file, rollouts, tmp_path, commits
+):
+    """A server may give other samples than those that are lost."""
+    for name, text in {"draw.py": DRAWS, "grade.py": GRADES}.items():
+        (tmp_path / name).write_text(text)
+    path = recipe_file(
+        [{"draw_mapper": {"log": str(tmp_path / "log")}}, {"grade_mapper": {}}],
+        rollouts(30).to_pylist(),
+        custom_operator_paths=[str(tmp_path / name) for name in ("draw.py", "grade.py")],
+    )
+    recipe = load(path)
+    engine.run(recipe, chunk_rows=40)
+    cache, export = recipe.head.export_path.parent / ".rejuice", recipe.head.export_path
+    wholes = sorted(cache.glob("kept-draw_mapper-*/*.arrow"))
+    assert len(wholes) > 1
+    for whole in wholes:
+        flip(whole)
+    if commits == "gone":
+        for commit in cache.glob("draw_mapper-*/*.arrow"):
+            commit.unlink()
+    export.unlink()
+    engine.run(recipe, chunk_rows=40)
+    rows = pq.read_table(export)
+    assert rows["graded"].equals(rows["sample"])
+    assert {text.rpartition(" ")[2] for text in rows["sample"].to_pylist()} >= {"1"}
