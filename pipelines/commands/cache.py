@@ -126,6 +126,7 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     from ..apply.report import Report
     from ..dataset.run_folder import run_folder
     from ..dataset.write import default_cache
+    from ..engine.cache.entries import is_cache
     from ..recipe.read import load
     from ..stored.open import RECIPES
 
@@ -137,4 +138,4 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
         path = load(path).head.export_path
     if (run_folder(path) / "report.json").is_file():
         return to_path(Report.read(path).cache)
-    return path if isinstance(path, Path) and path.is_dir() else default_cache(path)
+    return path if isinstance(path, Path) and is_cache(path) else default_cache(path)

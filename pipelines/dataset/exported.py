@@ -23,9 +23,12 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
         mapped: whether they may stay on disk until they are used; then it must not be removed.
 
     Raises:
-        DataError: it is gone, damaged or not finished.
+        DataError: it is gone, damaged or not finished, or lacks a part.
     """
     parts = parts_of(export) if is_folder(export) else [export]
+    for part in parts if is_folder(export) else ():
+        if not part.is_file():
+            raise DataError(f"{export} lacks {part.name}", "run its recipe again")
     if export.suffix == ".arrow" and export.is_file():
         return read_arrow(export, mapped=mapped)
     if all(part.suffix == ".parquet" and part.is_file() for part in parts):

@@ -70,7 +70,10 @@ def _reported(export_path: AnyPath) -> frozenset[str]:
     path = export_path.with_suffix(".run") / "report.json"
     if not path.exists():
         return frozenset()
-    report = json.loads(path.read_text("utf-8"))
+    try:
+        report = json.loads(path.read_text("utf-8"))
+    except ValueError:  # Damaged: nothing is known of what was written.
+        return frozenset()
     # The dataset of a run may differ from its export in nothing but the suffix.
     if Path(report.get("export_path", "")).name != export_path.name:
         return frozenset()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -66,6 +67,12 @@ class Run(NamedTuple):
     export: AnyPath
     folders: frozenset[str] | None
     used: float
+
+
+def is_cache(folder: Path) -> bool:
+    """Whether a folder is a cache, and not an export that is a folder."""
+    # Earlier versions name no runs in it, but each run has a source.
+    return (folder / RUNS).is_dir() or any(folder.glob("source-*"))
 
 
 def cache_entries(cache: Path) -> list[CacheEntry]:
@@ -233,11 +240,14 @@ def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         return None
-    files = [file for file in path.iterdir() if not counts_retries(file)]
-    if not files:
+    sizes = dict[Path, int]()
+    for file in path.iterdir():
+        with suppress(FileNotFoundError):  # A run renames what it has written.
+            if not counts_retries(file):
+                sizes[file] = file.lstat().st_size
+    if not sizes:
         return None
-    operator, kind = match["operator"], _kind(match)
-    stats = [file.lstat() for file in files]
+    operator, kind, files = match["operator"], _kind(match), tuple(sizes)
     users = [run for run in runs if run.folders is not None and path.name in run.folders]
     used = max([path.stat().st_mtime, *(run.used for run in users)])
     return CacheEntry(
@@ -245,7 +255,7 @@ def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
         kind=kind,
         operator=operator,
         key=match["key"],
-        size=sum(stat.st_size for stat in stats),
+        size=sum(sizes.values()),
         chunks=sum(_is_chunk(file) for file in files),
         rows=_rows(kind, files),
         used=used,

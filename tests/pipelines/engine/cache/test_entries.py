@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -205,6 +206,28 @@ def test_nothing_is_decided_while_a_run_is_going_on(path):
     cache, export = ran(path)
     with use_cache(cache, export), pytest.raises(RejuiceError, match="a run is using"):
         remove(cache, lambda: pytest.fail("decided without the lock"), again=False)
+
+
+def test_an_export_that_is_a_folder_is_not_taken_for_a_cache(path, rejuice, tmp_path):
+    recipe = load(path, {"export_path": "out/curated"})
+    export = tmp_path / "out" / "curated"
+    engine.run(recipe)
+    (export.with_suffix(".run") / "report.json").unlink()
+    before = sorted(export.iterdir())
+    assert rejuice("cache", "ls", export)[0] == 0
+    assert rejuice("cache", "prune", export, "--dry_run")[0] == 0
+    rejuice("cache", "prune", export)
+    assert sorted(export.iterdir()) == before
+    assert names(cache_entries(export.parent / ".rejuice"))
+
+
+def test_a_file_that_a_run_renames_meanwhile_is_not_listed(path, monkeypatch):
+    cache, _ = ran(path)
+    whole, lstat = cache_entries(cache), Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda file: lstat(file.with_name(f"{file.name}.gone")))
+    assert cache_entries(cache) == []
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert cache_entries(cache) == whole
 
 
 def test_a_run_that_was_killed_lets_go_of_its_cache(tmp_path):

@@ -105,6 +105,23 @@ def test_the_folder_of_an_export(recipe):
     ]
 
 
+def test_a_damaged_report_beside_a_dataset_says_nothing_of_it(tmp_path):
+    (tmp_path / "rows.run").mkdir()
+    (tmp_path / "rows.run" / "report.json").write_text('{"export_pa')
+    (tmp_path / "rows.jsonl").write_text('{"x": 1}\n')
+    assert written_columns(tmp_path / "rows.jsonl") == frozenset()
+
+
+def test_a_folder_that_lacks_a_part_is_not_read(recipe):
+    other = in_parts(recipe, 20)
+    engine.run(other, chunk_rows=16)
+    folder = other.head.export_path
+    (folder / "part-00001.parquet").unlink()
+    with pytest.raises(DataError) as error:
+        exported_rows(folder)
+    assert str(error.value) == f"{folder} lacks part-00001.parquet; run its recipe again"
+
+
 def test_readers_take_the_folder(recipe):
     other = in_parts(recipe, 20)
     engine.run(recipe, chunk_rows=16)

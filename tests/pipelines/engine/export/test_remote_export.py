@@ -120,6 +120,24 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
     ]
 
 
+def test_a_folder_that_is_called_as_an_export_of_another_suffix_is_a_dataset(
+    path, folder, monkeypatch
+):
+    """They share a run folder, which says that the other one is not finished."""
+    dataset, fields = to_path(f"{folder}/math"), {"export_path": f"{folder}/math.parquet"}
+    engine.run(load(path, {"export_path": str(dataset)}), chunk_rows=16)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("rejuice.pipelines.engine.export.finish.write_part", interrupt)
+        engine.run(load(path, fields), chunk_rows=16)
+    with pytest.raises(DataError, match=r"math\.parquet has not ended"):
+        check_finished(to_path(fields["export_path"]))
+    assert dataset_files(dataset)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_a_run_that_is_killed_before_it_removes_anything_is_finished_by_the_one_before(
     path, folder, monkeypatch
 ):
