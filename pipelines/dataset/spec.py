@@ -174,7 +174,7 @@ def _fixed(path: AnyPath) -> AnyPath:
     if not _is_pattern(path):
         return path
     above = path
-    while _has_wildcards(above):
+    while _has_wildcards(above) and above.parent != above:  # Of a bucket it is itself.
         above = above.parent
     return above
 

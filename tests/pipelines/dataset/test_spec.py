@@ -259,3 +259,12 @@ def test_a_pattern_that_matches_nothing_in_a_store(remote):
     assert message(f"{remote}/*.jsonl") == (
         f"no file matches {remote}/*.jsonl; correct the pattern in dataset_path"
     )
+
+
+def test_a_bucket_has_no_wildcards(s3):
+    dataset = to_path("s3://roll*/rows.parquet")
+    assert not DatasetSpec.of(dataset).clashes(to_path("s3://rollouts/out.parquet"))
+    with pytest.raises(DataError) as error:
+        dataset_files(dataset)
+    right = "there is no bucket 'roll*'; create it, or give another path"
+    assert str(error.value) == f"{dataset} cannot be read: {right}"
