@@ -50,10 +50,8 @@ from .wire import (
 T = TypeVar("T")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
-
-
 _NO_ANSWER_S = 10.0  # seconds that a list of models may take
-_CONNECT_S = 30.0
+_CONNECT_S = 30.0  # seconds that a connection may take
 
 
 class _UnreachableError(Exception):
@@ -316,7 +314,6 @@ class OpenAIClient:
         connect_s: float = _CONNECT_S,
     ) -> HttpResponse:
         """One request and its response, without any handling of errors."""
-        # Less than for all of it: a host that drops packets is not taken for a slow one.
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s)
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
@@ -331,6 +328,7 @@ class OpenAIClient:
     async def _is_there(self, at: Endpoint) -> bool:
         """Whether an address can be reached, whatever it answers."""
         try:
+            # Less than for all of it: a host that drops packets is not taken for a slow one.
             url, connect_s = f"{at.base}/models", _NO_ANSWER_S / 2
             await self._exchange_http("GET", url, None, _NO_ANSWER_S, connect_s)
         except UNREACHABLE as error:

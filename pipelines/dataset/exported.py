@@ -25,13 +25,14 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
     Raises:
         DataError: it is gone, damaged or not finished, or lacks a part.
     """
-    parts = parts_of(export) if is_folder(export) else [export]
-    for part in parts if is_folder(export) else ():
+    in_parts = is_folder(export)
+    parts = parts_of(export) if in_parts else [export]
+    for part in parts if in_parts else ():
         if not part.is_file():
             raise DataError(f"{export} lacks {part.name}", "run its recipe again")
     if export.suffix == ".arrow" and export.is_file():
         return read_arrow(export, mapped=mapped)
-    if all(part.suffix == ".parquet" and part.is_file() for part in parts):
+    if in_parts or (export.suffix == ".parquet" and export.is_file()):
         import pyarrow.parquet as pq  # It loads clients of object stores.
 
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...operators import DataError
 from ..filesystem.remote import AnyPath, RemotePath
 
 
@@ -35,3 +36,8 @@ def unfinished_made_by(export: AnyPath) -> str | None:
         return made_by_file(export).read_text()
     except FileNotFoundError:
         return None
+
+
+def not_ended(export: AnyPath) -> DataError:
+    """The error for an export that may lack rows, or have some of the run before."""
+    return DataError(f"the run that writes {export} has not ended", "run its recipe again")

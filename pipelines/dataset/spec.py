@@ -12,7 +12,7 @@ from ...operators import DataError
 from ..filesystem.remote import AnyPath, RemotePath
 from .datafile import SUFFIXES, suffix_of
 from .hub import HubDataset
-from .run_folder import unfinished_made_by
+from .run_folder import not_ended, unfinished_made_by
 from .selection import Selection
 
 _WILD = frozenset("*?[")
@@ -115,7 +115,8 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         _check_bucket(path)
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     if path.is_dir():
-        _check_run_has_ended(path)
+        if unfinished_made_by(path) is not None:
+            raise not_ended(path)
         # The list of the parts of an export begins with `_`, as those of others do.
         inside = (file for file in path.iterdir() if not file.name.startswith(("_", ".")))
         files = sorted(file for file in inside if suffix_of(file) in known)
@@ -125,12 +126,6 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     if suffix_of(path) not in known:
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
-
-
-def _check_run_has_ended(folder: AnyPath) -> None:
-    """Refuse an export in a store that may lack files, or have some of the run before."""
-    if unfinished_made_by(folder) is not None:
-        raise DataError(f"the run that writes {folder} has not ended", "run its recipe again")
 
 
 def _check_bucket(path: AnyPath) -> None:

@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ....operators import DataError
 from ....operators.disk import sync
 from ...apply import decision_files
 from ...dataset.run_folder import (
     made_by_file,
+    not_ended,
     run_folder,
     unfinished_made_by,
     unfinished_run_folder,
@@ -91,7 +91,7 @@ def check_finished(export: AnyPath) -> None:
     """
     left = run_folder(export) / f"{_EXPORT}{export.suffix}"
     if left.exists() or unfinished_made_by(export) is not None:
-        raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
+        raise not_ended(export)
 
 
 def _put_in_place(folder: Path, final: Path, export: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rejuice.operators import DataError
 from rejuice.pipelines.filesystem.checked import DamagedError, read_checked, write_checked
 from rejuice.pipelines.filesystem.files import remove_folder, write_file, written
-from rejuice.pipelines.filesystem.remote import RemotePath, to_path
+from rejuice.pipelines.filesystem.remote import RemotePath, is_of_store, to_path
 
 
 @pytest.fixture
@@ -142,3 +142,16 @@ def test_a_scheme_that_nobody_knows():
         DataError, match=r"^nope://bucket cannot be opened: .*; give a path on disk"
     ):
         to_path("nope://bucket/x").exists()
+
+
+@pytest.mark.parametrize(
+    ("message", "of_store"),
+    [
+        ("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 18", True),
+        ("AWS Error UNKNOWN (HTTP status 502) during GetObject operation: No response body.", True),
+        ("google::cloud::Status(UNAVAILABLE: Retry policy exhausted)", True),
+        ("Corrupt snappy compressed data.", False),
+    ],
+)
+def test_errors_of_a_store_are_not_those_of_a_format(message, of_store):
+    assert is_of_store(OSError(message)) == of_store
