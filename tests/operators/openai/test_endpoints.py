@@ -247,6 +247,13 @@ faults_of_one = st.lists(
 )
 
 
+def test_patience_applies_to_each_outage_separately():
+    outages = [Fault(begin, begin + 40, "down") for begin in (5, 60, 115)]
+    client, found = run({A: outages}, addresses=A, concurrency=1, patience_s=60)
+    assert all_once(client, found)
+    assert client.now > 175  # All three were waited for, longer together than its patience.
+
+
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(faults_of_one, faults_of_one, st.integers(1, 12))

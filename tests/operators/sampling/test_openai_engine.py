@@ -412,23 +412,6 @@ def test_dead_server_ends_the_run_and_what_was_yielded_stays(make):
         assert set(server.answered.values()) == {1}
 
 
-@pytest.mark.alone
-def test_patience_applies_to_each_outage_separately(make):
-    with FakeServer() as server:
-        sampling = make(server, patience_s=0.6, concurrency=1).sample(prompts(500), FOUR)
-        found = []
-        for _ in range(3):
-            found.append(next(sampling))
-            server.kill()
-            time.sleep(0.35)
-            server.start()
-            answered = server.answered.total()
-            while server.answered.total() == answered:  # Else two absences would be one.
-                found.append(next(sampling))
-        found += sampling
-        assert sorted(index for index, _ in found) == list(range(500))
-
-
 def test_an_unreachable_server(make):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
