@@ -33,6 +33,7 @@ from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings
 from ...operators.sampling.seeds import prompt_seed
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
+from ..loop.actor_failures import reason_of
 from ..loop.failures import report_sampler_failure
 from ..loop.trajectories import fail, prompt_batch, put, put_trajectories
 from ..loop.types import Slot
@@ -210,15 +211,5 @@ def _watch(work: Any, slots: Sequence[Slot], partition: str) -> None:
     try:
         ray.get(work)
     except Exception as error:  # Of any type: the step finds its prompts failed.
-        report_sampler_failure(_reason(error))
+        report_sampler_failure(reason_of(error))
         fail(slots, partition)
-
-
-def _reason(error: Exception) -> str:
-    """One line out of the many of Ray's errors."""
-    if isinstance(error, ray.exceptions.OutOfMemoryError):
-        return "its process was killed; the machine is out of memory"
-    if isinstance(error, ray.exceptions.RayActorError):
-        return "its process was killed; the machine is probably out of memory"
-    cause = getattr(error, "cause", None) or error
-    return " ".join(str(cause).split()) or type(cause).__name__

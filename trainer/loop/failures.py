@@ -41,7 +41,8 @@ def report_sampler_failure(reason: str) -> None:
     """Print why the sampler failed, and remember it: a step may find no prompt left for it."""
     global _last_sampler_failure  # The sampler is watched by another thread of this process.
     _last_sampler_failure = reason
-    print(f"{SAMPLER_FAILED}{reason}", flush=True)
+    # With its end, or lines of two threads would run into each other.
+    print(f"{SAMPLER_FAILED}{reason}\n", end="", flush=True)
 
 
 @contextmanager

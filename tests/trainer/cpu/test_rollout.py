@@ -187,18 +187,6 @@ def test_a_sampler_that_dies_fails_its_prompts_and_reports_it(manager, queue, ca
     assert "rejuice: the sampler failed: the engine is gone" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        ("OutOfMemoryError", "its process was killed; the machine is out of memory"),
-        ("RayActorError", "its process was killed; the machine is probably out of memory"),
-    ],
-)
-def test_a_process_that_was_killed_is_one_line(rollout, error, reason):
-    raised = getattr(rollout.ray.exceptions, error)("many\nlines")
-    assert rollout._reason(raised) == reason
-
-
 def test_weights_reach_the_engine(rollout, sampler, monkeypatch):
     import torch
 
