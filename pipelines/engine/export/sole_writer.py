@@ -88,14 +88,7 @@ def _renew(lock: RemotePath, owner: str, ended: threading.Event) -> None:
 
 def _read(lock: RemotePath) -> str:
     """The content of a lease; empty where there is none."""
-    try:
-        return lock.read_text()
-    except FileNotFoundError:
-        return ""
-    except DataError:
-        if lock.exists():
-            raise
-        return ""  # It was removed between the two requests that a read takes.
+    return (lock.read_if_there() or b"").decode("utf-8", "replace")
 
 
 def _is_of(owner: str, lock: RemotePath) -> bool:
