@@ -138,7 +138,7 @@ def _run(
     for line in _warnings(plan):
         warn(line)
     counts = _Counts()
-    with sole_writer(head.export_path):
+    with sole_writer(head.export_path) as hold:
         plan = undamaged(lambda: retry(counts, plan), lambda: retry(counts, reopen_plan()), warn)
         if again and not counts.failed and not counts.retried[again.name]:
             warn(f"{again.name} has no result that failed: nothing is retried")
@@ -151,7 +151,7 @@ def _run(
             def finish(plan: Plan) -> Report:
                 _run_stages(plan, again, counts, workers, progress)
                 computed, retried = counts.computed, counts.retried
-                return write_export(plan, computed, retried, chunk_rows, workers, progress)
+                return write_export(plan, hold, computed, retried, chunk_rows, workers, progress)
 
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
 

@@ -23,6 +23,7 @@ from ...dataset.run_folder import (
 from ...dataset.write import PARTS_LIST, is_folder, parts_of
 from ...filesystem.files import remove_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath
+from .sole_writer import Hold
 
 _EXPORT, _OLD_EXPORT, _OLD_RUN = "export", "old_export", "old_run"
 """In a run folder that is about to be complete."""
@@ -34,24 +35,29 @@ class RunPlace(NamedTuple):
     Attributes:
         folder: for the report, the recipe and the decisions.
         export: for the export: the file, or the folder of parts.
+        hold: what keeps other runs from writing there.
     """
 
     folder: AnyPath
     export: AnyPath
+    hold: Hold
 
 
 @contextmanager
-def placed(export: AnyPath, made_by: str) -> Iterator[RunPlace]:
+def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     """Where to write a run; it is in place when the block ends without an error.
 
     Args:
-        export: of the run.
+        hold: of its export.
         made_by: what its recipe is recognised by.
 
     Raises:
+        RejuiceError: in a store, another run has taken the export.
         OSError: on disk, something could not be renamed: the run before is as it was, and this one
             complete under its temporary name.
     """
+    export = hold.export_path
+    hold.check()
     if isinstance(export, RemotePath):
         unfinished = unfinished_run_folder(export)
         # First: this run may be killed while it removes the files of the one before.
@@ -59,13 +65,14 @@ def placed(export: AnyPath, made_by: str) -> Iterator[RunPlace]:
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.
-        yield RunPlace(run_folder(export), export)
+        yield RunPlace(run_folder(export), export, hold)
+        hold.check()
         remove_folder(unfinished)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
     try:
-        yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}")
+        yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}", hold)
     except BaseException:
         remove_folder(folder)
         raise

@@ -4,7 +4,8 @@ On disk a lock of the system is held, which ends with its process. An object sto
 there a run keeps a lease, a small file that it writes again every few seconds. Another run that
 finds one waits until it has seen it change, and gives up, or has not for long enough, and takes it.
 Clocks are not compared. A lease is a best effort: two runs that begin within the same second may
-both take it, and a run that is suspended loses it. Each file of an export is still complete.
+both take it, and a run that is suspended loses it. It ends where it next looks, which is before
+each file that it writes. Each file of an export is still complete.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -28,8 +30,33 @@ _WAIT_S = 20.0
 """A lease that has not changed for so long is that of a run that was killed."""
 
 
+class Hold(NamedTuple):
+    """An export that a run holds for itself.
+
+    Attributes:
+        export_path: the export.
+        lease: in a store, the file of the lease; None: a lock of the system is held.
+        owner: what the lease begins with as long as it is that of this run.
+    """
+
+    export_path: AnyPath
+    lease: RemotePath | None = None
+    owner: str = ""
+
+    def check(self) -> None:
+        """Check that no other run has taken the export meanwhile.
+
+        Raises:
+            RejuiceError: one has, because the lease was not renewed.
+        """
+        if self.lease is not None and not _is_of(self.owner, self.lease):
+            found = "this run did not renew its lease, so that another may be writing"
+            right = "when that has ended, run this recipe again: what was computed is kept"
+            raise RejuiceError(f"{found} {self.export_path}", right)
+
+
 @contextmanager
-def sole_writer(export_path: AnyPath) -> Iterator[None]:
+def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
     """Hold an export for this run alone.
 
     Raises:
@@ -37,19 +64,19 @@ def sole_writer(export_path: AnyPath) -> Iterator[None]:
     """
     lock = export_path.with_name(f".{export_path.name}.lock")
     if isinstance(lock, RemotePath):
-        with _lease(lock, export_path):
-            yield
+        with _lease(lock, export_path) as hold:
+            yield hold
         return
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(lock, timeout=0):
-            yield
+            yield Hold(export_path)
     except Timeout:
         raise _refused(export_path) from None
 
 
 @contextmanager
-def _lease(lock: RemotePath, export_path: AnyPath) -> Iterator[None]:
+def _lease(lock: RemotePath, export_path: AnyPath) -> Iterator[Hold]:
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}"
     before, start = _read(lock), time.monotonic()
     while before and time.monotonic() - start < _WAIT_S:
@@ -65,7 +92,7 @@ def _lease(lock: RemotePath, export_path: AnyPath) -> Iterator[None]:
     thread = threading.Thread(target=_renew, args=(lock, owner, ended), daemon=True)
     thread.start()
     try:
-        yield
+        yield Hold(export_path, lock, owner)
     finally:
         ended.set()
         thread.join()

@@ -1,17 +1,19 @@
 """Exports in an object store: the bytes of those on disk, complete once their manifest is there."""
 
+import pkgutil
 from itertools import count
 
 import pytest
 from command import runner
 
-from rejuice.operators import DataError, RecipeError
+from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.exported import exported_rows
 from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.export import sole_writer
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.export.place import check_finished
 from rejuice.pipelines.filesystem.files import remove_folder
@@ -196,3 +198,37 @@ def test_places_that_cannot_be_written(path, scheme):
         f"'export_path' is '{scheme}://x/y.parquet', which rejuice does not write; give a path on "
         "disk, or s3://BUCKET/..., or run this recipe with dj-process"
     )
+
+
+@pytest.mark.parametrize("name", ["curated.parquet", "curated"])
+@pytest.mark.parametrize(
+    "at", ["finish.outline", "write_part.conform", "finish.report_head", "finish.sign"]
+)
+def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
+    path, folder, monkeypatch, name, at
+):
+    """As one that was suspended does: the other run takes its lease, and ends before it goes on."""
+    monkeypatch.setattr(sole_writer, "_BEAT_S", 3600.0)
+    monkeypatch.setattr(sole_writer, "_WAIT_S", 0.5)
+    fields = {"export_path": f"{folder}/{name}", "max_rows_per_file": "9"}
+    first, other = load(path, fields), load(path, {**fields, "group_size_filter.min": "3"})
+    export, written = first.head.export_path, []
+    where = f"rejuice.pipelines.engine.export.{at}"
+    patched = pkgutil.resolve_name(where)
+
+    def suspended(*arguments):
+        monkeypatch.setattr(where, patched)
+        if not written:
+            monkeypatch.setattr(sole_writer, "_BEAT_S", 0.1)  # Of the other run.
+            export.with_name(f".{name}.lock").write_text("of the other run")
+            engine.run(other)
+            written.append((contents(export), read_manifest(run_folder(export))))
+        return patched(*arguments)
+
+    monkeypatch.setattr(where, suspended)
+    with pytest.raises(RejuiceError, match="did not renew its lease"):
+        engine.run(first)
+    assert (contents(export), read_manifest(run_folder(export))) == written[0]
+    check_finished(export)
+    assert all(step.cached for step in engine.run(other).steps)
+    assert (contents(export), read_manifest(run_folder(export))) == written[0]

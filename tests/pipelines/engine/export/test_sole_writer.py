@@ -92,8 +92,15 @@ def test_of_two_that_take_a_lease_at_once_the_last_one_has_it(export, monkeypatc
 
 def test_a_run_that_was_suspended_leaves_the_lease_of_another(export):
     lock = export.with_name(".curated.parquet.lock")
-    with sole_writer(export):
-        lock.write_text("somebody 3")
-        time.sleep(0.5)
-        assert lock.read_text() == "somebody 3"
+    with sole_writer(export) as hold:
+        hold.check()
+        while lock.read_text() != "somebody 3":  # It may be renewed once more at the same time.
+            lock.write_text("somebody 3")
+            time.sleep(0.5)
+        with pytest.raises(RejuiceError) as error:
+            hold.check()
+        assert str(error.value) == (
+            f"this run did not renew its lease, so that another may be writing {export}; "
+            "when that has ended, run this recipe again: what was computed is kept"
+        )
     assert lock.read_text() == "somebody 3"
