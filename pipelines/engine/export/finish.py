@@ -99,6 +99,24 @@ def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
     }
 
 
+def check_run_folder_is_free(export_path: AnyPath) -> None:
+    """Refuse to replace the report and the decisions of an export with another suffix.
+
+    Raises:
+        RecipeError: there is such an export.
+    """
+    for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
+        try:
+            report = json.loads((folder / "report.json").read_bytes())
+            other = export_path.with_suffix(Path(report["export_path"]).suffix)
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            continue  # There is none, or nothing can be known of it.
+        if other != export_path and other.exists():
+            found = f"the report of {other} is in {run_folder(export_path)}, where that of"
+            right = f"give an export_path with another name, or remove {other}"
+            raise RecipeError(f"{found} {export_path} would be", right)
+
+
 def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
     """Refuse to replace a file that this recipe did not make.
 

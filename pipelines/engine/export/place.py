@@ -59,15 +59,15 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     export = hold.export_path
     hold.check()
     if isinstance(export, RemotePath):
-        unfinished = unfinished_run_folder(export)
+        marker = made_by_file(export)
         # First: this run may be killed while it removes the files of the one before.
-        write_file(made_by_file(export), made_by)
+        write_file(marker, made_by)
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.
         yield RunPlace(run_folder(export), export, hold)
         hold.check()
-        remove_folder(unfinished)
+        marker.unlink(missing_ok=True)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
@@ -105,6 +105,9 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     """Give a complete run folder its final name, and move the export out of it.
 
     Each is a rename. Where one fails, those before it are undone.
+
+    Raises:
+        OSError: one of them failed; or what is put in place is gone.
     """
     renames = [(final, folder / _OLD_RUN), (folder, final)]
     if is_folder(export):  # A folder cannot be replaced by another in one step.
@@ -112,9 +115,10 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     renames.append((final / f"{_EXPORT}{export.suffix}", export))
     with ExitStack() as undone:
         for source, target in renames:
-            if source.exists():  # The first run has no other to replace.
-                source.replace(target)
-                undone.callback(target.replace, source)
+            if target.name in (_OLD_RUN, _OLD_EXPORT) and not source.exists():
+                continue  # The first run has no other to replace.
+            source.replace(target)
+            undone.callback(target.replace, source)
         undone.pop_all()
     for old in (_OLD_RUN, _OLD_EXPORT):
         remove_folder(final / old)

@@ -1,4 +1,4 @@
-"""Only one run writes an export at a time.
+"""Only one run writes an export, and its run folder, at a time.
 
 On disk a lock of the system is held, which ends with its process. An object store has no locks:
 there a run keeps a lease, a small file that it writes again every few seconds. Another run that
@@ -23,6 +23,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from ....operators import DataError, RejuiceError
+from ...dataset.run_folder import run_folder
 from ...filesystem.remote import AnyPath, RemotePath
 
 _BEAT_S = 5.0
@@ -57,12 +58,12 @@ class Hold(NamedTuple):
 
 @contextmanager
 def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
-    """Hold an export for this run alone.
+    """Hold an export for this run alone, with all exports that have the same run folder.
 
     Raises:
         RejuiceError: another run holds it.
     """
-    lock = export_path.with_name(f".{export_path.name}.lock")
+    lock = export_path.with_name(f".{run_folder(export_path).name}.lock")
     if isinstance(lock, RemotePath):
         with _lease(lock, export_path) as hold:
             yield hold

@@ -103,10 +103,16 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
             raise KeyboardInterrupt
         remove_folder(folder)
 
+    def unlink(file, **options):
+        if file.name == "made_by" and next(removed) == killed_at:
+            raise KeyboardInterrupt
+        unlink_now(file, **options)
+
     run("9")
-    export, removed = to_path(f"{folder}/curated"), count()
+    export, removed, unlink_now = to_path(f"{folder}/curated"), count(), RemotePath.unlink
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("rejuice.pipelines.engine.export.place.remove_folder", remove)
+        patch.setattr(RemotePath, "unlink", unlink)
         run("1000")
     for reads in (check_finished, dataset_files):
         with pytest.raises(DataError) as error:
@@ -128,12 +134,16 @@ def test_a_folder_that_is_called_as_an_export_of_another_suffix_is_a_dataset(
     """They share a run folder, which says that the other one is not finished."""
     dataset, fields = to_path(f"{folder}/math"), {"export_path": f"{folder}/math.parquet"}
     engine.run(load(path, {"export_path": str(dataset)}), chunk_rows=16)
+    remove_folder(run_folder(dataset))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("rejuice.pipelines.engine.export.finish.write_part", interrupt)
         engine.run(load(path, fields), chunk_rows=16)
     with pytest.raises(DataError, match=r"math\.parquet has not ended"):
         check_finished(to_path(fields["export_path"]))
     assert dataset_files(dataset)
+    engine.run(load(path, {"export_path": f"{folder}/math.jsonl"}), chunk_rows=16)
+    with pytest.raises(DataError, match=r"math\.parquet has not ended"):
+        check_finished(to_path(fields["export_path"]))
 
 
 def interrupt(*_):
@@ -220,7 +230,7 @@ def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
         monkeypatch.setattr(where, patched)
         if not written:
             monkeypatch.setattr(sole_writer, "_BEAT_S", 0.1)  # Of the other run.
-            export.with_name(f".{name}.lock").write_text("of the other run")
+            export.with_name(".curated.run.lock").write_text("of the other run")
             engine.run(other)
             written.append((contents(export), read_manifest(run_folder(export))))
         return patched(*arguments)
