@@ -1,7 +1,8 @@
 """Who uses a cache: runs share it, and removing results needs it alone.
 
 .rejuice/lock                  held by all that run, shared; alone while failures are retried
-.rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses
+.rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses. The
+                               name is a hash of the content
 
 An object store knows no locks. Runs share a cache there all the same: what they write under one
 name is right, whoever wrote it. Do not retry failures while another run uses it.
@@ -14,12 +15,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import xxhash
 
 from ....operators import RejuiceError
 from ...filesystem.files import write_file
-from ...filesystem.remote import AnyPath, RemotePath
+from ...filesystem.remote import AnyPath, RemotePath, to_path
 
 RUNS = "runs"
 _LOCK = "lock"
@@ -45,13 +47,27 @@ def use_cache(
     runs = cache / RUNS
     runs.mkdir(parents=True, exist_ok=True)
     with _locked(cache, alone=alone) as share:
-        text = str(export.resolve())
-        named = runs / f"{xxhash.xxh3_64_hexdigest(text.encode())}.export"
-        if isinstance(named, RemotePath) or not named.exists():
-            write_file(named, text)
-        else:
+        content = str(export.resolve()).encode()
+        named = runs / _name_of(content)
+        if not isinstance(named, RemotePath) and named.exists() and named.read_bytes() == content:
             os.utime(named)  # When it was last used.
+        else:
+            write_file(named, content)
         yield share
+
+
+def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
+    """The exports that are named in a cache on disk, by the files that do; None: it is damaged."""
+    found = dict[Path, AnyPath | None]()
+    for file in (cache / RUNS).glob("*.export"):
+        content = file.read_bytes()
+        whole = file.name == _name_of(content)
+        found[file] = to_path(content.decode()) if whole else None
+    return found
+
+
+def _name_of(content: bytes) -> str:
+    return f"{xxhash.xxh3_64_hexdigest(content)}.export"
 
 
 @contextmanager

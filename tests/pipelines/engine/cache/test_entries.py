@@ -131,6 +131,27 @@ def test_two_exports_share_a_cache_and_neither_loses_anything(path, tmp_path, re
     )
 
 
+@pytest.mark.parametrize("bit", [0, 7, 8 * 9 + 2])
+def test_a_damaged_name_of_an_export_is_no_reason_to_prune_its_results(path, rejuice, bit):
+    cache, export = ran(path)
+    (record,) = (cache / "runs").iterdir()
+    content = bytearray(record.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    record.write_bytes(content)
+    # Versions that name no exports are found beside the cache: this one is elsewhere.
+    moved = cache.rename(cache.parent.parent / "moved")
+    code, _, err = rejuice("cache", "prune", "--cache_dir", "moved", "--samples")
+    found = f"moved/runs/{record.name} is damaged: it does not say which export uses results of"
+    right = "run its recipe again, or remove the file if that export is not needed"
+    assert (code, err) == (2, f"rejuice: {found} moved; {right}\n")
+    assert rejuice("cache", "ls", "--cache_dir", "moved")[0] == 0
+    assert names(cache_entries(moved)) == EVERY
+    moved.rename(cache)
+    ran(path)
+    assert record.read_text() == str(export.resolve())
+    assert rejuice("cache", "prune", path) == (0, "out/.rejuice: nothing to remove\n", "")
+
+
 @pytest.mark.parametrize("wanted", ["length_filter", "key"])
 def test_the_results_of_a_step_are_removed_and_computed_again(path, rejuice, wanted):
     cache, export = ran(path)
