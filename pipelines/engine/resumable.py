@@ -128,10 +128,11 @@ class _OpenChunk:
 
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
+        # First: in a store another run may finish the chunk, and then removes the journals.
+        finished = journalled(self.whole).keys()
         if is_finished(self.whole):
             self._kept.add(self.whole, self.keys)
             return True
-        finished = journalled(self.whole).keys()
         rows = [row for row in range(self.rows) if row not in finished]
         self.unwritten = self._kept.find(self.whole, self.keys, rows)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
@@ -151,13 +152,18 @@ class _OpenChunk:
         self._journal.add(entry)
 
     def commit(self, operator: ResumableOperator) -> bool:
-        """Put all rows together and write them; False: some of them were damaged meanwhile.
+        """Have all rows written as one chunk; False: some of them were damaged meanwhile.
 
         Raises:
             DataError: that happened before, as often as it is tried.
         """
         self._close_journal()
         finished = {**self.unwritten, **journalled(self.whole)}
+        if is_finished(self.whole):
+            # In a store, where no lock keeps it away, another run was faster. Its chunk stays: it
+            # may have been used already. Not looked for before the journals are read: that run has
+            # removed them.
+            return True
         self.left = set(range(self.rows)) - finished.keys()
         if self.left:
             self._check_damage()

@@ -35,7 +35,12 @@ from .cache.lock import use_cache
 from .commit import load, save
 from .damage import undamaged
 from .dataset_step import run_dataset_step, write_digest
-from .export.finish import check_may_replace_export, report_head, write_export
+from .export.finish import (
+    check_may_replace_export,
+    check_run_folder_is_free,
+    report_head,
+    write_export,
+)
 from .export.finished import finished_report
 from .export.sole_writer import sole_writer
 from .located_errors import prefix_errors_with_file
@@ -103,8 +108,8 @@ def run(
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_spec)
-    if not overwrite:
-        check_may_replace_export(recipe, head.export_path)
+    check_may_write = partial(_check_may_write, recipe, overwrite)
+    check_may_write()
     try:
         if not cache.exists():
             checked_schema(recipe)  # A recipe that cannot run leaves no folder.
@@ -113,13 +118,24 @@ def run(
         with use_cache(cache, head.export_path, alone=alone) as share:
             reopen_plan = partial(Plan.open, recipe, cache, chunk_rows, verify=verify)
             retry = partial(_retry, retry_dropped, again, share)
-            return _run(recipe, reopen_plan, chunk_rows, retry, again, progress, warn, open_workers)
+            return _run(
+                recipe, check_may_write, reopen_plan, chunk_rows, retry, again, progress, warn,
+                open_workers,
+            )  # fmt: skip
     except OSError as error:
         raise _disk_error(error, cache) from error
 
 
+def _check_may_write(recipe: Recipe, overwrite: bool) -> None:
+    """Refuse an export, or a report, that would take the place of another one."""
+    check_run_folder_is_free(recipe.head.export_path)
+    if not overwrite:
+        check_may_replace_export(recipe, recipe.head.export_path)
+
+
 def _run(
     recipe: Recipe,
+    check_may_write: Callable[[], None],
     reopen_plan: Callable[[], Plan],
     chunk_rows: int,
     retry: Callable[[_Counts, Plan], Plan],
@@ -138,7 +154,8 @@ def _run(
     for line in _warnings(plan):
         warn(line)
     counts = _Counts()
-    with sole_writer(head.export_path):
+    with sole_writer(head.export_path) as hold:
+        check_may_write()  # Once more: another run may have ended meanwhile.
         plan = undamaged(lambda: retry(counts, plan), lambda: retry(counts, reopen_plan()), warn)
         if again and not counts.failed and not counts.retried[again.name]:
             warn(f"{again.name} has no result that failed: nothing is retried")
@@ -151,7 +168,7 @@ def _run(
             def finish(plan: Plan) -> Report:
                 _run_stages(plan, again, counts, workers, progress)
                 computed, retried = counts.computed, counts.retried
-                return write_export(plan, computed, retried, chunk_rows, workers, progress)
+                return write_export(plan, hold, computed, retried, chunk_rows, workers, progress)
 
             return undamaged(lambda: finish(plan), lambda: finish(reopen_plan()), warn)
 

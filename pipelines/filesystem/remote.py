@@ -189,6 +189,17 @@ class RemotePath:
         except ValueError:  # Of Google's store: it was replaced between opening and reading it.
             return self._content()
 
+    def read_if_there(self) -> bytes | None:
+        """All of a file; None: there is none, or it was removed while it was read."""
+        try:
+            return self.read_bytes()
+        except FileNotFoundError:
+            return None
+        except DataError:
+            if self.exists():
+                raise
+            return None  # It was removed between the two requests that a read takes.
+
     def _content(self) -> bytes:
         with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             return bytes(file.readall())

@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple
 from ....operators import DataError, RecipeError
 from ...apply.report import Report
 from ...dataset.run_folder import run_folder
-from ...filesystem.remote import AnyPath, to_path
+from ...filesystem.remote import AnyPath
 from ..export.finished import read_manifest
 from ..kept.folder import counts_retries, retry_count, write_retry_count
-from .lock import RUNS, sole_user
+from .lock import RUNS, named_exports, sole_user
 
 CacheKind = Literal["source", "step", "samples"]
 _FOLDER = re.compile(r"(?P<kept>kept-)?(?P<operator>\w+)-(?P<key>[0-9a-f]{16})")
@@ -90,10 +90,11 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
 
 
 def runs_of(cache: Path) -> list[Run]:
-    """The runs that use a cache and whose run folders exist."""
+    """The runs that use a cache and whose run folders exist, as far as their names are whole."""
     exports = dict[AnyPath, float]()
-    for named in (cache / RUNS).glob("*.export"):
-        exports[to_path(named.read_text("utf-8"))] = named.stat().st_mtime
+    for file, export in named_exports(cache).items():
+        if export is not None:
+            exports[export] = file.stat().st_mtime
     for folder in cache.resolve().parent.glob("*.run"):  # Earlier versions name none in the cache.
         if (report := _report(folder)) is not None and _is(report.cache, cache):
             beside = folder.with_suffix(Path(report.export_path).suffix)
@@ -129,7 +130,7 @@ def select_unused(cache: Path, *, samples: bool) -> Removal:
         samples: whether samples and scores are removed, too.
 
     Raises:
-        DataError: there is no cache, or a run does not say which results it uses.
+        DataError: there is no cache, or it is not known of each run which results it uses.
     """
     every = cache_entries(cache)
     _check_runs_are_known(cache)
@@ -159,6 +160,12 @@ def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
 
 
 def _check_runs_are_known(cache: Path) -> None:
+    for file, export in named_exports(cache).items():
+        if export is None:
+            raise DataError(
+                f"{file} is damaged: it does not say which export uses results of {cache}",
+                "run its recipe again, or remove the file if that export is not needed",
+            )
     for run in runs_of(cache):
         if run.folders is None:
             folder = run_folder(run.export)
@@ -216,9 +223,9 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
             else:
                 entry.path.rename(removed)
         _delete_renamed(cache)
-        for named in (cache / RUNS).glob("*.export"):
-            if not run_folder(to_path(named.read_text("utf-8"))).is_dir():
-                named.unlink()
+        for file, export in named_exports(cache).items():
+            if export is not None and not run_folder(export).is_dir():
+                file.unlink()
     return selected
 
 

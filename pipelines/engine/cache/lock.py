@@ -1,7 +1,9 @@
 """Who uses a cache: runs share it, and removing results needs it alone.
 
-.rejuice/lock                  held by all that run, shared; alone while failures are retried
-.rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses
+.rejuice/lock                  held by all that run, shared; alone while failures are retried. It
+                               names the process that had it alone last
+.rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses. The
+                               name is a hash of the content
 
 An object store knows no locks. Runs share a cache there all the same: what they write under one
 name is right, whoever wrote it. Do not retry failures while another run uses it.
@@ -10,19 +12,27 @@ name is right, whoever wrote it. Do not retry failures while another run uses it
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import TextIO
 
 import xxhash
 
 from ....operators import RejuiceError
 from ...filesystem.files import write_file
-from ...filesystem.remote import AnyPath, RemotePath
+from ...filesystem.remote import AnyPath, RemotePath, to_path
 
 RUNS = "runs"
 _LOCK = "lock"
+_SILENT_S = 1.0
+"""Whoever waits longer reports it."""
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -45,13 +55,27 @@ def use_cache(
     runs = cache / RUNS
     runs.mkdir(parents=True, exist_ok=True)
     with _locked(cache, alone=alone) as share:
-        text = str(export.resolve())
-        named = runs / f"{xxhash.xxh3_64_hexdigest(text.encode())}.export"
-        if isinstance(named, RemotePath) or not named.exists():
-            write_file(named, text)
-        else:
+        content = str(export.resolve()).encode()
+        named = runs / _name_of(content)
+        if not isinstance(named, RemotePath) and named.exists() and named.read_bytes() == content:
             os.utime(named)  # When it was last used.
+        else:
+            write_file(named, content)
         yield share
+
+
+def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
+    """The exports that are named in a cache on disk, by the files that do; None: it is damaged."""
+    found = dict[Path, AnyPath | None]()
+    for file in (cache / RUNS).glob("*.export"):
+        content = file.read_bytes()
+        whole = file.name == _name_of(content)
+        found[file] = to_path(content.decode()) if whole else None
+    return found
+
+
+def _name_of(content: bytes) -> str:
+    return f"{xxhash.xxh3_64_hexdigest(content)}.export"
 
 
 @contextmanager
@@ -72,8 +96,34 @@ def _locked(cache: AnyPath, *, alone: bool) -> Iterator[Callable[[], None]]:
         return
     # Not FileLock, which knows no lock that several hold. It ends with the process.
     with (cache / _LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-        except BlockingIOError:
-            raise RejuiceError(f"a run is using {cache}", "wait until it has ended") from None
+        if not alone:
+            _wait_to_share(file, cache)
+        elif _try(file, fcntl.LOCK_EX):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()  # For those that wait.
+        else:
+            raise RejuiceError(f"a run is using {cache}", "wait until it has ended")
         yield partial(fcntl.flock, file, fcntl.LOCK_SH)
+
+
+def _wait_to_share(file: TextIO, cache: Path) -> None:
+    """Share the lock, however long a process has it alone; which one is logged after a while."""
+    silent_until = time.monotonic() + _SILENT_S
+    while not _try(file, fcntl.LOCK_SH):
+        if time.monotonic() > silent_until:
+            who = (cache / _LOCK).read_text("utf-8") or "another process"
+            why = "which removes results or has failures retried"
+            _log.warning("%s: waiting for %s, %s", cache, who, why)
+            fcntl.flock(file, fcntl.LOCK_SH)
+            return
+        time.sleep(_SILENT_S / 20)
+
+
+def _try(file: TextIO, kind: int) -> bool:
+    """Get a lock unless another process has it; gives whether it is there now."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

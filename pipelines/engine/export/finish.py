@@ -39,11 +39,13 @@ from .finished import read_manifest, recipe_mark, sign
 from .outline import outline
 from .parts import ExportPart
 from .place import RunPlace, placed
+from .sole_writer import Hold
 from .write_part import WrittenPart, write_part
 
 
 def write_export(
     plan: Plan,
+    hold: Hold,
     computed: Collection[str],
     retried: Mapping[str, int],
     chunk_rows: int,
@@ -54,14 +56,18 @@ def write_export(
 
     Args:
         plan: of the run.
+        hold: of its export.
         computed: names of the steps of which something was computed, and not found.
         retried: by step, how many rows that had failed were computed again.
         chunk_rows: rows per chunk.
         workers: of the run: they write the parts of an export that is a folder.
         progress: where progress is shown.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export.
     """
     recipe = plan.recipe
-    with placed(recipe.head.export_path, recipe_mark(recipe)) as place:
+    with placed(hold, recipe_mark(recipe)) as place:
         log = _write_parts(plan, place, workers, progress)
         report = Report.of(
             [
@@ -72,9 +78,10 @@ def write_export(
             ],
             **report_head(plan, chunk_rows),
         )
+        hold.check()
         write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
         report.write(place.folder)
-    sign(plan)
+    sign(plan, hold)
     return report
 
 
@@ -90,6 +97,24 @@ def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
         "cache": str(plan.cache.resolve()),
         "chunk_rows": chunk_rows,
     }
+
+
+def check_run_folder_is_free(export_path: AnyPath) -> None:
+    """Refuse to replace the report and the decisions of an export with another suffix.
+
+    Raises:
+        RecipeError: there is such an export.
+    """
+    for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
+        try:
+            report = json.loads((folder / "report.json").read_bytes())
+            other = export_path.with_suffix(Path(report["export_path"]).suffix)
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            continue  # There is none, or nothing can be known of it.
+        if other != export_path and other.exists():
+            found = f"the report of {other} is in {run_folder(export_path)}, where that of"
+            right = f"give an export_path with another name, or remove {other}"
+            raise RecipeError(f"{found} {export_path} would be", right)
 
 
 def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
@@ -154,6 +179,7 @@ def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progre
                 for chunk in written.logs:
                     count(chunk)
             names = [part.name_of(PART, PART_SUFFIX) for part in parts]
+            place.hold.check()
             write_parts_list(place.export, dict(zip(names, rows, strict=True)))
     totals = AuditLog()
     for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.

@@ -28,6 +28,7 @@ from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import dump
 from ..plan import Plan, kept_folder
 from .place import written_files
+from .sole_writer import Hold
 
 NAME = "manifest.json"
 _FORMAT = 1
@@ -143,10 +144,15 @@ def describe(
         write_manifest(folder, manifest._replace(files={**manifest.files, **changed}))
 
 
-def sign(plan: Plan) -> None:
-    """Write the manifest of a run all of whose other files are in place."""
+def sign(plan: Plan, hold: Hold) -> None:
+    """Write the manifest of a run all of whose other files are in place.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export: some of the files may be its.
+    """
     export = plan.recipe.head.export_path
     files = _states(export.parent, written_files(export))
+    hold.check()
     write_manifest(run_folder(export), manifest_of(plan, files))
 
 

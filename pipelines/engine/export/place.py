@@ -23,6 +23,7 @@ from ...dataset.run_folder import (
 from ...dataset.write import PARTS_LIST, is_folder, parts_of
 from ...filesystem.files import remove_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath
+from .sole_writer import Hold
 
 _EXPORT, _OLD_EXPORT, _OLD_RUN = "export", "old_export", "old_run"
 """In a run folder that is about to be complete."""
@@ -34,38 +35,44 @@ class RunPlace(NamedTuple):
     Attributes:
         folder: for the report, the recipe and the decisions.
         export: for the export: the file, or the folder of parts.
+        hold: what keeps other runs from writing there.
     """
 
     folder: AnyPath
     export: AnyPath
+    hold: Hold
 
 
 @contextmanager
-def placed(export: AnyPath, made_by: str) -> Iterator[RunPlace]:
+def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     """Where to write a run; it is in place when the block ends without an error.
 
     Args:
-        export: of the run.
+        hold: of its export.
         made_by: what its recipe is recognised by.
 
     Raises:
+        RejuiceError: in a store, another run has taken the export.
         OSError: on disk, something could not be renamed: the run before is as it was, and this one
             complete under its temporary name.
     """
+    export = hold.export_path
+    hold.check()
     if isinstance(export, RemotePath):
-        unfinished = unfinished_run_folder(export)
+        marker = made_by_file(export)
         # First: this run may be killed while it removes the files of the one before.
-        write_file(made_by_file(export), made_by)
+        write_file(marker, made_by)
         remove_folder(run_folder(export))
         if is_folder(export):
             remove_folder(export)  # Another run may have cut it into more parts.
-        yield RunPlace(run_folder(export), export)
-        remove_folder(unfinished)
+        yield RunPlace(run_folder(export), export, hold)
+        hold.check()
+        marker.unlink(missing_ok=True)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
     try:
-        yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}")
+        yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}", hold)
     except BaseException:
         remove_folder(folder)
         raise
@@ -98,6 +105,9 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     """Give a complete run folder its final name, and move the export out of it.
 
     Each is a rename. Where one fails, those before it are undone.
+
+    Raises:
+        OSError: one of them failed; or what is put in place is gone.
     """
     renames = [(final, folder / _OLD_RUN), (folder, final)]
     if is_folder(export):  # A folder cannot be replaced by another in one step.
@@ -105,9 +115,10 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     renames.append((final / f"{_EXPORT}{export.suffix}", export))
     with ExitStack() as undone:
         for source, target in renames:
-            if source.exists():  # The first run has no other to replace.
-                source.replace(target)
-                undone.callback(target.replace, source)
+            if target.name in (_OLD_RUN, _OLD_EXPORT) and not source.exists():
+                continue  # The first run has no other to replace.
+            source.replace(target)
+            undone.callback(target.replace, source)
         undone.pop_all()
     for old in (_OLD_RUN, _OLD_EXPORT):
         remove_folder(final / old)

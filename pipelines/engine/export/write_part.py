@@ -59,6 +59,9 @@ def write_part(
         schema: of the export.
         part: the part.
         count: called with the number of each chunk whose decisions are written.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export.
     """
     rows, logs = 0, dict[int, AuditLog]()
     path = place.export
@@ -79,6 +82,7 @@ def write_part(
                     write_step(finished.log.step(name).take_decisions())
                 logs[piece.chunk] = finished.log
                 count(piece.chunk)
+        place.hold.check()  # In a store the files of the part appear now.
     return WrittenPart(rows, logs)
 
 

@@ -16,6 +16,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from struct import Struct
@@ -190,13 +191,22 @@ def _number(journal: AnyPath) -> int:
 def entries(path: AnyPath) -> Iterator[Entry]:
     """What was added to the journals that are called after `path`, and is not damaged."""
     for journal in journals(path):
-        with _opened(journal) as file:
+        file = _opened(journal)
+        if file is None:
+            continue  # Another run has finished the chunk: these rows are in it.
+        with file:
             old = file.read(len(_STREAM)) == _STREAM
             yield from _entries_of_stream(file) if old else _entries_of_frames(file, journal)
 
 
-def _opened(journal: AnyPath) -> BinaryIO:
-    return BytesIO(journal.read_bytes()) if isinstance(journal, RemotePath) else journal.open("rb")
+def _opened(journal: AnyPath) -> BinaryIO | None:
+    """A journal, to be read; None: it was removed after it was listed."""
+    if isinstance(journal, RemotePath):
+        content = journal.read_if_there()
+        return None if content is None else BytesIO(content)
+    with suppress(FileNotFoundError):
+        return journal.open("rb")
+    return None
 
 
 def _entries_of_frames(file: BinaryIO, journal: AnyPath) -> Iterator[Entry]:

@@ -1,8 +1,11 @@
 """`rejuice cache`: what can go is removed, what cost something stays, and nothing stale is found."""
 
 import os
+import queue
+import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +18,7 @@ from fake_server import FakeServer
 from rejuice.operators import RejuiceError
 from rejuice.operators.scoring.cache import open_cache, user_cache
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.cache import entries
+from rejuice.pipelines.engine.cache import entries, lock
 from rejuice.pipelines.engine.cache.entries import (
     Removal,
     cache_entries,
@@ -131,6 +134,27 @@ def test_two_exports_share_a_cache_and_neither_loses_anything(path, tmp_path, re
     )
 
 
+@pytest.mark.parametrize("bit", [0, 7, 8 * 9 + 2])
+def test_a_damaged_name_of_an_export_is_no_reason_to_prune_its_results(path, rejuice, bit):
+    cache, export = ran(path)
+    (record,) = (cache / "runs").iterdir()
+    content = bytearray(record.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    record.write_bytes(content)
+    # Versions that name no exports are found beside the cache: this one is elsewhere.
+    moved = cache.rename(cache.parent.parent / "moved")
+    code, _, err = rejuice("cache", "prune", "--cache_dir", "moved", "--samples")
+    found = f"moved/runs/{record.name} is damaged: it does not say which export uses results of"
+    right = "run its recipe again, or remove the file if that export is not needed"
+    assert (code, err) == (2, f"rejuice: {found} moved; {right}\n")
+    assert rejuice("cache", "ls", "--cache_dir", "moved")[0] == 0
+    assert names(cache_entries(moved)) == EVERY
+    moved.rename(cache)
+    ran(path)
+    assert record.read_text() == str(export.resolve())
+    assert rejuice("cache", "prune", path) == (0, "out/.rejuice: nothing to remove\n", "")
+
+
 @pytest.mark.parametrize("wanted", ["length_filter", "key"])
 def test_the_results_of_a_step_are_removed_and_computed_again(path, rejuice, wanted):
     cache, export = ran(path)
@@ -228,6 +252,30 @@ def test_a_file_that_a_run_renames_meanwhile_is_not_listed(path, monkeypatch):
     assert cache_entries(cache) == []
     monkeypatch.setattr(Path, "lstat", lstat)
     assert cache_entries(cache) == whole
+
+
+def test_a_run_that_waits_for_the_cache_says_so_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "_SILENT_S", 0.1)
+    logged, ended = queue.SimpleQueue(), threading.Event()
+    monkeypatch.setattr(lock._log, "warning", lambda text, *parts: logged.put(text % parts))
+
+    def run():
+        with use_cache(tmp_path, tmp_path / "x.parquet"):
+            ended.set()
+
+    run()
+    thread = threading.Thread(target=run)
+    with sole_user(tmp_path):
+        ended.clear()
+        thread.start()
+        assert logged.get(timeout=60) == (
+            f"{tmp_path}: waiting for process {os.getpid()} on {socket.gethostname()}, "
+            "which removes results or has failures retried"
+        )
+        assert not ended.is_set()
+    thread.join()
+    assert ended.is_set()
+    assert logged.empty()
 
 
 def test_a_run_that_was_killed_lets_go_of_its_cache(tmp_path):

@@ -79,7 +79,7 @@ def test_the_folder_of_a_run(finished):
         "report.json",
     } <= set(left)
     hidden = [p.name for p in folder.parent.iterdir() if p.name.startswith(".curated")]
-    assert hidden == [".curated.parquet.lock"]
+    assert hidden == [".curated.run.lock"]
     assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe.resolved()
 
 

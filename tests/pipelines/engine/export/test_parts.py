@@ -162,7 +162,7 @@ def test_a_finished_export_in_parts_has_nothing_to_do_and_a_damaged_one_is_repla
     engine.run(in_parts(recipe, 1_000), chunk_rows=16)
     assert sorted(p.name for p in folder.iterdir()) == ["_manifest.json", "part-00000.parquet"]
     hidden = [p.name for p in folder.parent.iterdir() if p.name.startswith(".parts")]
-    assert hidden == [".parts.lock"]
+    assert hidden == [".parts.run.lock"]
 
 
 def test_only_the_parts_in_the_list_are_of_the_export(recipe):

@@ -1,15 +1,19 @@
 """A run is put in place as a whole: where a rename fails, the run before and this one both stay."""
 
 import errno
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from rejuice.operators import DataError, RejuiceError
+from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.run_folder import run_folder, unfinished_run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.export.place import check_finished
+from rejuice.pipelines.engine.export.sole_writer import sole_writer
+from rejuice.pipelines.filesystem.files import remove_folder
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"group_size_filter": {"min": 2}}]
@@ -71,8 +75,69 @@ def test_a_rename_that_fails_loses_neither_run(runs, monkeypatch, tmp_path, name
     runs(name, 3)
     assert state(export) != before
     hidden = sorted(p.name for p in export.parent.iterdir() if p.name.startswith(".cur"))
-    assert hidden == [f".{name}.lock"]
+    assert hidden == [".curated.run.lock"]
     assert not any("old" in file for file in files_of(run_folder(export)))
+
+
+@pytest.mark.parametrize("name", RENAMES)
+def test_an_export_that_is_gone_before_it_is_put_in_place(runs, monkeypatch, tmp_path, name):
+    """The export of the run before is not taken for it."""
+    export = tmp_path / "out" / name
+    runs(name, 2)
+    before, write = state(export), Report.write
+
+    def write_and_lose(report, folder):
+        write(report, folder)
+        (folder / f"export{export.suffix}").rename(tmp_path / "gone")
+
+    with monkeypatch.context() as patch, pytest.raises(RejuiceError, match="No such file"):
+        patch.setattr(Report, "write", write_and_lose)
+        runs(name, 3)
+    assert state(export) == before
+
+
+NAMES = [("curated.parquet", "curated.jsonl"), ("curated", "curated.arrow")]
+
+
+@pytest.mark.parametrize(("name", "other"), [*NAMES, *(pair[::-1] for pair in NAMES)])
+def test_exports_that_differ_in_the_suffix_alone_would_share_a_report(runs, tmp_path, name, other):
+    first, second = tmp_path / "out" / name, tmp_path / "out" / other
+    runs(name, 2)
+    before = state(first)
+    with pytest.raises(RecipeError) as error:
+        runs(other, 2)
+    assert str(error.value).endswith(
+        f"the report of {first} is in {run_folder(first)}, where that of {second} would be; "
+        f"give an export_path with another name, or remove {first}"
+    )
+    assert state(first) == before
+    assert not second.exists()
+    run_folder(first).rename(unfinished_run_folder(first))  # As a run that is killed may leave it.
+    with pytest.raises(RecipeError, match="where that of"):
+        runs(other, 2)
+    remove_folder(first) if first.is_dir() else first.unlink()
+    runs(other, 2)
+    assert Report.read(second).export_path == str(second)
+
+
+def test_what_another_run_has_written_while_this_one_began_is_not_replaced(
+    runs, recipe_file, monkeypatch, tmp_path
+):
+    export, of_another = tmp_path / "out" / "curated.parquet", []
+
+    @contextmanager
+    def hold_after_another_run(export_path):
+        monkeypatch.setattr(engine, "sole_writer", sole_writer)
+        other = recipe_file([{"group_size_filter": {"min": 4}}], name="other.yaml")
+        engine.run(load(other))
+        of_another.append(state(export))
+        with sole_writer(export_path) as hold:
+            yield hold
+
+    monkeypatch.setattr(engine, "sole_writer", hold_after_another_run)
+    with pytest.raises(RecipeError, match="exists; give another --export_path, or --overwrite"):
+        runs("curated.parquet", 2)
+    assert [state(export)] == of_another
 
 
 @pytest.mark.parametrize("name", RENAMES)

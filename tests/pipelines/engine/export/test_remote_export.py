@@ -1,17 +1,19 @@
 """Exports in an object store: the bytes of those on disk, complete once their manifest is there."""
 
+import pkgutil
 from itertools import count
 
 import pytest
 from command import runner
 
-from rejuice.operators import DataError, RecipeError
+from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.exported import exported_rows
 from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.export import sole_writer
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.export.place import check_finished
 from rejuice.pipelines.filesystem.files import remove_folder
@@ -101,10 +103,16 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
             raise KeyboardInterrupt
         remove_folder(folder)
 
+    def unlink(file, **options):
+        if file.name == "made_by" and next(removed) == killed_at:
+            raise KeyboardInterrupt
+        unlink_now(file, **options)
+
     run("9")
-    export, removed = to_path(f"{folder}/curated"), count()
+    export, removed, unlink_now = to_path(f"{folder}/curated"), count(), RemotePath.unlink
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("rejuice.pipelines.engine.export.place.remove_folder", remove)
+        patch.setattr(RemotePath, "unlink", unlink)
         run("1000")
     for reads in (check_finished, dataset_files):
         with pytest.raises(DataError) as error:
@@ -126,12 +134,16 @@ def test_a_folder_that_is_called_as_an_export_of_another_suffix_is_a_dataset(
     """They share a run folder, which says that the other one is not finished."""
     dataset, fields = to_path(f"{folder}/math"), {"export_path": f"{folder}/math.parquet"}
     engine.run(load(path, {"export_path": str(dataset)}), chunk_rows=16)
+    remove_folder(run_folder(dataset))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("rejuice.pipelines.engine.export.finish.write_part", interrupt)
         engine.run(load(path, fields), chunk_rows=16)
     with pytest.raises(DataError, match=r"math\.parquet has not ended"):
         check_finished(to_path(fields["export_path"]))
     assert dataset_files(dataset)
+    engine.run(load(path, {"export_path": f"{folder}/math.jsonl"}), chunk_rows=16)
+    with pytest.raises(DataError, match=r"math\.parquet has not ended"):
+        check_finished(to_path(fields["export_path"]))
 
 
 def interrupt(*_):
@@ -196,3 +208,37 @@ def test_places_that_cannot_be_written(path, scheme):
         f"'export_path' is '{scheme}://x/y.parquet', which rejuice does not write; give a path on "
         "disk, or s3://BUCKET/..., or run this recipe with dj-process"
     )
+
+
+@pytest.mark.parametrize("name", ["curated.parquet", "curated"])
+@pytest.mark.parametrize(
+    "at", ["finish.outline", "write_part.conform", "finish.report_head", "finish.sign"]
+)
+def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
+    path, folder, monkeypatch, name, at
+):
+    """As one that was suspended does: the other run takes its lease, and ends before it goes on."""
+    monkeypatch.setattr(sole_writer, "_BEAT_S", 3600.0)
+    monkeypatch.setattr(sole_writer, "_WAIT_S", 0.5)
+    fields = {"export_path": f"{folder}/{name}", "max_rows_per_file": "9"}
+    first, other = load(path, fields), load(path, {**fields, "group_size_filter.min": "3"})
+    export, written = first.head.export_path, []
+    where = f"rejuice.pipelines.engine.export.{at}"
+    patched = pkgutil.resolve_name(where)
+
+    def suspended(*arguments):
+        monkeypatch.setattr(where, patched)
+        if not written:
+            monkeypatch.setattr(sole_writer, "_BEAT_S", 0.1)  # Of the other run.
+            export.with_name(".curated.run.lock").write_text("of the other run")
+            engine.run(other)
+            written.append((contents(export), read_manifest(run_folder(export))))
+        return patched(*arguments)
+
+    monkeypatch.setattr(where, suspended)
+    with pytest.raises(RejuiceError, match="did not renew its lease"):
+        engine.run(first)
+    assert (contents(export), read_manifest(run_folder(export))) == written[0]
+    check_finished(export)
+    assert all(step.cached for step in engine.run(other).steps)
+    assert (contents(export), read_manifest(run_folder(export))) == written[0]

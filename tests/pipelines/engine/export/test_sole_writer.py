@@ -30,6 +30,7 @@ def test_a_lock_on_disk(tmp_path):
     export = tmp_path / "out" / "curated.parquet"
     with sole_writer(export):
         assert refused(export)
+        assert refused(export.with_suffix(".jsonl")), "they would have one run folder"
     with sole_writer(export):
         pass
 
@@ -45,7 +46,7 @@ def test_a_lease_that_is_renewed_is_respected(export, monkeypatch):
 
 
 def test_a_lease_of_a_killed_run_is_taken_after_a_while(export):
-    lock = export.with_name(".curated.parquet.lock")
+    lock = export.with_name(".curated.run.lock")
     lock.write_text("somebody 7")
     start = time.monotonic()
     with sole_writer(export):
@@ -55,7 +56,7 @@ def test_a_lease_of_a_killed_run_is_taken_after_a_while(export):
 
 def test_a_lease_that_is_given_back_is_free_at_once(export, monkeypatch):
     monkeypatch.setattr(module, "_WAIT_S", 60.0)
-    lock = export.with_name(".curated.parquet.lock")
+    lock = export.with_name(".curated.run.lock")
     lock.write_text("somebody 7")
     removal = threading.Timer(0.1, lock.unlink)
     removal.start()
@@ -64,19 +65,19 @@ def test_a_lease_that_is_given_back_is_free_at_once(export, monkeypatch):
 
 
 def test_a_lease_that_is_given_back_while_it_is_read_is_free(export, monkeypatch):
-    lock = export.with_name(".curated.parquet.lock")
+    lock = export.with_name(".curated.run.lock")
     lock.write_text("somebody 7")
-    read = RemotePath.read_text
+    read = RemotePath.read_bytes
 
     def read_too_late(path):
-        if path == lock and "somebody" in read(path):
+        if path == lock and b"somebody" in read(path):
             path.unlink()  # What Arrow makes of a file that is gone once it knows its size.
             raise DataError(f"{path} cannot be read: Failed to flush response stream")
         return read(path)
 
-    monkeypatch.setattr(RemotePath, "read_text", read_too_late)
+    monkeypatch.setattr(RemotePath, "read_bytes", read_too_late)
     with sole_writer(export):
-        assert "somebody" not in read(lock)
+        assert b"somebody" not in read(lock)
 
 
 def test_of_two_that_take_a_lease_at_once_the_last_one_has_it(export, monkeypatch):
@@ -91,9 +92,16 @@ def test_of_two_that_take_a_lease_at_once_the_last_one_has_it(export, monkeypatc
 
 
 def test_a_run_that_was_suspended_leaves_the_lease_of_another(export):
-    lock = export.with_name(".curated.parquet.lock")
-    with sole_writer(export):
-        lock.write_text("somebody 3")
-        time.sleep(0.5)
-        assert lock.read_text() == "somebody 3"
+    lock = export.with_name(".curated.run.lock")
+    with sole_writer(export) as hold:
+        hold.check()
+        while lock.read_text() != "somebody 3":  # It may be renewed once more at the same time.
+            lock.write_text("somebody 3")
+            time.sleep(0.5)
+        with pytest.raises(RejuiceError) as error:
+            hold.check()
+        assert str(error.value) == (
+            f"this run did not renew its lease, so that another may be writing {export}; "
+            "when that has ended, run this recipe again: what was computed is kept"
+        )
     assert lock.read_text() == "somebody 3"
