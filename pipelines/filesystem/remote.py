@@ -159,6 +159,13 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """What is in the folder; nothing where there is none."""
+        return (self / name for name in self.listing())
+
+    def listing(self) -> dict[str, bool]:
+        """The names of what is in the folder, and whether each is a folder; one request for many.
+
+        Nothing where there is no such folder.
+        """
         from pyarrow.fs import FileSelector
 
         # Of Google's store, Arrow lists only files: folders are in the paths of what is in them.
@@ -166,8 +173,11 @@ class RemotePath:
         with store_errors(self, "listed"):
             selector = FileSelector(self._place, allow_not_found=True, recursive=deep)
             found = self.filesystem.get_file_info(selector)
-        inside = (each.path.removeprefix(f"{self._place}/").partition("/")[0] for each in found)
-        return (self / name for name in dict.fromkeys(inside))
+        kinds = dict[str, bool]()
+        for each in found:
+            name, below, _ = each.path.removeprefix(f"{self._place}/").partition("/")
+            kinds[name] = bool(below) or each.type.name == "Directory"
+        return kinds
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """What in the folder has a name that fits the pattern, see `fnmatch`."""
