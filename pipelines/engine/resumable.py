@@ -133,6 +133,8 @@ class _OpenChunk:
             return True
         finished = journalled(self.whole).keys()
         rows = [row for row in range(self.rows) if row not in finished]
+        if rows and is_finished(self.whole):  # In a store, where there is no lock, meanwhile.
+            return self.open()
         self.unwritten = self._kept.find(self.whole, self.keys, rows)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
         self.left = set(rows) - self.unwritten.keys()
@@ -159,6 +161,9 @@ class _OpenChunk:
         self._close_journal()
         finished = {**self.unwritten, **journalled(self.whole)}
         self.left = set(range(self.rows)) - finished.keys()
+        if self.left and is_finished(self.whole):  # As in `open`; its journals were removed.
+            self.left = set()
+            return True
         if self.left:
             self._check_damage()
             return False
