@@ -12,7 +12,8 @@ from ..filesystem.arrow_files import read_arrow
 from ..filesystem.files import open_input
 from ..filesystem.remote import AnyPath, RemotePath
 from .read import Dataset
-from .write import is_folder, parts_of
+from .run_folder import is_folder
+from .write import parts_of
 
 
 def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:

@@ -89,7 +89,8 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
         The number of rows.
 
     Raises:
-        DataError: there is no such dataset, configuration or split, or the format is unknown.
+        DataError: there is no such dataset, configuration or split, its files cannot be read, or
+            the format is unknown.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
@@ -105,15 +106,20 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
 def _load(dataset: HubDataset) -> Any:
     """The split as a `datasets.Dataset`."""
     from datasets import DatasetDict, load_dataset
-    from datasets.exceptions import DatasetNotFoundError
+    from datasets.exceptions import DatasetsError
 
     name, config = dataset.name, dataset.config
     files = {"data_files": dataset.data_files, "data_dir": dataset.data_dir}
     given = {key: value for key, value in files.items() if value is not None}
     try:
         rows = load_dataset(name, config, split=dataset.split, **given)
-    except (DatasetNotFoundError, ValueError, OSError) as error:
-        message = " ".join(str(error).split())
+    except StopIteration:  # What `datasets` raises of JSON Lines without a line.
+        raise DataError(f"cannot load '{name}'", "its files have no row") from None
+    except (DatasetsError, ValueError, OSError, RuntimeError) as error:
+        # Of a file that is damaged, `datasets` only says that something happened, and because of
+        # what. A RuntimeError is about what it does not support, such as a script of the dataset.
+        cause = (isinstance(error, DatasetsError) and error.__cause__) or error
+        message = " ".join(str(cause).split()) or type(cause).__name__
         raise DataError(f"cannot load '{name}'", message) from None
     if isinstance(rows, DatasetDict):
         if len(rows) > 1:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from ...operators import DataError
-from ..filesystem.remote import is_of_store
+from ..filesystem.store_answers import is_of_store
 from .datafile import COMPRESSIONS, DataFile
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from ...operators import DataError
 from ..filesystem.remote import AnyPath, RemotePath
+
+RUN_SUFFIX = ".run"
+PART, PART_SUFFIX = "part", ".parquet"
+"""How the names of the files of an export in parts begin and end."""
 
 
 def run_folder(export_path: AnyPath) -> AnyPath:
     """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
-    return export_path.with_suffix(".run")
+    return export_path.with_suffix(RUN_SUFFIX)
 
 
 def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
@@ -38,6 +44,40 @@ def unfinished_made_by(export: AnyPath) -> str | None:
         return None
 
 
-def not_ended(export: AnyPath) -> DataError:
-    """The error for an export that may lack rows, or have some of the run before."""
-    return DataError(f"the run that writes {export} has not ended", "run its recipe again")
+def is_folder(export_path: AnyPath) -> bool:
+    """Whether an export is a folder of parts: its path has no suffix."""
+    return not export_path.suffix
+
+
+def export_name(export: AnyPath) -> str:
+    """The name of an export in its run folder on disk, until both are in place."""
+    return f"export{export.suffix}"
+
+
+def check_finished(export: AnyPath) -> None:
+    """Check that no run was stopped while it put an export in place.
+
+    Args:
+        export: of `rejuice run`, of `dj-process`, or any other file or folder.
+
+    Raises:
+        DataError: one was: what is there may be of two runs, or of a part of one.
+    """
+    if isinstance(export, RemotePath):
+        ended = unfinished_made_by(export) is None
+    else:  # The working directory has no name.
+        ended = not export.name or not (run_folder(export) / export_name(export)).exists()
+    if not ended:
+        raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
+
+
+def exports_in_parts(folder: AnyPath, names: Iterable[str]) -> Iterator[AnyPath]:
+    """The exports in parts whose runs may not have ended, as the names in a folder show.
+
+    The export itself may not be there: it is removed before another is written.
+    """
+    begin = "." if isinstance(folder, RemotePath) else ""
+    for name in names:
+        stem = name.removeprefix(begin).removesuffix(RUN_SUFFIX)
+        if stem and "." not in stem and name == f"{begin}{stem}{RUN_SUFFIX}":
+            yield folder / stem

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
-from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import DataError
 from ..filesystem.remote import AnyPath, RemotePath
 from .datafile import SUFFIXES, suffix_of
 from .hub import HubDataset
-from .run_folder import not_ended, unfinished_made_by
+from .patterns import files_that_match, folder_of, is_matched, is_pattern
+from .run_folder import PART, PART_SUFFIX, check_finished, is_folder
 from .selection import Selection
-
-_WILD = frozenset("*?[")
 
 
 class DatasetPart(NamedTuple):
@@ -102,9 +99,9 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     """
     known = suffixes or SUFFIXES
     needed = f"one of {', '.join(known)} is needed"
-    if _is_pattern(path):
-        matches = sorted(_glob(path))
-        files = [file for file in matches if suffix_of(file) in known and file.is_file()]
+    if is_pattern(path):
+        matches = sorted(files_that_match(path))
+        files = [file for file in matches if suffix_of(file) in known]
         if not matches:
             _check_bucket(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
@@ -113,10 +110,10 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         return files
     if not path.exists():
         _check_bucket(path)
+        check_finished(path)
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     if path.is_dir():
-        if unfinished_made_by(path) is not None:
-            raise not_ended(path)
+        check_finished(path)
         # The list of the parts of an export begins with `_`, as those of others do.
         inside = (file for file in path.iterdir() if not file.name.startswith(("_", ".")))
         files = sorted(file for file in inside if suffix_of(file) in known)
@@ -151,60 +148,17 @@ def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
         parts[same] = part
 
 
-def _is_pattern(path: AnyPath) -> bool:
-    """Whether a path has wildcards; one that exists under that very name has none."""
-    return _has_wildcards(path) and not path.exists()
-
-
-def _has_wildcards(path: AnyPath) -> bool:
-    return not _WILD.isdisjoint(path.key if isinstance(path, RemotePath) else str(path))
-
-
 def _exists(path: AnyPath) -> bool:
-    return any(True for _ in _glob(path)) if _is_pattern(path) else path.exists()
-
-
-def _fixed(path: AnyPath) -> AnyPath:
-    """The part of a path before its first wildcard."""
-    if not _is_pattern(path):
-        return path
-    above = path
-    while _has_wildcards(above) and above.parent != above:  # Of a bucket it is itself.
-        above = above.parent
-    return above
+    return any(True for _ in files_that_match(path)) if is_pattern(path) else path.exists()
 
 
 def _clash(path: AnyPath, export: AnyPath) -> bool:
-    above = _fixed(path).resolve()
-    if not _is_pattern(path):
+    """Whether an export, an absolute path, would be read with a path, or replace a part of it."""
+    if not is_pattern(path):
+        above = path.resolve()
         return export == above or above in export.parents or export in above.parents
     # Files may be looked for in a folder of other things, such as the working directory.
-    inside = above in export.parents and fnmatch(export.name, path.name)
-    return inside or export == above or export in above.parents
-
-
-def _glob(path: AnyPath) -> list[AnyPath]:
-    """What matches a pattern."""
-    above = _fixed(path)
-    if isinstance(path, RemotePath):
-        assert isinstance(above, RemotePath)
-        names = path.key.removeprefix(above.key).strip("/").split("/")
-        return list(dict.fromkeys(_remote_glob(above, names)))
-    assert isinstance(above, Path)
-    return list(above.glob(str(path.relative_to(above))))
-
-
-def _remote_glob(folder: RemotePath, names: Sequence[str]) -> Iterator[RemotePath]:
-    """As `pathlib` does on disk: `**` is any number of folders."""
-    name, *rest = names
-    if name == "**":
-        yield from _remote_glob(folder, rest or ["*"])
-        for below in folder.iterdir():
-            if below.is_dir():
-                yield from _remote_glob(below, names)
-        return
-    for found in folder.glob(name):
-        if not rest:
-            yield found
-        elif found.is_dir():
-            yield from _remote_glob(found, rest)
+    pattern = path.resolve()
+    above = folder_of(pattern)
+    file = export / f"{PART}-00000{PART_SUFFIX}" if is_folder(export) else export
+    return is_matched(file, pattern) or export == above or export in above.parents

@@ -20,11 +20,10 @@ import pyarrow as pa
 from ...operators import DataError, RecipeError
 from ..filesystem.files import write_file, written
 from ..filesystem.remote import AnyPath, RemotePath
+from .run_folder import PART, PART_SUFFIX, is_folder
 from .spec import DatasetSpec
 
 Write = Callable[[pa.Table], None]
-PART, PART_SUFFIX = "part", ".parquet"
-"""How the names of the files of a folder begin and end."""
 _CACHE = ".rejuice"
 PARTS_LIST = "_manifest.json"
 """Readers of datasets skip files whose names begin with `_`."""
@@ -36,11 +35,6 @@ def default_cache(export_path: AnyPath) -> Path:
     It is beside the export or, where that is in an object store, in the working directory.
     """
     return Path() / _CACHE if isinstance(export_path, RemotePath) else export_path.parent / _CACHE
-
-
-def is_folder(export_path: AnyPath) -> bool:
-    """Whether an export is a folder of parts: its path has no suffix."""
-    return not export_path.suffix
 
 
 def parts_of(export_path: AnyPath) -> list[AnyPath]:

@@ -101,10 +101,18 @@ class Plan(NamedTuple):
                 key += f"-{retries}"
         return cls(recipe, source, cache, tuple(keys), key)
 
-    def stages(self) -> Iterator[Stage]:
-        """The steps, split after each one of dataset scope, and around each resumable operator."""
+    def steps_before(self, step: Step | None) -> tuple[Step, ...]:
+        """The steps before one; None: all of them."""
+        return self.steps if step is None else self.steps[: step.number - 1]
+
+    def stages(self, before: Step | None = None) -> Iterator[Stage]:
+        """The steps, split after each one of dataset scope, and around each resumable operator.
+
+        Args:
+            before: only the steps before this one; None: all of them.
+        """
         waiting: list[Step] = []
-        for step in self.steps:
+        for step in self.steps_before(before):
             if isinstance(step.operator, ResumableOperator):
                 if waiting:
                     yield Stage(tuple(waiting), None)
@@ -154,7 +162,7 @@ class Plan(NamedTuple):
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""
-        done = self.steps if step is None else self.steps[: step.number - 1]
+        done = self.steps_before(step)
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 

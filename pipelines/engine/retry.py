@@ -116,6 +116,21 @@ def reopen_failed(
     reopen(kept_folder(plan.cache, operator), find, operator.preflight, count)
 
 
+def lacks_steps_before(plan: Plan, step: Step) -> bool:
+    """Whether rows that failed in a finished step are not known, as an earlier commit is gone."""
+    if isinstance(step.operator, ResumableOperator):
+        return False  # Its failures are computed after the steps before it.
+    every = frozenset(range(len(plan.source.rows)))
+    known = every.intersection(*map(plan.committed_chunks, plan.steps_before(step)))
+    paths = (plan.path(step, chunk) for chunk in every - known)
+    return any(_failed_rows(step, path).any() for path in paths if path.exists())
+
+
+def _failed_rows(step: Step, path: AnyPath) -> BoolArray:
+    commit = load(path)
+    return failed_rows(step.operator, commit.change, commit.rows_in)
+
+
 def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> None:
     """Compute again what failed in a finished step that is not resumable.
 

@@ -48,7 +48,14 @@ from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress, StepProgress
 from .resumable import ChunkToRun, Computed, run_resumable
-from .retry import dropped_rows, recompute_failed, reopen, reopen_failed, step_to_retry
+from .retry import (
+    dropped_rows,
+    lacks_steps_before,
+    recompute_failed,
+    reopen,
+    reopen_failed,
+    step_to_retry,
+)
 from .workers.local import LocalWorkers, OpenWorkers, Workers
 
 
@@ -156,7 +163,11 @@ def _run(
     counts = _Counts()
     with sole_writer(head.export_path) as hold:
         check_may_write()  # Once more: another run may have ended meanwhile.
-        plan = undamaged(lambda: retry(counts, plan), lambda: retry(counts, reopen_plan()), warn)
+
+        def retried(plan: Plan) -> Plan:
+            return retry(counts, _compute_before(plan, again, counts, progress, open_workers))
+
+        plan = undamaged(lambda: retried(plan), lambda: retried(reopen_plan()), warn)
         if again and not counts.failed and not counts.retried[again.name]:
             warn(f"{again.name} has no result that failed: nothing is retried")
         finished = finished_report(plan, report_head(plan, chunk_rows))
@@ -185,6 +196,7 @@ def _run_stages(
     counts: _Counts,
     workers: Workers,
     progress: Progress,
+    before: Step | None = None,
 ) -> None:
     """Run the stages of a plan.
 
@@ -194,11 +206,12 @@ def _run_stages(
         counts: of the run; they are added to.
         workers: of the run.
         progress: where progress is shown.
+        before: only the steps before this one are run; None: all of them.
     """
     preflight = Preflight(plan)
     preflight.before_all()
     unfinished = {step.name for step in plan.steps if not plan.is_done(step)}
-    for stage in plan.stages():
+    for stage in plan.stages(before):
         if stage.resumable:
             step = stage.steps[0]
             failed = counts.failed if step == again else frozenset[str]()
@@ -209,6 +222,25 @@ def _run_stages(
         else:
             counts.computed |= unfinished & {step.name for step in stage.all_steps}
             _run_stage(plan, stage, workers, progress)
+
+
+def _compute_before(
+    plan: Plan,
+    again: Step | None,
+    counts: _Counts,
+    progress: Progress,
+    open_workers: OpenWorkers,
+) -> Plan:
+    """Compute what is missing of the steps before one whose failures are computed again.
+
+    Returns:
+        The plan, in which that step has another key where rows before it may differ now.
+    """
+    if again is None or not lacks_steps_before(plan, again):
+        return plan
+    with open_workers(plan) as workers:
+        _run_stages(plan, again, counts, workers, progress, before=again)
+    return Plan.of(plan.recipe, plan.source, plan.cache)
 
 
 def _retry(

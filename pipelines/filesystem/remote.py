@@ -22,21 +22,9 @@ import pyarrow as pa
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo, WithJsonSchema
 
 from ...operators import DataError
+from .store_answers import is_missing_bucket, is_of_store, meaning_of, one_line
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
-_AWS = re.compile(
-    r"AWS Error (?P<code>\w+)(?: \(HTTP status \d+\))? during \w+ operation: "
-    r"(?P<text>.*?)(?: \(Request.*)?$"
-)
-_GOOGLE = re.compile(r"google::cloud::Status\((?P<code>\w+): ")
-_REFUSED = {
-    "ACCESS_DENIED": "the store refuses access",
-    "PERMISSION_DENIED": "the store refuses access",
-    "INVALID_ACCESS_KEY_ID": "the keys are not valid",
-    "SIGNATURE_DOES_NOT_MATCH": "the keys are not valid",
-    "UNAUTHENTICATED": "the keys are not valid",
-}
-"""What a store answers to the wrong keys."""
 _OTHER_PATH = "create it, or give another path"
 _GOOGLE_SCHEMES = ("gs", "gcs")
 _GCS_RETRIES = "retry_limit_seconds=60"
@@ -159,6 +147,13 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """What is in the folder; nothing where there is none."""
+        return (self / name for name in self.listing())
+
+    def listing(self) -> dict[str, bool]:
+        """The names of what is in the folder, and whether each is a folder; one request for many.
+
+        Nothing where there is no such folder.
+        """
         from pyarrow.fs import FileSelector
 
         # Of Google's store, Arrow lists only files: folders are in the paths of what is in them.
@@ -166,8 +161,11 @@ class RemotePath:
         with store_errors(self, "listed"):
             selector = FileSelector(self._place, allow_not_found=True, recursive=deep)
             found = self.filesystem.get_file_info(selector)
-        inside = (each.path.removeprefix(f"{self._place}/").partition("/")[0] for each in found)
-        return (self / name for name in dict.fromkeys(inside))
+        kinds = dict[str, bool]()
+        for each in found:
+            name, below, _ = each.path.removeprefix(f"{self._place}/").partition("/")
+            kinds[name] = bool(below) or each.type.name == "Directory"
+        return kinds
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """What in the folder has a name that fits the pattern, see `fnmatch`."""
@@ -339,7 +337,7 @@ def _filesystem(scheme: str, bucket: str, query: str) -> Any:
         try:
             return fs.FileSystem.from_uri(uri)[0]
         except (ValueError, ImportError, OSError) as error:
-            found = f"{scheme}://{bucket} cannot be opened: {_one_line(str(error))}"
+            found = f"{scheme}://{bucket} cannot be opened: {one_line(error)}"
             raise DataError(found, "give a path on disk, or s3://BUCKET/...") from None
     options = {name: values[-1] for name, values in parse_qs(query).items()}
     environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -373,26 +371,8 @@ def errors_of_store_alone(path: RemotePath, done: str) -> Iterator[None]:
         raise _store_error(path, done, error) from None
 
 
-def is_of_store(error: OSError) -> bool:
-    """Whether an error that Arrow raises is a store's answer, or that there was none."""
-    message = _one_line(str(error))
-    return bool(_AWS.search(message) or _GOOGLE.search(message))
-
-
 def _store_error(path: RemotePath, done: str, error: OSError) -> DataError:
-    message = _one_line(str(error))
-    aws, google = _AWS.search(message), _GOOGLE.search(message)
-    code = aws["code"] if aws else google["code"] if google else ""
-    if code == "NO_SUCH_BUCKET":
+    if is_missing_bucket(error):
         return path.no_bucket(done)
-    found, right = (aws["text"] or code if aws else message), ""
-    if code in _REFUSED:
-        keys = "GOOGLE_APPLICATION_CREDENTIALS" if google else "AWS_ACCESS_KEY_ID"
-        found, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
-    elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
-        found, right = "the store cannot be reached", "check the network and the endpoint"
+    found, right = meaning_of(error)
     return DataError(f"{path} cannot be {done}: {found}", right)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

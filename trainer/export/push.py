@@ -12,11 +12,10 @@ import pyarrow as pa
 from ...operators import DataError, RejuiceError
 from ...pipelines.dataset.formats import read_batches
 from ...pipelines.dataset.read import Dataset
-from ...pipelines.dataset.run_folder import run_folder
+from ...pipelines.dataset.run_folder import check_finished, is_folder, run_folder
 from ...pipelines.dataset.schemas import conform
-from ...pipelines.dataset.write import is_folder, parts_of
+from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.export.finished import Manifest, read_manifest
-from ...pipelines.engine.export.place import check_finished
 from ...pipelines.filesystem.remote import AnyPath, RemotePath
 from .huggingface import Described, dataset_card, described, described_columns
 

@@ -21,13 +21,15 @@ import pyarrow as pa
 from ....operators import RecipeError
 from ...apply.audit_log import AuditLog
 from ...apply.report import Report
-from ...dataset.run_folder import run_folder, unfinished_made_by, unfinished_run_folder
-from ...dataset.write import (
+from ...dataset.run_folder import (
     PART,
     PART_SUFFIX,
     is_folder,
-    write_parts_list,
+    run_folder,
+    unfinished_made_by,
+    unfinished_run_folder,
 )
+from ...dataset.write import write_parts_list
 from ...filesystem.files import write_file
 from ...filesystem.remote import AnyPath
 from ...recipe.recipe import Recipe

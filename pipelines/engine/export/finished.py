@@ -19,8 +19,7 @@ import xxhash
 
 from ....operators import ResumableOperator
 from ...apply.report import Report
-from ...dataset.run_folder import run_folder, unfinished_made_by
-from ...dataset.write import is_folder
+from ...dataset.run_folder import is_folder, run_folder, unfinished_made_by
 from ...dataset.written import written_columns
 from ...filesystem.files import write_file
 from ...filesystem.remote import AnyPath, RemotePath

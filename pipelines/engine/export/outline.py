@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....operators import Groups, OperatorError
 from ...apply.frame import Frame
-from ...dataset.write import is_folder
+from ...dataset.run_folder import is_folder
 from ...dataset.written import mark_written, written_columns
 from ...recipe.head import Head
 from ..plan import Plan

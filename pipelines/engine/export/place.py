@@ -14,18 +14,18 @@ from typing import NamedTuple
 from ....operators.disk import sync
 from ...apply import decision_files
 from ...dataset.run_folder import (
+    export_name,
+    is_folder,
     made_by_file,
-    not_ended,
     run_folder,
-    unfinished_made_by,
     unfinished_run_folder,
 )
-from ...dataset.write import PARTS_LIST, is_folder, parts_of
+from ...dataset.write import PARTS_LIST, parts_of
 from ...filesystem.files import remove_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath
 from .sole_writer import Hold
 
-_EXPORT, _OLD_EXPORT, _OLD_RUN = "export", "old_export", "old_run"
+_OLD_EXPORT, _OLD_RUN = "old_export", "old_run"
 """In a run folder that is about to be complete."""
 
 
@@ -72,7 +72,7 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
     try:
-        yield RunPlace(folder, folder / f"{_EXPORT}{export.suffix}", hold)
+        yield RunPlace(folder, folder / export_name(export), hold)
     except BaseException:
         remove_folder(folder)
         raise
@@ -87,20 +87,6 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     return [*rows, *about, *decision_files.files(folder)]
 
 
-def check_finished(export: AnyPath) -> None:
-    """Check that no run was stopped while it put an export in place.
-
-    Args:
-        export: that exists; of `rejuice run`, of `dj-process`, or any other file.
-
-    Raises:
-        DataError: one was: what is there may be of two runs, or of a part of one.
-    """
-    left = run_folder(export) / f"{_EXPORT}{export.suffix}"
-    if left.exists() or unfinished_made_by(export) is not None:
-        raise not_ended(export)
-
-
 def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     """Give a complete run folder its final name, and move the export out of it.
 
@@ -112,7 +98,7 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     renames = [(final, folder / _OLD_RUN), (folder, final)]
     if is_folder(export):  # A folder cannot be replaced by another in one step.
         renames.append((export, final / _OLD_EXPORT))
-    renames.append((final / f"{_EXPORT}{export.suffix}", export))
+    renames.append((final / export_name(export), export))
     with ExitStack() as undone:
         for source, target in renames:
             if target.name in (_OLD_RUN, _OLD_EXPORT) and not source.exists():

@@ -18,8 +18,9 @@ from ...apply import decision_files
 from ...apply.audit_log import DECISIONS, AuditLog
 from ...apply.steps import apply_steps
 from ...data_juicer.running.helper_columns import filled
+from ...dataset.run_folder import PART, PART_SUFFIX
 from ...dataset.schemas import conform
-from ...dataset.write import PART, PART_SUFFIX, writer
+from ...dataset.write import writer
 from ..plan import Plan
 from .parts import ExportPart, ExportSlice
 from .place import RunPlace

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from ....operators import Change
 from ....operators.change import split
+from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError
 from ...filesystem.files import write_file
 from ...filesystem.remote import AnyPath, RemotePath
@@ -120,25 +121,39 @@ def _read_keys(file: AnyPath) -> list[str] | None:
     return keys if _hash_of(keys) == file.stem else None
 
 
-def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> Iterator[tuple[int, Change]]:
-    """The changes to these rows of a chunk, in ascending order; dropped rows are left out."""
+def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> list[tuple[int, Change]]:
+    """The changes to these rows of a chunk, in ascending order; dropped rows are left out.
+
+    Another run may have the chunk. What it commits, or takes apart, meanwhile is read again.
+    """
     wanted = frozenset(places)
-    commit = None
+    while True:
+        was_there = whole.exists()
+        commit = _loaded(whole) if was_there else None
+        if commit is not None:
+            # Only these are copied: rows that were shuffled are looked for in each chunk of all.
+            changes = split(commit.change, range(commit.rows_in + 1), only=wanted)
+            pairs = zip(places, changes, strict=True)
+            return [(row, change) for row, change in pairs if not change.drops_all()]
+        found = journalled(whole, wanted)
+        if whole.exists() == was_there:
+            return [(row, entry.change) for row, entry in found.items()]
+
+
+def _loaded(whole: AnyPath) -> StepResult | None:
+    """A finished chunk; None: it is gone, or damaged while another run has its lock."""
     try:
-        commit = load(whole) if whole.exists() else None
+        return load(whole)
+    except FileNotFoundError:
+        return None
     except DamagedError:
         lock = ChunkLock(whole)
         if lock.try_acquire():
             try:  # Another run may have taken it apart meanwhile, or written it again.
-                commit = load(whole) if is_finished(whole) else None
+                return load(whole) if is_finished(whole) else None
             finally:
                 lock.release()
-    if commit is not None:
-        # Only these are copied: rows that were shuffled are looked for in each chunk of all.
-        changes = split(commit.change, range(commit.rows_in + 1), only=wanted)
-        yield from [(row, c) for row, c in zip(places, changes, strict=True) if not c.drops_all()]
-    else:
-        yield from [(each.row, each.change) for each in entries(whole) if each.row in wanted]
+        return None
 
 
 def kept_name(operator_name: str, key: str) -> str:
@@ -209,9 +224,10 @@ def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
         path.unlink(missing_ok=True)
 
 
-def journalled(whole: AnyPath) -> dict[int, Entry]:
-    """The rows of an unfinished chunk that are finished."""
-    return {entry.row: entry for entry in entries(whole)}
+def journalled(whole: AnyPath, wanted: Container[int] | None = None) -> dict[int, Entry]:
+    """The rows of an unfinished chunk that are finished; of these the wanted ones, or all."""
+    every = entries(whole)
+    return {each.row: each for each in every if wanted is None or each.row in wanted}
 
 
 def retry_count(folder: AnyPath) -> int:

@@ -58,6 +58,31 @@ def test_a_dataset_that_is_not_there(tmp_path):
         download(HubDataset(str(tmp_path / "none"), split="train"), tmp_path / "a.parquet")
 
 
+@pytest.mark.parametrize(
+    ("files", "cause"),
+    [
+        ({"a.jsonl": '{"a": 1}\n{"a": \n'}, "JSON parse error: Invalid value. in row 1"),
+        ({"a.jsonl": '{"a": 1}\n', "b.jsonl": '{"a": "x"}\n'}, "Failed to parse string: 'x' as a scalar of type int64"),
+        ({"a.jsonl": '{"a": 1}\n', "b.jsonl": '{"b": 1}\n'}, "Couldn't cast b: int64 a: int64 to"),
+        ({"a.csv": "a,b\n1,2\n1,2,3\n"}, "Error tokenizing data. C error: Expected 2 fields in line 3, saw 3"),
+        ({"a.parquet": "no Parquet"}, "Parquet magic bytes not found in footer."),
+        ({"a.jsonl": ""}, "its files have no row"),
+        ({"set.py": "", "README.md": ""}, ""),
+    ],
+)  # fmt: skip
+def test_files_that_are_wrong_are_one_line_with_the_cause(tmp_path, monkeypatch, files, cause):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with pytest.raises(DataError) as error:
+        download(HubDataset(str(folder), split="train"), tmp_path / "out.parquet")
+    assert str(error.value).startswith(f"cannot load '{folder}'; {cause}")
+    assert len(str(error.value).splitlines()) == 1
+    assert not (tmp_path / "out.parquet").exists()
+
+
 def test_a_format_that_is_not_known(hub, tmp_path):
     with pytest.raises(DataError, match=r"a\.csv has no known format; end it in"):
         download(HubDataset(hub, split="train"), tmp_path / "a.csv")

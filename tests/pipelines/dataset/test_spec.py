@@ -1,7 +1,9 @@
 """Which files are a dataset, and one clear line where they are none, before anything is paid for."""
 
+import errno
 import gzip
 import json
+import os
 from dataclasses import replace
 
 import pyarrow as pa
@@ -69,10 +71,70 @@ def write(path, table):
         (["in/**/*.jsonl"], ["in/a.jsonl", "in/b.jsonl", "in/deep/c.jsonl"]),
         (["in/[b]*", "in/deep"], ["in/b.jsonl", "in/deep/c.jsonl"]),
         (["in/b.jsonl", "in/a.jsonl"], ["in/b.jsonl", "in/a.jsonl"]),
+        (["in/**"], ["in/a.jsonl", "in/b.jsonl", "in/deep/c.jsonl"]),
+        (["**/deep/**/*.jsonl"], ["in/deep/c.jsonl"]),
+        (["*/deep/c.jsonl"], ["in/deep/c.jsonl"]),
+        (["in/*"], ["in/a.jsonl", "in/b.jsonl"]),
+        (["in/_*"], ["in/_list.json"]),
     ],
 )
 def test_files_folders_patterns_and_lists(folder, paths, files):
     assert [str(path) for path in dataset_files(spec(*paths))] == files
+
+
+HIDDEN = [".hidden.jsonl", "_tmp/a.jsonl", ".cache/a.jsonl", "out.run/a.jsonl", "deep/_list.jsonl"]
+
+
+def check_hidden(above):
+    for name in (*HIDDEN, "a.jsonl", "deep/a.jsonl", "deep/deeper/a.jsonl"):
+        (above / name).parent.mkdir(parents=True, exist_ok=True)
+        write_file(above / name, "{}\n")
+
+    def found(pattern):
+        prefix = f"{above}/"
+        return [str(file).removeprefix(prefix) for file in dataset_files(spec(prefix + pattern))]
+
+    shown = ["a.jsonl", "deep/a.jsonl", "deep/deeper/a.jsonl"]
+    assert found("**") == found("**/*.jsonl") == shown
+    assert found("*") == found("*.jsonl") == found("[!x]*.jsonl") == ["a.jsonl"]
+    assert found("*/*.jsonl") == found("*/*") == found("*/a.jsonl") == ["deep/a.jsonl"]
+    for pattern, file in [
+        (".*.jsonl", ".hidden.jsonl"),
+        ("_*/*.jsonl", "_tmp/a.jsonl"),
+        (".cache/*.jsonl", ".cache/a.jsonl"),
+        ("*.run/*", "out.run/a.jsonl"),
+        ("out.run/*", "out.run/a.jsonl"),
+        ("**/_*", "deep/_list.jsonl"),
+    ]:
+        assert found(pattern) == [file]
+
+
+def test_a_pattern_leaves_out_what_a_folder_leaves_out(tmp_path):
+    check_hidden(tmp_path / "data")
+
+
+def test_a_link_is_followed_but_not_by_any_number_of_folders(folder):
+    (folder / "in/deep/again").symlink_to(folder / "in")
+    (folder / "link.jsonl").symlink_to(folder / "in/a.jsonl")
+    assert [str(file) for file in dataset_files(spec("in/deep/**/*.jsonl"))] == ["in/deep/c.jsonl"]
+    found = dataset_files(spec("in/deep/*/*.jsonl"))
+    assert [str(file) for file in found] == ["in/deep/again/a.jsonl", "in/deep/again/b.jsonl"]
+    assert [str(file) for file in dataset_files(spec("*.jsonl"))] == ["link.jsonl"]
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(folder, monkeypatch):
+    scan = os.scandir
+
+    def refused(path):
+        if str(path) == "in/deep":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert message("in/**/*.jsonl") == (
+        "in/deep cannot be listed: Permission denied; make it readable, or give a pattern that does "
+        "not search it"
+    )
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(folder):
@@ -152,6 +214,13 @@ def test_an_export_is_not_written_where_it_would_be_read(folder):
     assert clash(folder / "other/deep/out.parquet")
     assert not clash(folder / "in/out.parquet")
     assert not spec("*.jsonl").clashes(folder / "out/x.parquet")
+    assert spec("out/*/*.parquet").clashes(folder / "out/curated")
+    assert spec("out/**").clashes(folder / "out/curated")
+    assert spec("out/*").clashes(folder / "out/curated.jsonl")
+    assert not spec("out/*").clashes(folder / "out/curated")
+    assert not spec("out/*/*.jsonl").clashes(folder / "out/curated")
+    assert not spec("out/*.parquet").clashes(folder / "out/deep/curated.parquet")
+    assert not spec("out/*.parquet").clashes(folder / "out/_curated.parquet")
 
 
 # Any cut of rows into files
@@ -255,6 +324,10 @@ def test_every_kind_of_path_in_a_store(remote, tmp_path):
         assert found.chunk(0).to_pylist() == table.to_pylist()[:2]
 
 
+def test_a_pattern_in_a_store_leaves_out_what_a_folder_leaves_out(remote):
+    check_hidden(remote)
+
+
 def test_a_pattern_that_matches_nothing_in_a_store(remote):
     assert message(f"{remote}/*.jsonl") == (
         f"no file matches {remote}/*.jsonl; correct the pattern in dataset_path"
@@ -264,6 +337,9 @@ def test_a_pattern_that_matches_nothing_in_a_store(remote):
 def test_a_bucket_has_no_wildcards(s3):
     dataset = to_path("s3://roll*/rows.parquet")
     assert not DatasetSpec.of(dataset).clashes(to_path("s3://rollouts/out.parquet"))
+    parts = DatasetSpec.of(to_path("s3://rollouts/out/*/*.parquet"))
+    assert parts.clashes(to_path("s3://rollouts/out/curated"))
+    assert not parts.clashes(to_path("s3://rollouts/other/curated"))
     with pytest.raises(DataError) as error:
         dataset_files(dataset)
     right = "there is no bucket 'roll*'; create it, or give another path"

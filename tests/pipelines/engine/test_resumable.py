@@ -2,21 +2,25 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
+from itertools import count
 
 import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import OperatorError, RejuiceError
 from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.cache.lock import use_cache
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
+from rejuice.pipelines.engine.kept.journal import journals
 from rejuice.pipelines.recipe.read import load
 
 EXPENSIVE = """
@@ -324,3 +328,30 @@ def test_a_disk_that_is_full_ends_the_run(recipe_path, monkeypatch):
     monkeypatch.setattr(kept_chunk, "save", full)
     with pytest.raises(Exception, match=r"no space left for .*; free some and run again"):
         engine.run(load(recipe_path))
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_chunk_that_another_run_commits_first_is_taken_as_it_is(
+    recipe_path, rollouts, log, monkeypatch, call
+):
+    """In a store there are no locks: before its rows are computed, or while they are."""
+    engine.run(load(recipe_path))
+    (whole,) = (recipe_path.parent / "out" / ".rejuice").glob("kept-*/*.arrow")
+    content = whole.read_bytes()
+    shutil.rmtree(recipe_path.parent / "out")
+    once = log.read_text().splitlines()
+    log.unlink()
+    calls, read = count(1), resumable.journalled
+
+    def journalled(path):
+        if next(calls) == call:
+            assert path == whole
+            whole.write_bytes(content)
+            for journal in journals(whole):
+                journal.unlink()
+        return read(path)
+
+    monkeypatch.setattr(resumable, "journalled", journalled)
+    engine.run(load(recipe_path))
+    assert log.read_text().splitlines() == (["closed"] if call == 1 else once)
+    check_whole(recipe_path, rollouts)

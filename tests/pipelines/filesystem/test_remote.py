@@ -10,7 +10,8 @@ import pytest
 from rejuice.operators import DataError
 from rejuice.pipelines.filesystem.checked import DamagedError, read_checked, write_checked
 from rejuice.pipelines.filesystem.files import remove_folder, write_file, written
-from rejuice.pipelines.filesystem.remote import RemotePath, is_of_store, to_path
+from rejuice.pipelines.filesystem.remote import RemotePath, to_path
+from rejuice.pipelines.filesystem.store_answers import is_of_store
 
 
 @pytest.fixture

@@ -8,10 +8,14 @@ import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.apply.report import Report
-from rejuice.pipelines.dataset.run_folder import run_folder, unfinished_run_folder
+from rejuice.pipelines.dataset.run_folder import (
+    check_finished,
+    run_folder,
+    unfinished_run_folder,
+)
+from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
-from rejuice.pipelines.engine.export.place import check_finished
 from rejuice.pipelines.engine.export.sole_writer import sole_writer
 from rejuice.pipelines.filesystem.files import remove_folder
 from rejuice.pipelines.recipe.read import load
@@ -158,4 +162,15 @@ def test_an_export_whose_run_has_not_ended_is_found(runs, tmp_path):
     (run_folder(export) / "export.parquet").write_text("x")
     with pytest.raises(DataError) as error:
         check_finished(export)
+    assert str(error.value) == f"the run that writes {export} has not ended; run its recipe again"
+
+
+@pytest.mark.parametrize("dataset", ["out/curated", "out/curated/*.parquet", "out/*/*.parquet", "out/**"])  # fmt: skip
+def test_an_export_in_parts_whose_run_has_not_ended_is_no_dataset(runs, tmp_path, dataset):
+    runs("curated", 2)
+    export = tmp_path / "out" / "curated"
+    assert {path.parent for path in dataset_files(tmp_path / dataset)} == {export}
+    export.rename(run_folder(export) / "export")  # As a run does that is killed just then.
+    with pytest.raises(DataError) as error:
+        dataset_files(tmp_path / dataset)
     assert str(error.value) == f"the run that writes {export} has not ended; run its recipe again"

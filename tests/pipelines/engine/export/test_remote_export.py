@@ -10,12 +10,11 @@ from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.exported import exported_rows
-from rejuice.pipelines.dataset.run_folder import run_folder
+from rejuice.pipelines.dataset.run_folder import check_finished, run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export import sole_writer
 from rejuice.pipelines.engine.export.finished import read_manifest
-from rejuice.pipelines.engine.export.place import check_finished
 from rejuice.pipelines.filesystem.files import remove_folder
 from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.recipe.read import load
@@ -114,14 +113,18 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
         patch.setattr("rejuice.pipelines.engine.export.place.remove_folder", remove)
         patch.setattr(RemotePath, "unlink", unlink)
         run("1000")
-    for reads in (check_finished, dataset_files):
+    patterns = ["*/*.parquet", "cur*/part-00000.parquet", "curated/*", "**"]
+    reads = [lambda path=path: dataset_files(to_path(f"{folder}/{path}")) for path in patterns]
+    for read in (lambda: check_finished(export), lambda: dataset_files(export), *reads):
         with pytest.raises(DataError) as error:
-            reads(export)
+            read()
         right = f"the run that writes {export} has not ended; run its recipe again"
         assert str(error.value) == right
     run("1000")
     check_finished(export)
     assert dataset_files(export) == [export / "part-00000.parquet"]
+    for read in reads:
+        assert read() == [export / "part-00000.parquet"]
     assert sorted(each.name for each in export.iterdir()) == [
         "_manifest.json",
         "part-00000.parquet",

@@ -3,10 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from filelock import FileLock
 
 from rejuice.operators import Change
 from rejuice.pipelines.apply.steps import StepResult
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
+from rejuice.pipelines.engine.kept import folder as kept_folder
+from rejuice.pipelines.engine.kept import journal as kept_journal
 from rejuice.pipelines.engine.kept.folder import (
     KeptRows,
     chunk_path,
@@ -18,6 +21,7 @@ from rejuice.pipelines.engine.kept.folder import (
     rewrite_without,
     row_keys,
 )
+from rejuice.pipelines.engine.kept.journal import journals
 from rejuice.pipelines.filesystem.checked import DamagedError
 
 TABLE = pa.table({"x": ["a", "b", None]})
@@ -96,6 +100,61 @@ def test_a_damaged_chunk_keeps_its_good_rows(tmp_path, monkeypatch, caplog):
     assert [each.getMessage() for each in caplog.records] == [line]
     assert not whole.exists()
     assert found(tmp_path, keys) == {0: ["a!"], 2: ["None!"]}
+
+
+def unfinished(folder, rows):
+    """A folder with a journal of these rows of a chunk; gives the chunk and the keys of all."""
+    whole, keys = finished(folder)
+    rewrite_without(whole, set(range(3)) - set(rows))
+    return whole, keys
+
+
+def commit(whole):
+    """What another run does at the end of a chunk."""
+    old = journals(whole)
+    finished(whole.parent)
+    for journal in old:
+        journal.unlink()
+
+
+WHOLE = {0: ["a!"], 1: ["b!"], 2: ["None!"]}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_chunk_that_another_run_commits_during_the_search_is_found(tmp_path, monkeypatch, when):
+    """Its journals are removed before they are listed, or before they are opened."""
+    whole, keys = unfinished(tmp_path, {0, 1})
+    assert found(tmp_path, keys) == {0: ["a!"], 1: ["b!"]}
+    listed = kept_journal.journals
+
+    def at_once(path):
+        monkeypatch.setattr(kept_journal, "journals", listed)
+        old = listed(path)
+        commit(whole)
+        return old if when == "after" else listed(path)
+
+    monkeypatch.setattr(kept_journal, "journals", at_once)
+    assert found(tmp_path, keys) == WHOLE
+
+
+def test_a_chunk_that_another_run_takes_apart_during_the_search_is_found(tmp_path, monkeypatch):
+    whole, keys = finished(tmp_path)
+    load = kept_folder.load
+
+    def at_once(path):
+        monkeypatch.setattr(kept_folder, "load", load)
+        kept_folder.take_apart(whole)
+        return load(path)
+
+    monkeypatch.setattr(kept_folder, "load", at_once)
+    assert found(tmp_path, keys) == WHOLE
+
+
+def test_a_damaged_chunk_that_another_run_has_is_not_waited_for(tmp_path):
+    whole, keys = finished(tmp_path)
+    whole.write_bytes(whole.read_bytes()[:-1])
+    with FileLock(whole.with_suffix(".lock"), is_singleton=False):
+        assert found(tmp_path, keys) == {}
 
 
 def test_what_was_logged_stays_with_the_rows_that_stay(tmp_path):
