@@ -223,6 +223,21 @@ def test_one_that_is_down_is_the_error_that_it_always_was():
 
 
 @pytest.mark.parametrize("addresses", [A, (A, B)])
+def test_once_all_have_been_down_for_long_no_request_waits_for_them(addresses):
+    async def main():
+        options = ServerOptions(base_url=addresses, patience_s=100)
+        down = {each: [Fault(0, 9999, "down")] for each in (A, B)}
+        async with Simulated(options, down) as client:
+            for longest_s in (101, 1, 1):
+                begin = client.now
+                with pytest.raises(ServerDownError):
+                    await client.get(0)
+                assert client.now - begin < longest_s
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("addresses", [A, (A, B)])
 def test_servers_that_drop_packets_are_down(addresses):
     """A connection that is never made takes as long as a slow answer, for a probe as well."""
     faults = {each: [Fault(0, 99_999, "drops")] for each in (A, B)}

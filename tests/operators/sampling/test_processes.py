@@ -236,7 +236,8 @@ assert "torch" not in sys.modules
 prompts = [Prompt((("user", text),), 0) for text in ["", "", "sleep", "sleep"]]
 print(*engine.pids, flush=True)
 try:
-    list(engine.sample(prompts, Settings()))
+    for _ in engine.sample(prompts, Settings()):
+        print("sampled", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -264,9 +265,9 @@ def test_interrupt_is_the_parents():
         start_new_session=True,
     ) as parent:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        time.sleep(0.3)
+        assert parent.stdout.readline() == "sampled\n"
         os.killpg(parent.pid, signal.SIGINT)
-        assert parent.stdout.read() == "interrupted\n"
+        assert parent.stdout.read().removeprefix("sampled\n") == "interrupted\n"
         assert parent.stderr.read() == ""
     wait_until_gone(pids)
 
