@@ -44,7 +44,8 @@ class ServerOptions(Options):
     timeout_s: PositiveFloat = 600
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 1800
-    """No attempt for a request starts later than this many seconds after its first one."""
+    """No attempt for a request starts later than this many seconds after its first one.
+    Waiting for a limit per minute does not count."""
     patience_s: NonNegativeFloat = 120
     """Seconds to wait for a server that cannot be reached before it counts as down; of several, for
     the first of them that can be used."""
@@ -83,4 +84,5 @@ class ScorerOptions(ServerOptions):
     timeout_s: PositiveFloat = 120
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this many seconds after its first one."""
+    """No attempt for a request starts later than this many seconds after its first one.
+    Waiting for a limit per minute does not count."""

@@ -227,7 +227,8 @@ def test_usable_cores_obey_affinity():
 
 
 PARENT = """
-import sys; sys.path[:] = sys.argv[1:]
+import signal, sys; sys.path[:] = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Ignored in the background of a shell.
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
 from stub_engine import CAPACITY, StubEngine
@@ -267,7 +268,7 @@ def test_interrupt_is_the_parents():
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         assert parent.stdout.readline() == "sampled\n"
         os.killpg(parent.pid, signal.SIGINT)
-        assert parent.stdout.read().removeprefix("sampled\n") == "interrupted\n"
+        assert parent.stdout.read().removeprefix("sampled\n") == "interrupted\n"  # Two may end.
         assert parent.stderr.read() == ""
     wait_until_gone(pids)
 
