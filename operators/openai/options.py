@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from ..config import Config
+from ..errors import RecipeError
 
 
 class Options(Config):
@@ -20,6 +21,17 @@ class Options(Config):
 
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not affect the samples: after changing one, kept samples are still found."""
+
+
+def refuse_credentials(field: str, address: str) -> None:
+    """Pass an address without a user: addresses are in logs, reports and caches.
+
+    Raises:
+        RecipeError: it has one. Pydantic would make a line of a ValueError that shows the password.
+    """
+    if re.match(r"[^/]*//[^/?#]*@", address):
+        found = f"{field} has a user name or a password before an '@'"
+        raise RecipeError(found, "take it out; api_key_env names the variable with a server's key")
 
 
 class ServerOptions(Options):
@@ -64,6 +76,8 @@ class ServerOptions(Options):
         each = (url,) if isinstance(url, str) else url
         if not each:
             raise ValueError("it must have at least one address")
+        for address in each:
+            refuse_credentials("base_url", address)
         if not all(re.match(r"https?://[^/]", address) for address in each):
             begins = "it" if isinstance(url, str) else "each"
             raise ValueError(f"{begins} must begin with http:// or https://")
