@@ -300,6 +300,78 @@ def test_others_sample_the_prompts_of_a_process_that_is_killed(caplog):
         engine.close()
 
 
+@pytest.fixture
+def three():
+    engine = EngineProcesses(StubEngine, workers=3)
+    yield engine
+    engine.close()
+
+
+def kill(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until_gone(pids)
+
+
+DIED = "a sampling process died with exit code -9; it printed nothing; perhaps memory ran out"
+
+
+def test_others_go_on_if_one_is_killed_between_two_calls(three, caplog):
+    before = list(three.sample(ask("a", "b"), ONE))
+    kill(three.pids[1])
+    assert three.capacity(ONE) == 2 * CAPACITY
+    assert len(list(three.sample(ask(*"a" * 9), ONE))) == 9
+    kill(three.pids[0])
+    three.load_weights("somewhere", 7)
+    found = dict(three.sample(ask("a", "b"), ONE))
+    assert sorted(found) == sorted(index for index, _ in before) == [0, 1]
+    assert {group.version for group in found.values()} == {7}
+    lines = [each.message for each in caplog.records]
+    assert lines == [f"{DIED}: 2 of 3 go on", f"{DIED}: 1 of 2 go on"]
+
+
+@pytest.mark.parametrize("more", [[], ["b"] * 30])
+def test_others_go_on_if_one_is_killed_that_has_no_prompt(three, more, caplog):
+    """It is only missed once it would have a prompt again, or the call ends."""
+
+    def prompts():
+        yield from ask("a")
+        while not found:
+            yield None
+        kill(three.pids[1], three.pids[2])  # The first one had the only prompt, and is done.
+        yield from ask(*more)
+
+    found = {}
+    for index, group in three.sample(prompts(), ONE):
+        assert index not in found
+        found[index] = group
+    assert sorted(found) == list(range(1 + len(more)))
+    assert len(three.pids) == 1
+    assert len([each for each in caplog.records if each.message.startswith(DIED)]) == 2
+
+
+def test_the_last_one_may_die_once_all_prompts_are_sampled(caplog):
+    engine = EngineProcesses(StubEngine)
+    try:
+
+        def prompts():
+            yield from ask("a")
+            while not found:
+                yield None
+            kill(*engine.pids)
+
+        found = set()
+        for index, _ in engine.sample(prompts(), ONE):
+            found.add(index)
+        assert found == {0}
+        assert [each.message for each in caplog.records] == [
+            f"{DIED}: all prompts were sampled before"
+        ]
+        assert len(list(engine.sample(ask("a", "b"), ONE))) == 2  # started again
+    finally:
+        engine.close()
+
+
 def test_each_process_has_its_own_environment():
     own = [{"GPU": "0"}, {"GPU": "1"}]
     engine = EngineProcesses(partial(StubEngine, "GPU"), workers=2, own_environment=own)
