@@ -1,5 +1,6 @@
 """What many tests need: made-up rollouts, recipes in temporary folders, the shared data."""
 
+import asyncio
 import json
 import os
 import signal
@@ -62,6 +63,28 @@ def no_thread_is_left():
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
+
+
+@pytest.fixture
+def slow_at_once(monkeypatch):
+    """`Trouble.SLOW` takes no time: the client finds the answer late as soon as it is requested.
+
+    Good answers have all of `timeout_s`, so that none is late on a busy machine.
+    """
+    from fake_server import SLOW_STATUS, FakeServer
+
+    from rejuice.operators.openai.client import OpenAIClient
+
+    exchange = OpenAIClient._exchange_http
+
+    async def exchange_or_time_out(self, *arguments):
+        found = await exchange(self, *arguments)
+        if found.status == SLOW_STATUS:
+            raise asyncio.TimeoutError
+        return found
+
+    monkeypatch.setattr(OpenAIClient, "_exchange_http", exchange_or_time_out)
+    monkeypatch.setattr(FakeServer, "slow_at_once", True)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -36,7 +36,7 @@ from .endpoints import (
     ServerDownError,
 )
 from .options import ServerOptions
-from .rates import Rates
+from .rates import Admission, Rates
 from .stopping import AttemptBudget, GiveUp
 from .wire import (
     AttemptError,
@@ -63,14 +63,15 @@ class Request(Generic[T]):
     """One request to a server.
 
     Attributes:
-        url: address to post to, from that of the server.
-        body: the JSON, with the name of the `model`.
+        url: address to send it to, from that of the server.
+        body: the JSON, with the name of the `model` where there is one; None: it gets, and posts
+            nothing.
         read: parses the body of an answer; raises AttemptError if it is unusable.
         hint: what to try if the server has the model, but nothing at this address.
     """
 
     url: Callable[[str], str]
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] | None
     read: Callable[[bytes], T]
     hint: str = "is it a server with OpenAI's API?"
 
@@ -141,10 +142,8 @@ class OpenAIClient:
                 something that all requests have in common is wrong.
         """
         start = self._clock()
-        attempt = _Attempt(request, failed_attempts)
-        stop = GiveUp(self._options.give_up_s, self._clock)
         try:
-            return await self.retry(lambda: self._attempt(attempt, stop), stop)
+            return await self.answer_without_probe(request, failed_attempts)
         except AttemptError as error:
             # A refusal comes at once: no request need have been answered since this one began.
             since = -inf if error.retry_class is RetryClass.REFUSED else start
@@ -155,22 +154,16 @@ class OpenAIClient:
             answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
             raise kind(f"{self.name} {answers}: {error.reason}, {error.detail}") from None
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]], stop: GiveUp | None = None) -> T:
-        """What `attempt` returns, after as many attempts as the options allow.
-
-        Args:
-            attempt: one of them.
-            stop: notes when the first one begins; None: at once.
+    async def answer_without_probe(self, request: Request[T], failed_attempts: Counter[str]) -> T:
+        """The server's answer, after as many attempts as it needs, each where least is in flight.
 
         Raises:
             AttemptError: that of the last attempt.
+            ServerDownError, EngineError: see `answer`.
         """
-
-        async def each() -> T:  # Tenacity awaits only what is declared so.
-            return await attempt()
-
-        stop = stop or GiveUp(self._options.give_up_s, self._clock)
-        return await self._retrying(AttemptBudget(self._options.attempts) | stop)(each)
+        stop = GiveUp(self._options.give_up_s, self._clock)
+        retrying = self._retrying(AttemptBudget(self._options.attempts) | stop)
+        return await retrying(self._attempt, _Attempt(request, failed_attempts), stop)
 
     def _retrying(self, stop: stop_base) -> AsyncRetrying:
         return AsyncRetrying(
@@ -197,18 +190,19 @@ class OpenAIClient:
 
     async def _attempt(self, attempt: _Attempt[T], stop: GiveUp) -> T:
         request = attempt.request
-        tokens = await self._rates.admit(request.body)
-        stop.begin()  # The limits of rates take as long as they take.
         tried = False
         while True:
-            at = await self._endpoints.acquire(attempt.failed_at, tried=tried)
+            at, admission = await self._admitted(attempt, stop, tried=tried)
             tried = True
             sent = self._clock()
             try:
-                found = await self._exchange(at, request, tokens)
+                found = await self._exchange(at, request, admission)
             except _UnreachableError:
+                self._rates.give_back(admission, sent=False)
                 continue
             except AttemptError as error:
+                if error.retry_class is RetryClass.OVERLOADED:
+                    self._rates.give_back(admission, sent=True)
                 attempt.failed_at[at] += 1
                 attempt.failed[error.reason] += 1
                 self._endpoints.failed(at, error, sent)
@@ -223,17 +217,34 @@ class OpenAIClient:
             self._answered, self._failing_since = self._clock(), None
             return found
 
-    async def _exchange(self, at: Endpoint, request: Request[T], tokens: int) -> T:
+    async def _admitted(
+        self, attempt: _Attempt[T], stop: GiveUp, *, tried: bool
+    ) -> tuple[Endpoint, Admission]:
+        """Where a request is sent at once, which the limits of rates allow."""
+        while True:
+            await self._endpoints.usable(tried=tried)
+            asked = self._clock()
+            admission = await self._rates.admit(attempt.request.body or {})
+            stop.excuse(self._clock() - asked)  # The limits take as long as they take.
+            at = self._endpoints.take(attempt.failed_at, tried=tried)
+            if at is not None:
+                return at, admission
+            # They are all on hold by now. If it waited with its admission, as others would, all of
+            # them would be sent at the same time after that.
+            self._rates.give_back(admission, sent=False)
+
+    async def _exchange(self, at: Endpoint, request: Request[T], admission: Admission) -> T:
         """Send a request to an address, and read the answer."""
         url, body = request.url(at.base), request.body
-        response = await self._send(at, "POST", url, body, self._options.timeout_s)
-        if response.status == 404:
+        method = "GET" if body is None else "POST"
+        response = await self._send(at, method, url, body, self._options.timeout_s)
+        if response.status == 404 and body is not None and "model" in body:
             models = await self._send(at, "GET", f"{at.base}/models", None, self._options.timeout_s)
             place = "" if self._endpoints.only_one else at.base
             raise model_not_found(str(body["model"]), url, models, request.hint, place)
         check_status(response, at.base)
         found = request.read(response.body)
-        self._rates.correct(tokens, response.body, at.base)
+        self._rates.correct(admission, response.body, at.base)
         return found
 
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:

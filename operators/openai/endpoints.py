@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from math import inf
 from types import MappingProxyType
 
@@ -99,26 +100,41 @@ class Endpoints:
         Raises:
             ServerDownError: all have been set aside for `patience_s`.
         """
-        while True:
-            if self._out_of_patience():
-                if tried:
-                    raise self._down()
-                return self._taken(min(self.all, key=lambda each: each.last_used))
-            self._changed.clear()
-            now = self._clock()
-            ready = [e for e in self.all if e.aside_since is None and e.hold_until <= now]
-            if ready:
-                order = [(failed.get(e, 0), e.in_flight, e.last_used) for e in ready]
-                return self._taken(ready[order.index(min(order))])
-            try:
-                await asyncio.wait_for(self._changed.wait(), self._next_change_s(now))
-            except asyncio.TimeoutError:
-                continue
+        while (taken := self.take(failed, tried=tried)) is None:
+            await self.usable(tried=tried)
+        return taken
 
-    def _taken(self, endpoint: Endpoint) -> Endpoint:
+    def take(
+        self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
+    ) -> Endpoint | None:
+        """What `acquire` gives, where it need not wait for it; otherwise None."""
+        ready = self._ready(tried=tried)
+        if not ready:
+            return None
+        taken = min(ready, key=lambda e: (failed.get(e, 0), e.in_flight, e.last_used))
         self._uses += 1
-        endpoint.in_flight, endpoint.last_used = endpoint.in_flight + 1, self._uses
-        return endpoint
+        taken.in_flight, taken.last_used = taken.in_flight + 1, self._uses
+        return taken
+
+    async def usable(self, *, tried: bool) -> None:
+        """Wait until there is an address to take.
+
+        Raises:
+            ServerDownError: see `acquire`.
+        """
+        while not self._ready(tried=tried):
+            self._changed.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), self._next_change_s(self._clock()))
+
+    def _ready(self, *, tried: bool) -> list[Endpoint]:
+        """The addresses that a request may be sent to now."""
+        if self._out_of_patience():
+            if tried:
+                raise self._down()
+            return [min(self.all, key=lambda each: each.last_used)]
+        now = self._clock()
+        return [e for e in self.all if e.aside_since is None and e.hold_until <= now]
 
     def release(self, endpoint: Endpoint) -> None:
         """Note that a request is no longer in flight."""
@@ -217,7 +233,8 @@ class Endpoints:
         while endpoint.aside_since is not None:
             await asyncio.sleep(self._pause_s(polls, longest_s))
             polls += 1
-            if await self._probe(endpoint):
+            # Not if an answer came meanwhile, which shows more than the probe.
+            if await self._probe(endpoint) and endpoint.aside_since is not None:
                 endpoint.failures = _FAILURES - 1  # One more failure sets it aside again.
                 self.reached(endpoint)
 

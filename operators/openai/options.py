@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from ..config import Config
+from ..errors import RecipeError
 
 
 class Options(Config):
@@ -20,6 +21,17 @@ class Options(Config):
 
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not affect the samples: after changing one, kept samples are still found."""
+
+
+def refuse_credentials(field: str, address: str) -> None:
+    """Pass an address without a user: addresses are in logs, reports and caches.
+
+    Raises:
+        RecipeError: it has one. Pydantic would make a line of a ValueError that shows the password.
+    """
+    if re.match(r"[^/]*//[^/?#]*@", address):
+        found = f"{field} has a user name or a password before an '@'"
+        raise RecipeError(found, "take it out; api_key_env names the variable with a server's key")
 
 
 class ServerOptions(Options):
@@ -44,7 +56,8 @@ class ServerOptions(Options):
     timeout_s: PositiveFloat = 600
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 1800
-    """No attempt for a request starts later than this many seconds after its first one."""
+    """No attempt for a request starts later than this many seconds after its first one.
+    Waiting for a limit per minute does not count."""
     patience_s: NonNegativeFloat = 120
     """Seconds to wait for a server that cannot be reached before it counts as down; of several, for
     the first of them that can be used."""
@@ -63,6 +76,8 @@ class ServerOptions(Options):
         each = (url,) if isinstance(url, str) else url
         if not each:
             raise ValueError("it must have at least one address")
+        for address in each:
+            refuse_credentials("base_url", address)
         if not all(re.match(r"https?://[^/]", address) for address in each):
             begins = "it" if isinstance(url, str) else "each"
             raise ValueError(f"{begins} must begin with http:// or https://")
@@ -83,4 +98,5 @@ class ScorerOptions(ServerOptions):
     timeout_s: PositiveFloat = 120
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this many seconds after its first one."""
+    """No attempt for a request starts later than this many seconds after its first one.
+    Waiting for a limit per minute does not count."""

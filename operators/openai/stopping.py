@@ -27,20 +27,17 @@ class GiveUp(stop_base):
     """Stops where the next attempt would begin too late.
 
     Args:
-        give_up_s: after the first attempt.
+        give_up_s: after it was created.
         clock: in seconds.
     """
 
     def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
         self._give_up_s, self._clock = give_up_s, clock
-        self._created = clock()
-        self._began: float | None = None
+        self._began = clock()
 
-    def begin(self) -> None:
-        """Note the beginning of an attempt."""
-        if self._began is None:
-            self._began = self._clock()
+    def excuse(self, waited_s: float) -> None:
+        """Leave seconds of waiting out of account."""
+        self._began += waited_s
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        began = self._created if self._began is None else self._began
-        return self._clock() - began + retry_state.upcoming_sleep >= self._give_up_s
+        return self._clock() - self._began + retry_state.upcoming_sleep >= self._give_up_s

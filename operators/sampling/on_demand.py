@@ -30,11 +30,6 @@ class OnDemand(Generic[W]):
         self._given = dict.fromkeys(capacities, 0)  # workers count the prompts that they get
 
     @property
-    def workers(self) -> list[W]:
-        """Those that are left."""
-        return list(self._capacities)
-
-    @property
     def busy(self) -> list[W]:
         """Workers with unfinished prompts."""
         return [worker for worker, unfinished in self._unfinished.items() if unfinished]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from .._version import __version__
 from ..errors import EngineError, RejuiceError
@@ -23,6 +23,7 @@ from .on_demand import OnDemand
 from .protocol import Engine, Failure, Group, Prompt, Settings
 from .token_count import token_listener
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 # Started by command line, not by `multiprocessing`, so that `__main__` may be a notebook. The
@@ -62,9 +63,9 @@ class _Process(NamedTuple):
 class EngineProcesses:
     """Shares prompts out among `workers` processes, each with the engine that `build` returns.
 
-    A process gets more prompts as it finishes some. The prompts of one that dies are sampled by the
-    others, with a line in the log; it is started again for the first call after `close`. The error
-    of the last one ends the call.
+    A process gets more prompts as it finishes some. If one dies, whether it has prompts or not, the
+    others go on and sample its prompts, with a line in the log; it is started again for the first
+    call after `close`. The error of the last one ends the call.
 
     The processes end with this process, however it ends, and when the iteration over `sample` is
     left early; the next call starts them again. One call at a time.
@@ -112,19 +113,18 @@ class EngineProcesses:
         self._start()
         with self._closed_on_error():  # Also where the iteration is left early.
             capacities = self._call("capacity", settings)
-            self._send_all("sample", settings)
-            work = OnDemand(Feed(prompts), dict(zip(self._processes, capacities, strict=True)))
+            self._each(lambda process: self._send(process, ("sample", settings)))
+            workers = {each: capacities[each] for each in self._processes}
+            work = OnDemand(Feed(prompts), workers)
             self._hand_out(work)
             while work.busy:
                 yield from self._results(work)
                 self._hand_out(work)
-            for process in self._processes:
-                self._send(process, None)
-            self._receive_all()
+            self._finish()
 
     def capacity(self, settings: Settings) -> int:
         self._start()
-        return sum(self._call("capacity", settings))
+        return sum(self._call("capacity", settings).values())
 
     def _hand_out(self, work: OnDemand[_Process]) -> None:
         while shares := work.hand_out():  # Again if a process was lost.
@@ -156,13 +156,29 @@ class EngineProcesses:
         Raises:
             EngineError: it was the last one.
         """
-        if len(work.workers) == 1:
+        self._drop(process, error, work.lose(process))
+
+    def _drop(self, process: _Process, error: _ProcessDiedError, prompts: int = 0) -> None:
+        """Go on without a process, which had so many prompts.
+
+        Raises:
+            EngineError: it was the last one.
+        """
+        if len(self._processes) == 1:
             raise error
-        number = work.lose(process)
         self._processes.remove(process)
         _end(process)
-        left = len(self._processes)
-        _log.warning("%s: %d of %d go on, with its %d prompts", error, left, left + 1, number)
+        left, its = len(self._processes), f", with its {prompts} prompts" if prompts else ""
+        _log.warning("%s: %d of %d go on%s", error, left, left + 1, its)
+
+    def _finish(self) -> None:
+        """End the call in each process. One that has died meanwhile had no prompt any more."""
+        try:
+            self._each(lambda process: self._send(process, None))
+            self._each(self._receive)
+        except _ProcessDiedError as error:  # The last one; all are started again for the next call.
+            _log.warning("%s: all prompts were sampled before", error)
+            self.close()
 
     @property
     def pids(self) -> list[int]:
@@ -173,7 +189,7 @@ class EngineProcesses:
         """Sample from the weights at `path` from now on; the old ones stay if it raises.
 
         Raises:
-            EngineError: there are no such weights, or a process has died.
+            EngineError: there are no such weights, or all processes have died.
         """
         self._start()
         self._call("load_weights", str(path), version)
@@ -191,7 +207,10 @@ class EngineProcesses:
                 self._processes.append(self._launch(environment))
             for process in self._processes:
                 self._check_version(self._receive(process))
-        self._call("build", self._build)
+            for process in self._processes:
+                self._send(process, ("build", self._build))
+            for process in self._processes:
+                self._receive(process)
         if self._weights:
             self._call("load_weights", *self._weights)
 
@@ -200,18 +219,25 @@ class EngineProcesses:
             return _launch(self._launcher, sys.path, environment)
         return _launch([self._python], [], environment)
 
-    def _call(self, method: str, *arguments: object) -> list[Any]:
-        """What the method returns in each process."""
+    def _call(self, method: str, *arguments: object) -> dict[_Process, Any]:
+        """What the method returns in each process that lives."""
         with self._closed_on_error():  # otherwise only some might have done it
-            self._send_all(method, *arguments)
-            return self._receive_all()
+            self._each(lambda process: self._send(process, (method, *arguments)))
+            return self._each(self._receive)
 
-    def _send_all(self, method: str, *arguments: object) -> None:
-        for process in self._processes:
-            self._send(process, (method, *arguments))
+    def _each(self, work: Callable[[_Process], T]) -> dict[_Process, T]:
+        """What `work` returns for each process; those that have died are lost.
 
-    def _receive_all(self) -> list[Any]:
-        return [self._receive(process) for process in self._processes]
+        Raises:
+            EngineError: all have died.
+        """
+        found = dict[_Process, T]()
+        for process in list(self._processes):
+            try:
+                found[process] = work(process)
+            except _ProcessDiedError as error:
+                self._drop(process, error)
+        return found
 
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:

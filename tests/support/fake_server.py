@@ -47,6 +47,9 @@ class Trouble(Enum):
     RESTART = "the server is killed and comes back on the same port"
 
 
+SLOW_STATUS = 598
+
+
 class FakeServer:
     """Serves on a free port of the loopback, in a thread of its own.
 
@@ -69,7 +72,11 @@ class FakeServer:
         keys: values of the Authorization header that were seen.
         peak: most requests that were under way at a time.
         script, always, token_ids, version: as above; may be changed at any time.
+        slow_at_once: whether an answer that would be late is a status that says so, see the fixture
+            `slow_at_once`.
     """
+
+    slow_at_once = False
 
     def __init__(
         self,
@@ -106,6 +113,11 @@ class FakeServer:
     def url(self) -> str:
         """Base address, up to and with /v1."""
         return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def under_way(self) -> int:
+        """How many requests it works on."""
+        return self._under_way
 
     @property
     def connections(self) -> int:
@@ -227,6 +239,8 @@ class FakeServer:
             task = asyncio.ensure_future(self._restart())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if trouble is Trouble.SLOW and self.slow_at_once:
+            return web.Response(status=SLOW_STATUS)
         if trouble in (Trouble.SLOW, Trouble.RESTART):
             await asyncio.sleep(60)
         if trouble is Trouble.RESET_MID_BODY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urlencode
@@ -10,7 +11,7 @@ from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, Positive
 
 from ...errors import EngineError
 from ...openai.options import ServerOptions
-from ...openai.wire import AttemptError, RetryClass, bad_response, check_status, parse_body
+from ...openai.wire import AttemptError, RetryClass, bad_response, parse_body
 from ..passages import Passage, passage_of, shown
 from ..tool import Observation, Tool, ToolError
 
@@ -37,7 +38,8 @@ class HttpSearch(Tool, ServerOptions):
     timeout_s: PositiveFloat = 30
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 120
-    """No attempt for a search starts later than this many seconds after its first one."""
+    """No attempt for a search starts later than this many seconds after its first one.
+    Waiting for a limit per minute does not count."""
     patience_s: NonNegativeFloat = 60
     """Seconds to wait for a server that cannot be reached before it counts as down."""
 
@@ -106,24 +108,18 @@ class HttpSearch(Tool, ServerOptions):
             AttemptError: that of the last attempt.
             EngineError: see `call`; a server that is down is a ServerDownError.
         """
+        from ...openai.client import Request
         from ...openai.shared import shared_client
 
+        if self.style == "search_r1":
+            body = {"queries": [query], "topk": self.k, "return_scores": True}
+            request = Request("{}/retrieve".format, body, _read_retrieved)
+        else:
+            fields = urlencode({"q": query, "format": "json"}, quote_via=quote)
+            request = Request(lambda base: f"{base}/search?{fields}", None, _read_web_pages)
         shared = await shared_client(self)
-        client = shared.client
-
-        async def attempt() -> Sequence[Passage]:
-            if self.style == "search_r1":
-                body = {"queries": [query], "topk": self.k, "return_scores": True}
-                found = await client.send_when_reachable("POST", "{}/retrieve".format, body)
-            else:
-                fields = urlencode({"q": query, "format": "json"}, quote_via=quote)
-                url = f"/search?{fields}"
-                found = await client.send_when_reachable("GET", lambda base: base + url)
-            check_status(found, client.name)
-            return _READERS[self.style](found.body)
-
         async with shared.slots:
-            return await client.retry(attempt)
+            return await shared.client.answer_without_probe(request, Counter())
 
 
 class _Scored(BaseModel):
@@ -163,6 +159,3 @@ def _with_title(passage: Passage) -> Passage:
 def _read_web_pages(body: bytes) -> Sequence[Passage]:
     pages = parse_body(_WebPages, body).results
     return [Passage(page.title or "", page.content or "") for page in pages]
-
-
-_READERS = {"search_r1": _read_retrieved, "searxng": _read_web_pages}

@@ -16,6 +16,7 @@ from pydantic import PositiveFloat, PrivateAttr, model_validator
 from typing_extensions import Self
 
 from ...errors import EngineError, RecipeError, suggest
+from ...openai.options import refuse_credentials
 from ..mcp_link import McpLink, McpLostError
 from ..tool import Observation, Tool, ToolError, ToolFunction
 
@@ -65,6 +66,7 @@ class Mcp(Tool):
     def _has_server(self) -> Self:
         if (not self.command) == (self.url is None):
             raise ValueError("mcp needs either `command`, a program, or `url`, an address")
+        refuse_credentials("url", self.url or "")
         return self
 
     async def call(self) -> str:

@@ -356,7 +356,7 @@ def test_tools_that_cannot_be_opened(open_runner):
 
 def server_engine(server, **fields):
     url = server if isinstance(server, str) else server.url
-    quick = {"back_off_s": 0.002, "timeout_s": 5.0, "patience_s": 0.05, "attempts": 2}
+    quick = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.05, "attempts": 2}
     chat = fields.get("api") == "chat"
     options = OpenAIOptions(base_url=url, **{**quick, "concurrency": 3, **fields})
     return OpenAIEngine("m", options, encode=None if chat else encode, exact=not chat)

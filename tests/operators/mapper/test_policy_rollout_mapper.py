@@ -139,7 +139,7 @@ def test_what_was_sampled_is_not_lost_by_a_chunk_that_cannot_be_read(monkeypatch
         raise DataError("chunk 2 is damaged", "remove it")
 
     with FakeServer(crowd=3) as server:
-        options = {"base_url": server.url, "api": "chat", "concurrency": 8, "patience_s": 5}
+        options = {"base_url": server.url, "api": "chat", "concurrency": 8}
         step = PolicyRolloutMapper(n=1, engine="openai", model="m", openai=options, on_policy=False)
         found = []
         with pytest.raises(DataError, match="chunk 2 is damaged"):

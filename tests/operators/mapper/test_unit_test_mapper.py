@@ -86,7 +86,7 @@ def test_a_share_of_the_tests():
 @pytest.mark.parametrize("reward", ["all", "fraction"])
 def test_a_program_that_does_not_finish_is_wrong(reward):
     rows = table((ENDLESS, TESTS), (SQUARE, TESTS))
-    columns = UnitTestMapper(timeout=0.4, reward=reward).map(rows)
+    columns = UnitTestMapper(timeout=6, reward=reward).map(rows)
     assert columns["verdict"].to_pylist() == ["wrong_answer", "correct"]
     assert columns["reward_accuracy"].to_pylist() == [0.0, 1.0]
     assert columns["test_verdicts"].to_pylist()[0] == ["timeout", "not_run"]
@@ -95,7 +95,7 @@ def test_a_program_that_does_not_finish_is_wrong(reward):
 def test_a_timeout_is_missing_if_the_recipe_sets_it():
     late = "```python\nif input() == '3':\n    while True: pass\nprint({})\n```"
     rows = table((late.format(4), TESTS), (late.format(5), TESTS))
-    columns = UnitTestMapper(timeout=0.4, on_timeout="missing", reward="fraction").map(rows)
+    columns = UnitTestMapper(timeout=6, on_timeout="missing", reward="fraction").map(rows)
     assert columns["verdict"].to_pylist() == ["timeout", "wrong_answer"]
     assert columns["reward_accuracy"].to_pylist() == [None, 0.0]
     assert columns["reward_accuracy_missing"].to_pylist() == ["timeout", None]

@@ -1,137 +1,18 @@
 """Several addresses of one server, in virtual time and without sockets: hours pass at once."""
 
 import asyncio
-import json
-import logging
-from collections import Counter
 from itertools import pairwise
-from typing import NamedTuple
 
-import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_servers import A, B, C, Fault, Simulated, all_once, places, run
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.openai.client import OpenAIClient, Request
-from rejuice.operators.openai.concurrently import run_concurrently
-from rejuice.operators.openai.endpoints import ServerDownError
+from rejuice.operators.openai.endpoints import Endpoints, ServerDownError
 from rejuice.operators.openai.options import ServerOptions
-from rejuice.operators.openai.wire import AttemptError, HttpResponse, RetryClass
-
-A, B, C = "http://a/v1", "http://b/v1", "http://c/v1"
-
-
-class Fault(NamedTuple):
-    """What a server does from one time to another, in seconds from the beginning.
-
-    `down`, `drops` (packets), `500`, `429`, `hangs` or `garbage`; a number: it takes so long.
-    """
-
-    begin: float
-    end: float
-    kind: str | float
-
-
-class Simulated(OpenAIClient):
-    """A client whose servers are simulated.
-
-    Attributes:
-        sent: of each request, when it was sent, where to and what for.
-        answered: whole answers that were received, by prompt.
-        probes: when each address was probed.
-    """
-
-    def __init__(self, options, faults, usage=None, answer_s=1.0):
-        self.loop = asyncio.get_running_loop()
-        super().__init__(options, 64, clock=self.loop.time)
-        self.faults, self.usage, self.answer_s = faults, usage, answer_s
-        self.begin = self.loop.time()
-        self.sent, self.answered, self.probes = [], Counter(), []
-
-    @property
-    def now(self):
-        return self.loop.time() - self.begin
-
-    def fault(self, base):
-        return next((f.kind for f in self.faults.get(base, ()) if f.begin <= self.now < f.end), "")
-
-    async def _exchange_http(self, method, url, body, timeout_s, connect_s=30.0):
-        base = url[: url.index("/v1") + 3]
-        kind = self.fault(base)
-        if method == "GET":
-            self.probes.append((self.now, base))
-        else:
-            self.sent.append((self.now, base, body["seed"]))
-        await asyncio.sleep(0.001)
-        if kind == "down":
-            raise aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, "refused"))
-        if kind == "drops":
-            await asyncio.sleep(min(connect_s, timeout_s))
-            raise aiohttp.ConnectionTimeoutError if connect_s < timeout_s else asyncio.TimeoutError
-        if method == "GET":
-            return HttpResponse(200, b"{}")
-        if kind in ("429", "500"):
-            return HttpResponse(int(kind), kind.encode(), "20" if kind == "429" else "")
-        if kind == "hangs":
-            await asyncio.sleep(timeout_s)
-            raise asyncio.TimeoutError
-        if kind == "garbage":
-            return HttpResponse(200, b"<html>")
-        await asyncio.sleep(kind or self.answer_s)
-        if self.fault(base) == "down":
-            raise aiohttp.ServerDisconnectedError
-        usage = {} if self.usage is None else {"usage": self.usage}
-        return HttpResponse(200, json.dumps({"seed": body["seed"], **usage}).encode())
-
-    async def get(self, seed, **body):
-        def read(text):
-            if text == b"<html>":
-                raise AttemptError("bad_response", "a page", RetryClass.BAD_ANSWER)
-            found = json.loads(text)["seed"]  # That of the prompt, or of the probe.
-            self.answered[found] += 1
-            return found
-
-        request, probe = (
-            Request("{}/completions".format, {"model": "m", "seed": each, **body}, read)
-            for each in (seed, -1)
-        )
-        return await self.answer(request, probe, Counter())
-
-
-_KEY = aiohttp.client_reqrep.ConnectionKey("host", 80, False, True, None, None, None)
-
-
-def run(faults, count=60, *, addresses=(A, B, C), usage=None, answer_s=1.0, body=None, **fields):
-    """The simulated client after all its requests, and their results."""
-    found = {}
-
-    async def all_of_them():
-        options = ServerOptions(base_url=addresses, **{"concurrency": 6, **fields})
-        async with Simulated(options, faults, usage, answer_s) as client:
-
-            async def work(seed):
-                assert seed not in found
-                found[seed] = await client.get(seed, **(body or {}))
-
-            await run_concurrently(work, range(count), options.concurrency)
-            return client
-
-    client = run_in_virtual_time(all_of_them())
-    return client, found
-
-
-def all_once(client, found, count=60):
-    return (
-        found
-        == {k: k for k in range(count)}
-        == {k: k for k, n in client.answered.items() if n == 1}
-    )
-
-
-def places(client, begin=0.0, end=float("inf")):
-    return Counter(base for at, base, _ in client.sent if begin <= at < end)
+from rejuice.operators.openai.wire import AttemptError, RetryClass
 
 
 def test_requests_go_where_the_fewest_are_in_flight():
@@ -223,6 +104,21 @@ def test_one_that_is_down_is_the_error_that_it_always_was():
 
 
 @pytest.mark.parametrize("addresses", [A, (A, B)])
+def test_once_all_have_been_down_for_long_no_request_waits_for_them(addresses):
+    async def main():
+        options = ServerOptions(base_url=addresses, patience_s=100)
+        down = {each: [Fault(0, 9999, "down")] for each in (A, B)}
+        async with Simulated(options, down) as client:
+            for longest_s in (101, 1, 1):
+                begin = client.now
+                with pytest.raises(ServerDownError):
+                    await client.get(0)
+                assert client.now - begin < longest_s
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("addresses", [A, (A, B)])
 def test_servers_that_drop_packets_are_down(addresses):
     """A connection that is never made takes as long as a slow answer, for a probe as well."""
     faults = {each: [Fault(0, 99_999, "drops")] for each in (A, B)}
@@ -234,6 +130,35 @@ def test_a_short_outage_of_all_is_waited_for():
     faults = {each: [Fault(5, 80, "down")] for each in (A, B, C)}
     client, found = run(faults, 200, patience_s=100)
     assert all_once(client, found, 200)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_answer_that_arrives_during_a_probe_is_not_undone_by_it(answered):
+    async def main():
+        loop = asyncio.get_running_loop()
+
+        async def probe(endpoint):
+            await asyncio.sleep(10)
+            return True
+
+        options = ServerOptions(base_url=(A, B), back_off_s=1)
+        endpoints = Endpoints(options, loop.time, probe)
+        failure = AttemptError("server_error", "500", RetryClass.SERVER_FAILED)
+        first = endpoints.all[0]
+        for _ in range(3):
+            endpoints.failed(first, failure, loop.time())
+        assert first.aside_since is not None
+        await asyncio.sleep(5)  # The probe is under way.
+        if answered:
+            endpoints.answered(first)
+        await asyncio.sleep(10)
+        assert first.aside_since is None
+        # One more failure sets aside only what was not heard of but by a probe.
+        endpoints.failed(first, failure, loop.time())
+        assert (first.aside_since is None) == answered
+        await endpoints.close()
+
+    run_in_virtual_time(main())
 
 
 faults_of_one = st.lists(
@@ -274,48 +199,3 @@ def test_any_faults_lose_nothing_and_answer_nothing_twice(of_a, of_b):
     assert sorted(found) == list(range(40))
     assert client.answered.keys() - {-1} == found.keys() - failures.keys()
     assert all(n == 1 for k, n in client.answered.items() if k != -1)
-
-
-def test_requests_per_minute():
-    client, found = run({}, 300, requests_per_minute=60, concurrency=64, answer_s=0.1)
-    assert all_once(client, found, 300)
-    times = sorted(at for at, _, _ in client.sent)
-    assert times[-1] == pytest.approx(240, abs=5), "60 at once, then one a second"
-
-
-def test_less_than_one_request_a_minute():
-    client, _ = run({}, 3, requests_per_minute=0.5)
-    assert [round(at) for at, _, _ in client.sent] == [0, 120, 240]
-
-
-def test_tokens_per_minute_are_those_that_were_used():
-    body = {"prompt": [1] * 100, "n": 4, "max_tokens": 1000}
-    usage = {"prompt_tokens": 100, "completion_tokens": 400}
-    client, found = run(
-        {}, 300, usage=usage, body=body, tokens_per_minute=60_000, concurrency=64, answer_s=2.0
-    )
-    assert all_once(client, found, 300)
-    # 150,000 tokens at 60,000 a minute, of which the first 60,000 at once.
-    assert 80 < max(at for at, _, _ in client.sent) < 150
-
-
-@pytest.mark.parametrize(
-    ("usage", "found"),
-    [
-        (None, "no usage"),
-        ({"prompt_tokens": -5, "completion_tokens": 10}, "-5 and 10 tokens used where about 23 at most were expected"),
-        ({"prompt_tokens": 3, "completion_tokens": 10**9}, "3 and 1000000000 tokens used where about 23 at most were expected"),
-        ({"prompt_tokens": 0, "completion_tokens": 0}, "0 and 0 tokens used where about 23 at most were expected"),
-        ({"prompt_tokens": "many"}, "usage that is not in numbers"),
-    ],
-)  # fmt: skip
-def test_a_server_that_lies_about_its_tokens(usage, found, caplog):
-    body = {"prompt": [5, 6, 7], "n": 2, "max_tokens": 10}
-    fields = {"usage": usage, "body": body, "tokens_per_minute": 60}
-    client, results = run({}, 9, addresses=A, **fields)
-    assert all_once(client, results, 9)
-    lines = [each.message for each in caplog.records if "tokens_per_minute" in each.message]
-    counted = "tokens_per_minute counts its requests by their longest response"
-    assert lines == [f"{A} reports {found}: {counted}"]
-    assert max(at for at, _, _ in client.sent) == pytest.approx((9 * 23 - 60), abs=25)
-    assert logging.WARNING in {each.levelno for each in caplog.records}

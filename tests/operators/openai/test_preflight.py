@@ -9,8 +9,12 @@ import pytest
 from aiohttp import web
 from fake_server import FakeServer, Trouble
 
+from rejuice.operators.agents.tools.http_search import HttpSearch
+from rejuice.operators.agents.tools.mcp import Mcp
 from rejuice.operators.config import deciding_fields
-from rejuice.operators.errors import EngineError
+from rejuice.operators.errors import EngineError, RecipeError
+from rejuice.operators.fields import build
+from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.openai.client import OpenAIClient, Request
 from rejuice.operators.openai.endpoints import ServerDownError
 from rejuice.operators.openai.options import ServerOptions
@@ -201,6 +205,30 @@ def test_several_of_which_one_comes_up():
 def test_wrong_addresses(url, message):
     with pytest.raises(ValueError, match=message):
         ServerOptions(base_url=url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://user:hush@host/v1", "http://hush@host/v1", "http://:hush@host", "HTTP://a:hush@b"],
+)
+def test_a_key_in_an_address_is_refused_and_not_shown(address):
+    for kind, fields in (
+        (LlmQualityRewardMapper, {"model": "m", "server": {"base_url": address}}),
+        (HttpSearch, {"base_url": address}),
+        (ServerOptions, {"base_url": ["http://a/v1", address]}),
+    ):
+        with pytest.raises(RecipeError) as error:
+            build(kind, fields)
+        assert str(error.value) == (
+            "base_url has a user name or a password before an '@'; "
+            "take it out; api_key_env names the variable with a server's key"
+        )
+    with pytest.raises(RecipeError, match=r"^url has a user name or a password before an '@'; "):
+        build(Mcp, {"url": address})
+
+
+def test_an_at_sign_in_a_path_is_no_key():
+    assert ServerOptions(base_url="http://a/@m/v1?x=a@b").addresses == ("http://a/@m/v1?x=a@b",)
 
 
 def test_addresses_and_limits_stay_out_of_cache_keys():

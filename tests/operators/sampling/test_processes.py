@@ -227,7 +227,8 @@ def test_usable_cores_obey_affinity():
 
 
 PARENT = """
-import sys; sys.path[:] = sys.argv[1:]
+import signal, sys; sys.path[:] = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Ignored in the background of a shell.
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings
 from stub_engine import CAPACITY, StubEngine
@@ -236,7 +237,8 @@ assert "torch" not in sys.modules
 prompts = [Prompt((("user", text),), 0) for text in ["", "", "sleep", "sleep"]]
 print(*engine.pids, flush=True)
 try:
-    list(engine.sample(prompts, Settings()))
+    for _ in engine.sample(prompts, Settings()):
+        print("sampled", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -264,9 +266,9 @@ def test_interrupt_is_the_parents():
         start_new_session=True,
     ) as parent:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        time.sleep(0.3)
+        assert parent.stdout.readline() == "sampled\n"
         os.killpg(parent.pid, signal.SIGINT)
-        assert parent.stdout.read() == "interrupted\n"
+        assert parent.stdout.read().removeprefix("sampled\n") == "interrupted\n"  # Two may end.
         assert parent.stderr.read() == ""
     wait_until_gone(pids)
 
@@ -294,6 +296,78 @@ def test_others_sample_the_prompts_of_a_process_that_is_killed(caplog):
         (line,) = [each.message for each in caplog.records]
         assert line.startswith("a sampling process died with exit code -9; it printed nothing; ")
         assert ": 2 of 3 go on, with its " in line
+    finally:
+        engine.close()
+
+
+@pytest.fixture
+def three():
+    engine = EngineProcesses(StubEngine, workers=3)
+    yield engine
+    engine.close()
+
+
+def kill(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until_gone(pids)
+
+
+DIED = "a sampling process died with exit code -9; it printed nothing; perhaps memory ran out"
+
+
+def test_others_go_on_if_one_is_killed_between_two_calls(three, caplog):
+    before = list(three.sample(ask("a", "b"), ONE))
+    kill(three.pids[1])
+    assert three.capacity(ONE) == 2 * CAPACITY
+    assert len(list(three.sample(ask(*"a" * 9), ONE))) == 9
+    kill(three.pids[0])
+    three.load_weights("somewhere", 7)
+    found = dict(three.sample(ask("a", "b"), ONE))
+    assert sorted(found) == sorted(index for index, _ in before) == [0, 1]
+    assert {group.version for group in found.values()} == {7}
+    lines = [each.message for each in caplog.records]
+    assert lines == [f"{DIED}: 2 of 3 go on", f"{DIED}: 1 of 2 go on"]
+
+
+@pytest.mark.parametrize("more", [[], ["b"] * 30])
+def test_others_go_on_if_one_is_killed_that_has_no_prompt(three, more, caplog):
+    """It is only missed once it would have a prompt again, or the call ends."""
+
+    def prompts():
+        yield from ask("a")
+        while not found:
+            yield None
+        kill(three.pids[1], three.pids[2])  # The first one had the only prompt, and is done.
+        yield from ask(*more)
+
+    found = {}
+    for index, group in three.sample(prompts(), ONE):
+        assert index not in found
+        found[index] = group
+    assert sorted(found) == list(range(1 + len(more)))
+    assert len(three.pids) == 1
+    assert len([each for each in caplog.records if each.message.startswith(DIED)]) == 2
+
+
+def test_the_last_one_may_die_once_all_prompts_are_sampled(caplog):
+    engine = EngineProcesses(StubEngine)
+    try:
+
+        def prompts():
+            yield from ask("a")
+            while not found:
+                yield None
+            kill(*engine.pids)
+
+        found = set()
+        for index, _ in engine.sample(prompts(), ONE):
+            found.add(index)
+        assert found == {0}
+        assert [each.message for each in caplog.records] == [
+            f"{DIED}: all prompts were sampled before"
+        ]
+        assert len(list(engine.sample(ask("a", "b"), ONE))) == 2  # started again
     finally:
         engine.close()
 

@@ -15,7 +15,7 @@ from rejuice.operators.scoring.cache import open_cache
 from rejuice.operators.scoring.failures import RawAnswer, keep_failures, raw_answers
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
-QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 5.0, "attempts": 2}
+QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 2}
 RAW = 'I would\0 rather not.\n<script>window.hit=1</script>\u202e {"accuracy": 9}'
 
 

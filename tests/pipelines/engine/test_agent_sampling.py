@@ -56,7 +56,7 @@ def recipe_of(recipe_file, tmp_path):
         shelf = tmp_path / name
         shelf.mkdir()
         (tmp_path / "mine.py").write_text(MINE)
-        api = {"api": "chat", "patience_s": 5, "back_off_s": 0.002, "base_url": server.url}
+        api = {"api": "chat", "patience_s": 60, "back_off_s": 0.002, "base_url": server.url}
         fields = {
             "engine": "openai", "model": "m", "n": N, "max_tokens": 9, "flow": "two_turns",
             "tools": [{"note": {"shelf": str(shelf)}}], "openai": {**api, **options},

@@ -19,7 +19,7 @@ from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 
 PROMPTS = 9
-QUICK = {"back_off_s": 0.002, "timeout_s": 5, "patience_s": 0.1, "attempts": 2}
+QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.1, "attempts": 2}
 JUDGE, SUM = "llm_quality_reward_mapper", "reward_sum_mapper"
 SCORER = '''
 import pathlib

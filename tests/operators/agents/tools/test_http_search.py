@@ -1,15 +1,21 @@
 """A retrieval server: what the policy sees, and what is missing with a reason."""
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 from fake_search import TEST, FakeSearch
 from fake_server import Trouble
+from virtual_time import run_in_virtual_time
 
 from rejuice.operators import EngineError
 from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.tools import http_search
 from rejuice.operators.agents.tools.http_search import HttpSearch
+from rejuice.operators.openai import shared
+from rejuice.operators.openai.client import OpenAIClient
+from rejuice.operators.openai.wire import HttpResponse
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -173,3 +179,40 @@ def test_a_revision_stands_for_what_is_searched_wherever_the_server_is():
         HttpSearch(base_url=url, revision="wiki-18").cache_key_fields() for url in (one, other)
     ]
     assert named[0] == named[1]
+
+
+class SimulatedSearch(OpenAIClient):
+    """A client in virtual time, whose server asks to wait for 20 s in the first second."""
+
+    sent: ClassVar[list[float]] = []
+
+    def __init__(self, *arguments, **fields):
+        self._loop = asyncio.get_running_loop()
+        self._begin = self._loop.time()
+        super().__init__(*arguments, clock=self._loop.time, **fields)
+
+    async def _exchange_http(self, *_, **__):
+        at = self._loop.time() - self._begin
+        self.sent.append(at)
+        await asyncio.sleep(0.1)
+        return HttpResponse(429, b"", "20") if at < 1 else HttpResponse(200, b'{"result": [[]]}')
+
+
+@pytest.mark.parametrize("style", ["search_r1", "searxng"])
+def test_limits_per_minute_and_being_asked_to_wait_are_as_for_any_server(style, monkeypatch):
+    monkeypatch.setattr(shared, "OpenAIClient", SimulatedSearch)
+    monkeypatch.setattr(SimulatedSearch, "sent", [])
+    if style == "searxng":
+        monkeypatch.setattr(http_search, "_read_web_pages", lambda body: ())
+    tool = HttpSearch(base_url="http://a", style=style, requests_per_minute=60)
+
+    async def work():
+        try:
+            return await asyncio.gather(*(tool.call(f"{number}") for number in range(100)))
+        finally:
+            await tool.close()
+
+    assert run_in_virtual_time(work()) == [Observation("nothing was found")] * 100
+    sent = SimulatedSearch.sent
+    assert max(sum(begin <= at < begin + 60 for at in sent) for begin in sent) <= 60 + 1
+    assert len([at for at in sent if at < 20]) <= 3, "one answer that asks to wait is for all"
