@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import count
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ from ..apply.operator_call import (
     without_dictionaries,
 )
 from ..apply.steps import StepResult
-from ..filesystem.remote import AnyPath
+from ..filesystem.lease import leased
+from ..filesystem.remote import AnyPath, RemotePath
 from .commit import link
 from .kept import chunk as kept_chunk
 from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
@@ -158,6 +159,10 @@ class _OpenChunk:
             DataError: that happened before, as often as it is tried.
         """
         self._close_journal()
+        with _sole_writer(self.whole):
+            return self._commit(operator)
+
+    def _commit(self, operator: ResumableOperator) -> bool:
         finished = {**self.unwritten, **journalled(self.whole)}
         if is_finished(self.whole):
             # In a store, where no lock keeps it away, another run was faster. Its chunk stays: it
@@ -204,6 +209,13 @@ class _OpenChunk:
             lost = f"{len(self.left)} of {self.rows} rows could not be read back"
             found = f"{file} is damaged: {lost}, {_ATTEMPTS} times in a row"
             raise DataError(found, "check the disk; what can be read is kept")
+
+
+def _sole_writer(whole: AnyPath) -> AbstractContextManager[object]:
+    """Keep other runs from writing a chunk in a store meanwhile; on disk, its lock is held."""
+    if isinstance(whole, RemotePath):
+        return leased(whole.with_suffix(".lock"))
+    return nullcontext()
 
 
 def _size(entry: Entry) -> int:

@@ -214,7 +214,7 @@ def test_references_that_cannot_be_graded_are_found_before_anything_runs():
 
 def test_no_row_may_be_left(table, tmp_path):
     everything = [GroupSizeFilter(min=1000)]
-    for name in ("", "x.parquet", "x.jsonl"):
+    for name in ("", "x.parquet", "y.jsonl"):
         export = str(tmp_path / name) if name else None
         recipe = Recipe(everything, table, export_path=export)
         assert run(recipe, allow_empty=True).table.num_rows == 0

@@ -1,5 +1,7 @@
 """Two runs on one cache in an object store, where no lock keeps them apart: the first chunk stays."""
 
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -7,9 +9,11 @@ from rejuice.operators import Change, EngineError, ResumableOperator
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine.commit import load as load_commit
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import Journal, entries, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, run_resumable
+from rejuice.pipelines.filesystem import lease
 from rejuice.pipelines.filesystem.remote import to_path
 
 TEXTS = ["a", "b", "c"]
@@ -70,6 +74,31 @@ def test_what_another_run_has_committed_meanwhile_stays(cache):
     assert COMPUTED.count(("first", 0)) == 1, "what the other has removed is not computed again"
     assert len(COMPUTED) <= 2 * len(TEXTS)
     assert not list((cache / "kept-sample-1").glob("*.journal"))
+
+
+def test_of_two_runs_that_finish_a_chunk_at_once_one_writes_it(cache, monkeypatch):
+    found, save, at_work = {}, kept_chunk.save, lease._at_work
+    opened, goes_on, asked = (threading.Event() for _ in range(3))
+    second = threading.Thread(target=lambda: found.update(second=run(cache, "second")))
+    MEANWHILE["second"] = lambda: (opened.set(), goes_on.wait(60))
+
+    def save_once_the_other_is_finished_or_waits(*arguments):
+        monkeypatch.setattr(kept_chunk, "save", save)
+        goes_on.set()
+        while second.is_alive() and not asked.wait(0.05):
+            pass
+        save(*arguments)
+
+    monkeypatch.setattr(kept_chunk, "save", save_once_the_other_is_finished_or_waits)
+    monkeypatch.setattr(lease, "_BEAT_S", 0.2)
+    monkeypatch.setattr(lease, "_at_work", lambda *each: (asked.set(), at_work(*each))[1])
+    second.start()
+    assert opened.wait(60)
+    found["first"] = run(cache, "first")
+    second.join()
+    assert found["first"] == found["second"] == samples(cache, "first")
+    assert found["first"][-1] == "c of first"
+    assert not list((cache / "kept-sample-1").glob("*.lock*"))
 
 
 def test_what_another_run_has_journalled_meanwhile_is_used(cache):

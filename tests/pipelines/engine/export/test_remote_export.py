@@ -13,8 +13,8 @@ from rejuice.pipelines.dataset.exported import exported_rows
 from rejuice.pipelines.dataset.run_folder import check_finished, run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.export import sole_writer
 from rejuice.pipelines.engine.export.finished import read_manifest
+from rejuice.pipelines.filesystem import lease
 from rejuice.pipelines.filesystem.files import remove_folder
 from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.recipe.read import load
@@ -221,8 +221,8 @@ def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     path, folder, monkeypatch, name, at
 ):
     """As one that was suspended does: the other run takes its lease, and ends before it goes on."""
-    monkeypatch.setattr(sole_writer, "_BEAT_S", 3600.0)
-    monkeypatch.setattr(sole_writer, "_WAIT_S", 0.5)
+    monkeypatch.setattr(lease, "_BEAT_S", 3600.0)
+    monkeypatch.setattr(lease, "_WAIT_S", 0.5)
     fields = {"export_path": f"{folder}/{name}", "max_rows_per_file": "9"}
     first, other = load(path, fields), load(path, {**fields, "group_size_filter.min": "3"})
     export, written = first.head.export_path, []
@@ -232,8 +232,7 @@ def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     def suspended(*arguments):
         monkeypatch.setattr(where, patched)
         if not written:
-            monkeypatch.setattr(sole_writer, "_BEAT_S", 0.1)  # Of the other run.
-            export.with_name(".curated.run.lock").write_text("of the other run")
+            monkeypatch.setattr(lease, "_BEAT_S", 0.1)  # Of the other run.
             engine.run(other)
             written.append((contents(export), read_manifest(run_folder(export))))
         return patched(*arguments)
