@@ -45,26 +45,33 @@ def leased(path: RemotePath, is_taken: Callable[[], object] = lambda: None) -> I
         DataError: the store refuses something.
     """
     claim = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
+    try:
+        _acquire(claim, path, is_taken)
+        ended = threading.Event()
+        thread = threading.Thread(target=_renew, args=(claim, ended), daemon=True)
+        thread.start()
+        try:
+            yield claim
+        finally:
+            ended.set()
+            thread.join()
+    finally:
+        with suppress(DataError):  # Else it ends by itself; what ended the block is reported.
+            claim.unlink(missing_ok=True)
+
+
+def _acquire(claim: RemotePath, path: RemotePath, is_taken: Callable[[], object]) -> None:
+    """Write a claim, again and again, until there is no other."""
     seen = dict[RemotePath, tuple[str, float]]()
     for number in count():
         claim.write_text(f"{_ASKS} {number}")
         others = _others(claim, path)
         if not others:
-            break
+            return
         claim.unlink(missing_ok=True)
         if _at_work(others, seen):
             is_taken()
         time.sleep(_BEAT_S / 5 * random.uniform(0.5, 1.0))  # Else two might ask at once forever.
-    ended = threading.Event()
-    thread = threading.Thread(target=_renew, args=(claim, ended), daemon=True)
-    thread.start()
-    try:
-        yield claim
-    finally:
-        ended.set()
-        thread.join()
-        with suppress(DataError):  # Else it ends by itself; what ended the block is reported.
-            claim.unlink(missing_ok=True)
 
 
 def _others(claim: RemotePath, path: RemotePath) -> list[RemotePath]:

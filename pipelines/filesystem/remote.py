@@ -28,6 +28,8 @@ _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query
 _OTHER_PATH = "create it, or give another path"
 _GOOGLE_SCHEMES = ("gs", "gcs")
 _GCS_RETRIES = "retry_limit_seconds=60"
+_READS = 3
+"""Attempts to read a file that others remove and write again."""
 _ATTEMPTS = 5
 """Most attempts for one request to S3; the client waits longer between them each time."""
 
@@ -189,14 +191,17 @@ class RemotePath:
 
     def read_if_there(self) -> bytes | None:
         """All of a file; None: there is none, or it was removed while it was read."""
-        try:
-            return self.read_bytes()
-        except FileNotFoundError:
-            return None
-        except DataError:
-            if self.exists():
-                raise
-            return None  # It was removed between the two requests that a read takes.
+        for left in reversed(range(_READS)):
+            try:
+                return self.read_bytes()
+            except FileNotFoundError:
+                return None
+            except DataError:  # Perhaps it was removed between the two requests that a read takes,
+                if not self.exists():
+                    return None
+                if not left:  # and perhaps written again since.
+                    raise
+        return None
 
     def _content(self) -> bytes:
         with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:

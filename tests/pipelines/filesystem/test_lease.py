@@ -1,6 +1,7 @@
 """A lease in an object store: one process at a time, whoever asks and whoever was killed."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -89,11 +90,8 @@ def test_of_many_that_ask_at_once_one_has_it_at_a_time(path):
                 inside.remove(number)
             done.append(number)
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(ask, range(4)))
     assert set(most) == {1}
     assert len(done) == 12
     assert claims(path) == []
