@@ -375,6 +375,9 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
         return load(path)
     with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=plan.source.first_row(chunk))
+    with suppress(FileNotFoundError):
+        # Another run was faster. A server may have given it something else, which it goes on with.
+        return load(path)
     save(path, result)
     return result
 

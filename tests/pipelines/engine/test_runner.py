@@ -63,6 +63,28 @@ def test_any_chunk_size_gives_the_same(recipe_path, tmp_path, chunk_rows):
     assert cut.equals(whole)
 
 
+def test_what_another_run_has_committed_meanwhile_stays(recipe_path, tmp_path, monkeypatch):
+    """Its next steps may be made of it already, and a server may give each run something else."""
+    run_step, cache = engine.run_step, tmp_path / "out" / ".rejuice"
+
+    def files():
+        return {path: path.stat().st_ino for path in cache.glob("pass_rate_filter-*/*")}
+
+    def run_step_late(*arguments, **options):
+        result = run_step(*arguments, **options)
+        if not before:
+            monkeypatch.setattr(engine, "run_step", run_step)
+            run(recipe_path, {"export_path": str(tmp_path / "out" / "other.parquet")})
+            before.update(files())
+        return result
+
+    before = {}
+    monkeypatch.setattr(engine, "run_step", run_step_late)
+    run(recipe_path, {"np": "1"})
+    assert len(before) == 1
+    assert files() == before
+
+
 def test_two_workers_give_the_same(recipe_path, tmp_path):
     run(recipe_path, chunk_rows=20)
     one = (tmp_path / "out" / "curated.parquet").read_bytes()
