@@ -16,8 +16,8 @@ Finished rows are on the disk, not in memory, until their chunk is written.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import NamedTuple
 
@@ -25,8 +25,9 @@ import pyarrow as pa
 
 from ...operators import Change, DataError, OperatorError, ResumableOperator
 from ...operators.change import concatenate
-from ...operators.check import checked
+from ...operators.check import RowTypes, checked
 from ...operators.operator import RowsOfChunk
+from ..apply.failing_rows import located_at
 from ..apply.frame import Frame
 from ..apply.operator_call import (
     apply_operator,
@@ -44,7 +45,6 @@ from .kept.journal import Entry, Journal, journals
 from .kept.syncer import Syncer
 from .progress import StepProgress
 
-_CHECKED_ROWS = 16
 _OPEN_CHUNKS = 64
 _OPEN_BYTES = 1 << 30
 """What open chunks may hold in memory: their input, and results that are in no journal."""
@@ -56,10 +56,17 @@ _ATTEMPTS = 3
 
 
 class ChunkToRun(NamedTuple):
-    """A chunk that a step has no commit of: its rows before the step, and the commit's place."""
+    """A chunk that a step has no commit of.
+
+    Attributes:
+        frame: gives its rows before the step.
+        path: of the commit.
+        first_row: rows that the dataset has before it, for messages.
+    """
 
     frame: Callable[[], Frame]
     path: AnyPath
+    first_row: int = 0
 
 
 class Computed(NamedTuple):
@@ -115,14 +122,16 @@ class _OpenChunk:
         bytes: what it holds in memory.
     """
 
-    def __init__(self, todo: ChunkToRun, table: pa.Table, rows: int, kept: KeptRows) -> None:
+    def __init__(
+        self, todo: ChunkToRun, table: pa.Table, rows: int, kept: KeptRows, types: RowTypes
+    ) -> None:
         self.table, self.keys, self.rows = table, row_keys(table), rows
-        self.path, self.whole = todo.path, chunk_path(kept.folder, self.keys)
+        self.whole = chunk_path(kept.folder, self.keys)
         self.lock = ChunkLock(self.whole)
         self.unwritten: dict[int, Entry] = {}
         self.left: set[int] = set()
         self.bytes = table.nbytes
-        self._kept = kept
+        self._todo, self._kept, self._types = todo, kept, types
         self._journal: Journal | None = None
         self._damages = 0
 
@@ -131,12 +140,13 @@ class _OpenChunk:
         if is_finished(self.whole):
             self._kept.add(self.whole, self.keys)
             return True
-        finished = journalled(self.whole).keys()
+        finished = journalled(self.whole)
         rows = [row for row in range(self.rows) if row not in finished]
         if rows and is_finished(self.whole):  # In a store, where there is no lock, meanwhile.
             return self.open()
         self.unwritten = self._kept.find(self.whole, self.keys, rows)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
+        self._check_types({**finished, **self.unwritten})
         self.left = set(rows) - self.unwritten.keys()
         self.bytes += sum(map(_size, self.unwritten.values()))
         return False
@@ -167,6 +177,7 @@ class _OpenChunk:
         if self.left:
             self._check_damage()
             return False
+        self._check_types(finished)
         if self.rows:
             changes = [finished[row].change for row in range(self.rows)]
             change = checked(operator, concatenate(changes, [1] * len(changes)), self.rows)
@@ -180,8 +191,30 @@ class _OpenChunk:
         """Link the step's commit to the chunk, and let others have it."""
         for journal in journals(self.whole):
             journal.unlink(missing_ok=True)
-        link(self.path, self.whole)
+        link(self._todo.path, self.whole)
         self.lock.release()
+
+    def checked_row(self, operator: ResumableOperator, row: int, change: Change) -> Change:
+        """The change to a row, once it is known that it can be kept.
+
+        Raises:
+            OperatorError: it does not fit what the operator declares, or the rows before it.
+        """
+        with self._named(row):
+            return self._types.check(without_dictionaries(checked(operator, change, 1)))
+
+    def _check_types(self, found: Mapping[int, Entry]) -> None:
+        for row, entry in found.items():
+            with self._named(row):
+                self._types.check(entry.change)
+
+    @contextmanager
+    def _named(self, row: int) -> Iterator[None]:
+        """Name the row in an error about it."""
+        try:
+            yield
+        except OperatorError as error:
+            raise located_at(error, self._todo.frame(), row, self._todo.first_row) from None
 
     def close(self) -> None:
         """Put on the disk what was computed, and let others have it."""
@@ -224,6 +257,7 @@ class _Window:
     ) -> None:
         self._operator, self._todo, self._kept, self._task = operator, chunks, kept, task
         self._failed, self._before, self._syncer = failed, before, syncer
+        self._types = RowTypes(operator)
         self._locked = set[_OpenChunk]()
         self._given: dict[int, _OpenChunk] = {}  # by their numbers in a call of the operator
         self._damaged: list[_OpenChunk] = []
@@ -268,15 +302,16 @@ class _Window:
         operator = self._operator
         with attribute_operator_errors(operator):
             results = operator.process_chunks(chunks)
-        for number in count():
+        while True:
             with attribute_operator_errors(operator):
                 item = next(results, None)
-            if item is None:
-                return
-            chunk, row, change = item
-            if number < _CHECKED_ROWS:  # A bug shows in the first rows; all are checked at the end.
-                change = checked(operator, change, 1)
-            yield chunk, row, without_dictionaries(change)
+                if item is None:
+                    return
+                number, row, change = item
+                chunk = self._given.get(number)
+                if chunk is not None and row in chunk.left:
+                    change = chunk.checked_row(operator, row, change)
+            yield number, row, change
 
     def _opened(self) -> Iterator[RowsOfChunk | None]:
         """What is left of each chunk; None while another one must be finished before, and from time
@@ -290,7 +325,7 @@ class _Window:
                 walked = 0
             frame = todo.frame()
             table = read_columns(self._operator, frame)
-            chunk = _OpenChunk(todo, table, frame.num_rows, self._kept)
+            chunk = _OpenChunk(todo, table, frame.num_rows, self._kept, self._types)
             yield from self._wait_for(chunk)
             is_whole = chunk.open()
             self._task.find(chunk.rows - len(chunk.left))
