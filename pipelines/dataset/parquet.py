@@ -246,12 +246,11 @@ def _sizes_in_memory(file: DataFile, parquet: Any) -> Iterator[float]:
         group = parquet.metadata.row_group(number)
         columns = [group.column(at) for at in range(group.num_columns)]
         repeated = [column for column in columns if _may_repeat(column)]
-        sampled = 0.0
+        encoded, sampled = sum(map(_encoded_bytes, repeated)), 0.0
         if repeated and group.num_rows:
             names = [column.path_in_schema for column in repeated]
             sampled = _bytes_per_row(file, parquet, number, names) * group.num_rows
-        others = sum(_encoded_bytes(column) for column in columns if column not in repeated)
-        yield others + max(sampled, sum(map(_encoded_bytes, repeated)))
+        yield sum(map(_encoded_bytes, columns)) - encoded + max(encoded, sampled)
 
 
 def _may_repeat(column: Any) -> bool:
