@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -117,7 +118,35 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
                 _broken(operator, f"reason '{slug}' is not declared in `reasons`")
     if change.parents is not None:
         _check_parents(operator, change, n)
+    _check_figures(operator, change, n)
     return change
+
+
+class RowTypes:
+    """The columns and types that all rows of a resumable operator have, as the first one has them.
+
+    Rows are kept one by one: with other types, they could not be put together at the end.
+    """
+
+    def __init__(self, operator: ResumableOperator) -> None:
+        self._operator = operator
+        self._types: dict[str, pa.DataType] = {}
+
+    def check(self, change: Change) -> Change:
+        """The change to a row, once it is known to be like that to the rows before it.
+
+        Raises:
+            OperatorError: it has other columns, or one of another type.
+        """
+        types = {name: column.type for name, column in change.columns.items()}
+        first = self._types = self._types or types
+        if types == first:
+            return change
+        for name in types.keys() & first.keys():
+            if types[name] != first[name]:
+                found = f"gave column '{name}' as {types[name]}, and before as {first[name]}"
+                _broken(self._operator, found)
+        _broken(self._operator, f"wrote {sorted(types)}, and before {sorted(first)}")
 
 
 def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
@@ -155,6 +184,19 @@ def _check_parents(operator: Operator, change: Change, n: int) -> None:
     if (born == dropped).any():
         row = int(np.flatnonzero(born == dropped)[0])
         _broken(operator, f"row {row} must have either children or a reason")
+
+
+def _check_figures(operator: Operator, change: Change, n: int) -> None:
+    for name, figure in change.notes.items():
+        if not isinstance(figure, Real):  # As numpy's numbers are.
+            _broken(operator, f"gave note '{name}' as a {type(figure).__name__}, not as a number")
+    failed = change.failed
+    if failed is None:
+        return
+    if not isinstance(failed, np.ndarray) or failed.ndim != 1 or failed.dtype.kind not in "iu":
+        _broken(operator, "gave failed rows that are no array of whole numbers")
+    if len(failed) and (failed.min() < 0 or failed.max() >= n):
+        _broken(operator, f"gave failed rows that are none of the {n}")
 
 
 def _check_whole_groups(operator: Operator, table: pa.Table, change: Change) -> None:

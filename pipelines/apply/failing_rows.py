@@ -56,6 +56,11 @@ def located(
     return _add(alone, _name(frame, int(starts[first]), first_row, is_group=is_group))
 
 
+def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
+    """An operator's error with a row of a frame, given its place there; see `located`."""
+    return _add(error, _name(frame, at, first_row, is_group=False))
+
+
 def _starts(operator: Operator, frame: Frame) -> NDArray[np.int64]:
     """Where the smallest parts start that the operator may be given, and the end of the last."""
     starts = np.arange(frame.num_rows)

@@ -7,7 +7,7 @@ does a table that is read from it. Of any other export, the report in its run fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,9 @@ import pyarrow as pa
 from ...operators import DataError
 from ..filesystem.files import open_input
 from ..filesystem.remote import AnyPath
+from .datafile import DataFile
+from .parquet import schema_metadata
+from .run_folder import run_folder
 from .spec import DatasetSpec, files_of
 
 _KEY = b"rejuice.written"
@@ -46,18 +49,16 @@ def _written(path: AnyPath) -> frozenset[str]:
         files = files_of(path)
     except DataError:
         return _reported(path)  # `dj-process` reads formats that we do not, such as CSV.
-    of_files = [_marked(file) or _reported(file) for file in files]
-    return _reported(path) | frozenset.intersection(*of_files)
+    of_path = _reported(path)
+    of_files = (_marked(file) or (of_path if file == path else _reported(file)) for file in files)
+    return of_path | frozenset.intersection(*of_files)
 
 
 def _marked(file: AnyPath) -> frozenset[str]:
     """The columns that the metadata of a file names."""
-    metadata = None
+    metadata: Mapping[bytes, bytes] | None = None
     if file.suffix == ".parquet":
-        import pyarrow.parquet as pq  # It loads clients of object stores.
-
-        with open_input(file, mapped=False) as source:
-            metadata = pq.read_schema(source).metadata
+        metadata = schema_metadata(DataFile.of(file))
     elif file.suffix == ".arrow":
         with suppress(pa.ArrowInvalid), open_input(file) as source:
             # An export is no stream.
@@ -67,12 +68,9 @@ def _marked(file: AnyPath) -> frozenset[str]:
 
 def _reported(export_path: AnyPath) -> frozenset[str]:
     """The columns that the run to a path has written."""
-    path = export_path.with_suffix(".run") / "report.json"
-    if not path.exists():
-        return frozenset()
     try:
-        report = json.loads(path.read_text("utf-8"))
-    except ValueError:  # Damaged: nothing is known of what was written.
+        report = json.loads((run_folder(export_path) / "report.json").read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # There is none, or it is damaged.
         return frozenset()
     # The dataset of a run may differ from its export in nothing but the suffix.
     if Path(report.get("export_path", "")).name != export_path.name:

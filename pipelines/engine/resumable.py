@@ -16,8 +16,8 @@ Finished rows are on the disk, not in memory, until their chunk is written.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import NamedTuple
 
@@ -25,8 +25,9 @@ import pyarrow as pa
 
 from ...operators import Change, DataError, OperatorError, ResumableOperator
 from ...operators.change import concatenate
-from ...operators.check import checked
+from ...operators.check import RowTypes, checked
 from ...operators.operator import RowsOfChunk
+from ..apply.failing_rows import located_at
 from ..apply.frame import Frame
 from ..apply.operator_call import (
     apply_operator,
@@ -36,16 +37,22 @@ from ..apply.operator_call import (
     without_dictionaries,
 )
 from ..apply.steps import StepResult
-from ..filesystem.lease import leased
-from ..filesystem.remote import AnyPath, RemotePath
+from ..filesystem.remote import AnyPath
 from .commit import link
 from .kept import chunk as kept_chunk
-from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
+from .kept.folder import (
+    ChunkLock,
+    KeptRows,
+    chunk_path,
+    is_finished,
+    journalled,
+    row_keys,
+    sole_writer_of_chunk,
+)
 from .kept.journal import Entry, Journal, journals
 from .kept.syncer import Syncer
 from .progress import StepProgress
 
-_CHECKED_ROWS = 16
 _OPEN_CHUNKS = 64
 _OPEN_BYTES = 1 << 30
 """What open chunks may hold in memory: their input, and results that are in no journal."""
@@ -57,10 +64,17 @@ _ATTEMPTS = 3
 
 
 class ChunkToRun(NamedTuple):
-    """A chunk that a step has no commit of: its rows before the step, and the commit's place."""
+    """A chunk that a step has no commit of.
+
+    Attributes:
+        frame: gives its rows before the step.
+        path: of the commit.
+        first_row: rows that the dataset has before it, for messages.
+    """
 
     frame: Callable[[], Frame]
     path: AnyPath
+    first_row: int = 0
 
 
 class Computed(NamedTuple):
@@ -116,27 +130,30 @@ class _OpenChunk:
         bytes: what it holds in memory.
     """
 
-    def __init__(self, todo: ChunkToRun, table: pa.Table, rows: int, kept: KeptRows) -> None:
+    def __init__(
+        self, todo: ChunkToRun, table: pa.Table, rows: int, kept: KeptRows, types: RowTypes
+    ) -> None:
         self.table, self.keys, self.rows = table, row_keys(table), rows
-        self.path, self.whole = todo.path, chunk_path(kept.folder, self.keys)
+        self.whole = chunk_path(kept.folder, self.keys)
         self.lock = ChunkLock(self.whole)
         self.unwritten: dict[int, Entry] = {}
         self.left: set[int] = set()
         self.bytes = table.nbytes
-        self._kept = kept
+        self._todo, self._kept, self._types = todo, kept, types
         self._journal: Journal | None = None
         self._damages = 0
 
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
         # First: in a store another run may finish the chunk, and then removes the journals.
-        finished = journalled(self.whole).keys()
+        finished = journalled(self.whole)
         if is_finished(self.whole):
             self._kept.add(self.whole, self.keys)
             return True
         rows = [row for row in range(self.rows) if row not in finished]
         self.unwritten = self._kept.find(self.whole, self.keys, rows)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
+        self._check_types({**finished, **self.unwritten})
         self.left = set(rows) - self.unwritten.keys()
         self.bytes += sum(map(_size, self.unwritten.values()))
         return False
@@ -159,7 +176,7 @@ class _OpenChunk:
             DataError: that happened before, as often as it is tried.
         """
         self._close_journal()
-        with _sole_writer(self.whole):
+        with sole_writer_of_chunk(self.whole):
             return self._commit(operator)
 
     def _commit(self, operator: ResumableOperator) -> bool:
@@ -173,6 +190,7 @@ class _OpenChunk:
         if self.left:
             self._check_damage()
             return False
+        self._check_types(finished)
         if self.rows:
             changes = [finished[row].change for row in range(self.rows)]
             change = checked(operator, concatenate(changes, [1] * len(changes)), self.rows)
@@ -186,8 +204,30 @@ class _OpenChunk:
         """Link the step's commit to the chunk, and let others have it."""
         for journal in journals(self.whole):
             journal.unlink(missing_ok=True)
-        link(self.path, self.whole)
+        link(self._todo.path, self.whole)
         self.lock.release()
+
+    def checked_row(self, operator: ResumableOperator, row: int, change: Change) -> Change:
+        """The change to a row, once it is known that it can be kept.
+
+        Raises:
+            OperatorError: it does not fit what the operator declares, or the rows before it.
+        """
+        with self._named(row):
+            return self._types.check(without_dictionaries(checked(operator, change, 1)))
+
+    def _check_types(self, found: Mapping[int, Entry]) -> None:
+        for row, entry in found.items():
+            with self._named(row):
+                self._types.check(entry.change)
+
+    @contextmanager
+    def _named(self, row: int) -> Iterator[None]:
+        """Name the row in an error about it."""
+        try:
+            yield
+        except OperatorError as error:
+            raise located_at(error, self._todo.frame(), row, self._todo.first_row) from None
 
     def close(self) -> None:
         """Put on the disk what was computed, and let others have it."""
@@ -211,13 +251,6 @@ class _OpenChunk:
             raise DataError(found, "check the disk; what can be read is kept")
 
 
-def _sole_writer(whole: AnyPath) -> AbstractContextManager[object]:
-    """Keep other runs from writing a chunk in a store meanwhile; on disk, its lock is held."""
-    if isinstance(whole, RemotePath):
-        return leased(whole.with_suffix(".lock"))
-    return nullcontext()
-
-
 def _size(entry: Entry) -> int:
     return sum(column.nbytes for column in entry.change.columns.values())
 
@@ -237,6 +270,7 @@ class _Window:
     ) -> None:
         self._operator, self._todo, self._kept, self._task = operator, chunks, kept, task
         self._failed, self._before, self._syncer = failed, before, syncer
+        self._types = RowTypes(operator)
         self._locked = set[_OpenChunk]()
         self._given: dict[int, _OpenChunk] = {}  # by their numbers in a call of the operator
         self._damaged: list[_OpenChunk] = []
@@ -281,15 +315,16 @@ class _Window:
         operator = self._operator
         with attribute_operator_errors(operator):
             results = operator.process_chunks(chunks)
-        for number in count():
+        while True:
             with attribute_operator_errors(operator):
                 item = next(results, None)
-            if item is None:
-                return
-            chunk, row, change = item
-            if number < _CHECKED_ROWS:  # A bug shows in the first rows; all are checked at the end.
-                change = checked(operator, change, 1)
-            yield chunk, row, without_dictionaries(change)
+                if item is None:
+                    return
+                number, row, change = item
+                chunk = self._given.get(number)
+                if chunk is not None and row in chunk.left:
+                    change = chunk.checked_row(operator, row, change)
+            yield number, row, change
 
     def _opened(self) -> Iterator[RowsOfChunk | None]:
         """What is left of each chunk; None while another one must be finished before, and from time
@@ -303,7 +338,7 @@ class _Window:
                 walked = 0
             frame = todo.frame()
             table = read_columns(self._operator, frame)
-            chunk = _OpenChunk(todo, table, frame.num_rows, self._kept)
+            chunk = _OpenChunk(todo, table, frame.num_rows, self._kept, self._types)
             yield from self._wait_for(chunk)
             is_whole = chunk.open()
             self._task.find(chunk.rows - len(chunk.left))

@@ -339,11 +339,12 @@ def _chunks_to_run(
 ) -> Iterator[ChunkToRun]:
     """The chunks of which a resumable step has no commit; `rows` are those of each before it."""
     committed = plan.committed_chunks(step)
-    for chunk, path in enumerate(plan.paths(step)):
+    firsts = accumulate(plan.source.rows, initial=0)
+    for chunk, (path, first) in enumerate(zip(plan.paths(step), firsts, strict=False)):
         if chunk in committed:
             task.find(rows[chunk])
         else:
-            yield ChunkToRun(partial(plan.frame_before, chunk, step), path)
+            yield ChunkToRun(partial(plan.frame_before, chunk, step), path, first)
 
 
 def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> GroupStarts:

@@ -16,12 +16,36 @@ ENVIRONMENT = {
 """For clients of it, with `AWS_ENDPOINT_URL`."""
 
 
+class Answers:
+    """What a server has answered: its requests, and the bytes that it sent."""
+
+    def __init__(self):
+        self.requests = []
+        self.bytes = 0
+
+    def clear(self):
+        """Forget what was answered so far."""
+        self.__init__()
+
+    def watch(self, app):
+        """The app, of which each answer is counted."""
+
+        def serve(environ, start_response):
+            response = Response.from_app(app, environ)
+            self.requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
+            self.bytes += len(response.data)
+            return response(environ, start_response)
+
+        return serve
+
+
 @contextmanager
-def object_store(*buckets):
-    """Run a server with these buckets; gives its address."""
+def object_store(*buckets, answers=None):
+    """Run a server with these buckets; gives its address, and counts its answers."""
     import boto3
 
     app = _ends_uploads_as_s3_does(DomainDispatcherApplication(create_backend_app))
+    app = app if answers is None else answers.watch(app)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Container, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 import xxhash
@@ -23,6 +24,7 @@ from ....operators.change import split
 from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError
 from ...filesystem.files import write_file
+from ...filesystem.lease import leased
 from ...filesystem.remote import AnyPath, RemotePath
 from ..commit import load
 from . import chunk as kept_chunk
@@ -263,7 +265,7 @@ class ChunkLock:
     """The lock of a chunk: another recipe with the same first steps may be computing it.
 
     In an object store there is none. Two runs that compute the same rows at the same time pay for
-    them twice there; what they write has the same name, and either is right.
+    them twice there; one of them writes the chunk, see `sole_writer_of_chunk`.
     """
 
     def __init__(self, whole: AnyPath) -> None:
@@ -297,3 +299,10 @@ class ChunkLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def sole_writer_of_chunk(whole: AnyPath) -> AbstractContextManager[object]:
+    """Keep other runs from writing a chunk in a store meanwhile; on disk, its lock is held."""
+    if isinstance(whole, RemotePath):
+        return leased(whole.with_suffix(".lock"))
+    return nullcontext()

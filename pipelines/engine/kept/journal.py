@@ -108,7 +108,7 @@ class Journal:
             "seconds": entry.seconds,
             "reason": None if change.reasons is None else change.reasons[0].as_py(),
             "without": change.without,
-            "notes": dict(change.notes),
+            "notes": {name: float(figure) for name, figure in change.notes.items()},
         }
         if change.logged:
             meta["logged"] = dict(change.logged)
