@@ -40,15 +40,7 @@ from ..apply.steps import StepResult
 from ..filesystem.remote import AnyPath
 from .commit import link
 from .kept import chunk as kept_chunk
-from .kept.folder import (
-    ChunkLock,
-    KeptRows,
-    chunk_path,
-    is_finished,
-    journalled,
-    row_keys,
-    sole_writer_of_chunk,
-)
+from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
 from .kept.journal import Entry, Journal, journals
 from .kept.syncer import Syncer
 from .progress import StepProgress
@@ -176,7 +168,7 @@ class _OpenChunk:
             DataError: that happened before, as often as it is tried.
         """
         self._close_journal()
-        with sole_writer_of_chunk(self.whole):
+        with self.lock.writing():
             return self._commit(operator)
 
     def _commit(self, operator: ResumableOperator) -> bool:

@@ -265,13 +265,14 @@ class ChunkLock:
     """The lock of a chunk: another recipe with the same first steps may be computing it.
 
     In an object store there is none. Two runs that compute the same rows at the same time pay for
-    them twice there; one of them writes the chunk, see `sole_writer_of_chunk`.
+    them twice there; one of them at a time writes the chunk.
     """
 
     def __init__(self, whole: AnyPath) -> None:
         self._lock: FileLock | None = None
-        if not isinstance(whole, RemotePath):
-            self._lock = FileLock(whole.with_suffix(".lock"))
+        self._path = whole.with_suffix(".lock")
+        if not isinstance(self._path, RemotePath):
+            self._lock = FileLock(self._path)
 
     def acquire(self) -> None:
         """Get it, however long another run has it."""
@@ -293,16 +294,13 @@ class ChunkLock:
         if self._lock is not None:
             self._lock.release()
 
+    def writing(self) -> AbstractContextManager[object]:
+        """Keep other runs from writing the chunk meanwhile, also in a store."""
+        return leased(self._path) if isinstance(self._path, RemotePath) else nullcontext()
+
     def __enter__(self) -> ChunkLock:
         self.acquire()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def sole_writer_of_chunk(whole: AnyPath) -> AbstractContextManager[object]:
-    """Keep other runs from writing a chunk in a store meanwhile; on disk, its lock is held."""
-    if isinstance(whole, RemotePath):
-        return leased(whole.with_suffix(".lock"))
-    return nullcontext()
