@@ -82,7 +82,7 @@ def test_an_export_of_another_recipe(rejuice, recipe):
 def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
     recipe("one.yaml")
     (tmp_path / "out").mkdir()
-    with FileLock(tmp_path / "out" / ".x.parquet.lock"):
+    with FileLock(tmp_path / "out" / ".x.run.lock"):
         err = rejuice("rejuice run one.yaml", fails=True)
         assert "give another --export_path" in err
         rejuice("rejuice run one.yaml --export_path out/y.parquet")

@@ -5,8 +5,8 @@
 .rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses. The
                                name is a hash of the content
 
-An object store knows no locks. Runs share a cache there all the same: what they write under one
-name is right, whoever wrote it. Do not retry failures while another run uses it.
+An object store knows no locks. Runs share a cache there all the same: a commit that is there stays,
+whoever wrote it. Do not retry failures while another run uses it.
 """
 
 from __future__ import annotations

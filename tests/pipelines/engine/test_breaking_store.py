@@ -11,8 +11,7 @@ from breaking_proxy import breaking_proxy
 
 from rejuice.operators import DataError
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.export import sole_writer
-from rejuice.pipelines.filesystem import remote
+from rejuice.pipelines.filesystem import lease, remote
 from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 
@@ -24,7 +23,7 @@ PARTS = 6
 @pytest.fixture
 def proxy(s3, monkeypatch):
     monkeypatch.setattr(remote, "_ATTEMPTS", 1)  # Else the client tries again for seconds,
-    monkeypatch.setattr(sole_writer, "_WAIT_S", 0)  # and the next run waits for the one before it.
+    monkeypatch.setattr(lease, "_WAIT_S", 0)  # and the next run waits for the one before it.
     with breaking_proxy(s3) as proxy:
         yield proxy
 
