@@ -18,6 +18,11 @@ from hypothesis import settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Before torch is imported, here and in every process that a test starts. By default, its threads spin
+# while they wait for each other; where more processes compute than there are cores, each operation
+# then takes a slice of the scheduler's time, and tests that use torch take twenty times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # How long an example takes is a matter of what else the machine does. CI draws the same examples
 # each time, so that it fails for a change and not by chance; other runs draw new ones.
 settings.register_profile("untimed", deadline=None, derandomize="CI" in os.environ)

@@ -260,7 +260,7 @@ def _train(
     from rich.console import Console
 
     from .launch import outcome
-    from .launch.training import launch
+    from .launch.training import launch, process_environment
     from .report.watch import Watch
 
     console = Console(stderr=True)
@@ -286,7 +286,8 @@ def _train(
         raise typer.Exit(_FAILED)
     unfinished = None
     try:
-        outcome.finish(run, quiet=quiet)
+        variables = None if server is None else process_environment(run, server)
+        outcome.finish(run, quiet=quiet, variables=variables)
     except (RejuiceError, OSError) as error:
         unfinished = error
     outcome.show(run.folder, name, Console(quiet=quiet))

@@ -4,7 +4,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
     "tests/pipelines/demo/test_quickstart.py": "a run of the quickstart",
-    "tests/pipelines/dj_process/test_shipped_recipes.py": "dj-process with every recipe",
+    "tests/pipelines/dj_process/test_plugin.py": "dj-process, imported",
+    "tests/pipelines/dj_process/test_repeats.py": "dj-process, imported",
+    "tests/pipelines/dj_process/test_shipped_recipes.py": "dj-process, imported",
     "tests/pipelines/engine/workers/test_on_ray.py": "a Ray cluster",
     "tests/pipelines/engine/workers/test_shared_folder.py": "a Ray cluster",
     "tests/trainer/main_ppo/": "a training",
@@ -16,7 +18,7 @@ TOGETHER = {
     "tests/trainer/launch/test_dry_run.py": "verl, imported",
     "tests/trainer/loop/": "verl, imported",
 }
-FIRST = ("faults", "a training")
+FIRST = ("faults", "a training", "dj-process, imported")
 """What takes longest begins first."""
 
 

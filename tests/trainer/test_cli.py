@@ -253,7 +253,7 @@ def test_check_knows_the_section(rejuice, recipe):
 
 def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monkeypatch):
     """Whatever the recipe names by where the command was given."""
-    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: target.mkdir())
     (tmp_path / "policy").mkdir()
     words = ["--dataset_path", "data.jsonl", "--train.validation_path", "data.jsonl"]
     assert rejuice("train", recipe, *words, "--policy_rollout_mapper.model", "policy", "-q")[0] == 0
@@ -420,7 +420,7 @@ def test_the_policy_is_written_at_the_end(rejuice, recipe, verl, monkeypatch, tm
         return does(run)
 
     verl.does = saves
-    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: target.mkdir())
     code, out, _ = rejuice("train", recipe)
     assert code == 0
     assert [row.split() for row in out.splitlines()[-4:]] == [
@@ -441,7 +441,7 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
         save(run.folder, 4)
         return does(run)
 
-    def fails(run, path, step):
+    def fails(run, path, step, variables):
         raise error
 
     verl.does = saves
@@ -518,7 +518,7 @@ def test_checkpoint(rejuice, monkeypatch, tmp_path):
     (run / "checkpoints" / "global_step_6").mkdir()  # It was being saved when the run ended.
     merged = []
 
-    def merge(run, actor, target):
+    def merge(run, actor, target, variables):
         merged.append(str(actor))
         target.mkdir()
 

@@ -10,11 +10,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...operators.errors import RejuiceError
+from ..cpu.fork_server import PYTHON
 from ..policies import policy_path
 from ..run import CHECKPOINT, TrainingRun
 from .failure import last_error
@@ -22,7 +23,7 @@ from .failure import last_error
 _LAST = "latest_checkpointed_iteration.txt"
 _MEGATRONS = Path("model", "huggingface")
 """Where a checkpoint of Megatron has the policy as a Hugging Face folder already."""
-_MERGER = [sys.executable, "-m", "rejuice.trainer.launch.merge"]
+_MERGER = [*PYTHON, "-m", "rejuice.trainer.launch.merge"]
 
 
 def folder_of(run: Path, step: int) -> Path:
@@ -72,7 +73,9 @@ def _is_whole(folder: Path) -> bool:
     return (folder / "actor").is_dir() and (folder / "data.pt").exists()
 
 
-def export(run: Path, path: Path, step: int | None = None) -> int:
+def export(
+    run: Path, path: Path, step: int | None = None, *, variables: Mapping[str, str] | None = None
+) -> int:
     """Write the policy of a checkpoint as a Hugging Face folder.
 
     In float32, if that is what it was trained and sampled in, else in bfloat16. What LoRA has
@@ -82,6 +85,8 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
         run: the folder of the run.
         path: the folder to write, which must not exist.
         step: the step of the checkpoint; the newest by default.
+        variables: environment variables of the run's processes, by which what merges finds their
+            fork server; None: it loads all libraries itself.
 
     Returns:
         The step.
@@ -107,12 +112,12 @@ def export(run: Path, path: Path, step: int | None = None) -> int:
     if any(whole.glob("*.safetensors")):
         shutil.copytree(whole, beside)
     else:
-        _merge(TrainingRun.open(run), actor, beside)
+        _merge(TrainingRun.open(run), actor, beside, variables or {})
     beside.rename(path)
     return step
 
 
-def _merge(run: TrainingRun, actor: Path, target: Path) -> None:
+def _merge(run: TrainingRun, actor: Path, target: Path, variables: Mapping[str, str]) -> None:
     # The merger needs no accelerator, even if the policy was trained on one.
     modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
     here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
@@ -120,7 +125,7 @@ def _merge(run: TrainingRun, actor: Path, target: Path) -> None:
         source = _without_attention(actor, Path(folder))
         done = subprocess.run(
             [*_MERGER, "--local_dir", str(source), "--target_dir", str(target), *_options(run)],
-            env={**os.environ, **here},
+            env={**os.environ, **variables, **here},
             capture_output=True,
             text=True,
             errors="replace",

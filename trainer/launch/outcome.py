@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -16,8 +17,15 @@ from ..run import TrainingRun
 from . import checkpoints
 
 
-def finish(run: TrainingRun, *, quiet: bool = False) -> None:
+def finish(
+    run: TrainingRun, *, quiet: bool = False, variables: Mapping[str, str] | None = None
+) -> None:
     """Write the policy and the curves of a finished run.
+
+    Args:
+        run: the run.
+        quiet: do not show what is done.
+        variables: as `checkpoints.export` takes them.
 
     Raises:
         RejuiceError: the checkpoint cannot be merged.
@@ -27,7 +35,7 @@ def finish(run: TrainingRun, *, quiet: bool = False) -> None:
     if step is not None:
         shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
-            checkpoints.export(run.folder, policy, step)
+            checkpoints.export(run.folder, policy, step, variables=variables)
     draw([run.folder], run.folder / "curves.png")
 
 

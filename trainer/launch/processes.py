@@ -29,17 +29,25 @@ def of_run(folder: Path) -> list[Any]:
     return found
 
 
-def end_all(folder: Path) -> None:
-    """Wait for the processes of a run to end, then terminate those that do not."""
+def end_all(folder: Path, *, but: int | None = None) -> None:
+    """Wait for the processes of a run to end, then terminate those that do not.
+
+    Args:
+        folder: of the run.
+        but: the id of a process that is left alone.
+    """
     import psutil
 
+    def found() -> list[Any]:
+        return [process for process in of_run(folder) if process.pid != but]
+
     try:
-        _, left = psutil.wait_procs(of_run(folder), timeout=_PATIENCE_S)
+        _, left = psutil.wait_procs(found(), timeout=_PATIENCE_S)
         for process in left:
             _send(process.terminate)
         psutil.wait_procs(left, timeout=_PATIENCE_S)
     finally:
-        for process in of_run(folder):
+        for process in found():
             _send(process.kill)
 
 

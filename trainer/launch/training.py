@@ -103,9 +103,12 @@ def _arguments(run: TrainingRun) -> list[str]:
     return [*_MAIN, *verl_config.arguments(run.folder)]
 
 
-def process_environment(run: TrainingRun) -> Mapping[str, str]:
+def process_environment(
+    run: TrainingRun, fork_server: PreloadServer | None = None
+) -> Mapping[str, str]:
     """The environment variables by which the processes of a run differ from this one."""
-    return {**environment(run), RUN_VARIABLE: str(run.folder)}
+    by_server = {} if fork_server is None else fork_server.variables
+    return {**environment(run), RUN_VARIABLE: str(run.folder), **by_server}
 
 
 def shell_command(run: TrainingRun) -> str:
@@ -137,7 +140,8 @@ def launch(
 ) -> int:
     """Train; verl's output goes to RUN/verl.log.
 
-    Whatever ends it, an exception or a signal included, no process of the run is left.
+    Whatever ends it, an exception or a signal included, no process of the run is left but the fork
+    server, which may fork further ones.
 
     Args:
         run: as prepared.
@@ -152,11 +156,10 @@ def launch(
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
     (run.folder / ERROR_FILE).unlink(missing_ok=True)
     python = [sys.executable] if fork_server is None else PYTHON
-    variables = {} if fork_server is None else fork_server.variables
     with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
         child = subprocess.Popen(
             [*python, *_arguments(run)],
-            env={**os.environ, **process_environment(run), **variables},
+            env={**os.environ, **process_environment(run, fork_server)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -171,9 +174,7 @@ def launch(
         finally:
             if child.poll() is None:
                 child.terminate()  # Ray ends its processes then.
-            if fork_server is not None:
-                fork_server.finish()
-            end_all(run.folder)
+            end_all(run.folder, but=None if fork_server is None else fork_server.process.pid)
             child.wait()
             (run.folder / WEIGHTS).unlink(missing_ok=True)
 

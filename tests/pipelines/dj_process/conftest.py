@@ -4,6 +4,7 @@ import tempfile
 
 import pyarrow as pa
 import pytest
+from dj_processes import DjProcesses
 
 _PATHS = (
     "HF_DATASETS_CACHE",
@@ -32,6 +33,23 @@ def data_juicer():
         patch.setattr(datasets.Dataset, "save_to_disk", lambda self, path, **_: save(self, path))
         yield
     datasets.enable_caching()
+
+
+@pytest.fixture(scope="session")
+def dj_process_of(tmp_path_factory):
+    """From an executor to `dj-process` in a process that all tests share; with one Ray."""
+    pytest.importorskip("data_juicer")
+    started = {}
+
+    # The default executor forks, which a process must not that has connected to Ray.
+    def of(executor):
+        if executor not in started:
+            started[executor] = DjProcesses(tmp_path_factory.mktemp(f"dj-process-{executor}"))
+        return started[executor].run
+
+    yield of
+    for processes in started.values():
+        processes.close()
 
 
 @pytest.fixture

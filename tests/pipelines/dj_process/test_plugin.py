@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from dj_processes import OFFLINE, DjEnded
 from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, RejuiceError, build, drop, get, installed
@@ -40,7 +41,6 @@ from rejuice.pipelines.dj_process import on_default, plugin
 OPERATORS: Registry = plugin.OPERATORS
 
 
-OFFLINE = {"RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
 OURS = [
     {"pass_rate_filter": {"min": 0.01}},
     {"grpo_advantage_mapper": {}},
@@ -311,7 +311,36 @@ def test_a_prompt_that_comes_up_again_is_an_error():
 # dj-process itself
 
 
-def dj_process(folder, process, *overrides, table=None, executor="default", **head):
+@pytest.fixture(scope="module")
+def dj_process(dj_process_of):
+    """`dj-process` on rollouts, in a process that others have used; for what only a new one shows,
+    there is `new_dj_process`.
+    """
+
+    def run(folder, process, *overrides, table=None, executor="default", **head):
+        path, table = write_run(folder, process, table, executor, head)
+        return dj_process_of(executor)(folder, "--config", str(path), *overrides), path, table
+
+    return run
+
+
+def new_dj_process(folder, process, *overrides, table=None, executor="default", **head):
+    """The command itself."""
+    path, table = write_run(folder, process, table, executor, head)
+    ran = subprocess.run(
+        [str(Path(sys.executable).with_name("dj-process")), "--config", str(path), *overrides],
+        cwd=folder,
+        env={**os.environ, **OFFLINE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    return DjEnded(ran.returncode, ran.stdout), path, table
+
+
+def write_run(folder, process, table, executor, head):
+    """Write a recipe and its data."""
     # Under Ray in several files, cut within groups. The default executor reads files in no order.
     files = 3 if executor == "ray" else 1
     data = folder / "data"
@@ -333,17 +362,7 @@ def dj_process(folder, process, *overrides, table=None, executor="default", **he
     }
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
-    environment = {**os.environ, **OFFLINE}
-    ran = subprocess.run(
-        [*command, *overrides],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
-    return ran, path, table
+    return path, table
 
 
 def exported_with(folder):
@@ -378,8 +397,8 @@ def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
     more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]
     dedup = [{"document_deduplicator": {"text_key": "response_id"}}]
     process = theirs + OURS[:2] + more + OURS[2:] + OURS[:1] + dedup
-    ran, path, table = dj_process(tmp_path, process)
-    assert ran.returncode == 0, ran.stderr
+    ran, path, table = new_dj_process(tmp_path, process)
+    assert ran.returncode == 0, ran.log
     check_same(tmp_path, path, table)
     decisions = audit_logs(tmp_path)
     assert list(decisions) == [
@@ -399,11 +418,11 @@ def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
 
 
 @pytest.mark.slow
-def test_ray_executor_gives_the_rows_of_the_reference(tmp_path):
+def test_ray_executor_gives_the_rows_of_the_reference(dj_process, tmp_path):
     theirs = [{"whitespace_normalization_mapper": {"text_key": "response"}}]
     more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]
     ran, path, table = dj_process(tmp_path, theirs + OURS[:2] + more + OURS[2:], executor="ray")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.log
     check_same(tmp_path, path, table)
     first = audit_logs(tmp_path)["02_pass_rate_filter"]
     rates = get("pass_rate_filter")(min=0.01).apply(table)
@@ -420,9 +439,9 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
     table = rollouts().append_column("question", pa.array(questions))
     table = table.drop_columns(["prompt_id", "prompt", "reference"])
     process = [{"prompt_template_mapper": {"question": "question", "reference": None}}]
-    ran, _, _ = dj_process(tmp_path, process, table=table, executor=executor)
+    ran, _, _ = new_dj_process(tmp_path, process, table=table, executor=executor)
     assert ran.returncode == 1
-    log = ran.stdout + ran.stderr
+    log = ran.log
     line = "step 1 prompt_template_mapper: a row has no text in column 'question'"
     assert log.count(line) == 1
     # Ray's own workers, which are cut off in their work, say so under their name and number.
@@ -433,7 +452,7 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
-def test_a_column_of_the_dataset_is_not_replaced(tmp_path, executor):
+def test_a_column_of_the_dataset_is_not_replaced(dj_process, tmp_path, executor):
     """The run ends before its first step of ours."""
     theirs = {"whitespace_normalization_mapper": {"text_key": "response"}}
     verify = {"math_verify_mapper": {}}
@@ -446,28 +465,28 @@ def test_a_column_of_the_dataset_is_not_replaced(tmp_path, executor):
         "'extracted_answer' of the dataset; rename them there, or drop them there to have them "
         "computed again"
     )
-    assert (ran.stdout + ran.stderr).count(message) == 1
+    assert ran.log.count(message) == 1
     assert not (tmp_path / "out" / "curated.run").exists()
 
 
 @pytest.mark.slow
-def test_an_export_of_dj_process_is_computed_again(tmp_path):
+def test_an_export_of_dj_process_is_computed_again(dj_process, tmp_path):
     """The report beside it says what the steps have written."""
     table = rollouts().drop_columns(["verdict", "extracted_answer"])
     (tmp_path / "first").mkdir()
     ran, _, _ = dj_process(tmp_path / "first", [{"math_verify_mapper": {}}], table=table)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.log
     (tmp_path / "again").mkdir()
     head = {"dataset_path": str(tmp_path / "first" / "out" / "curated.parquet")}
     ran, _, _ = dj_process(tmp_path / "again", [{"math_verify_mapper": {"timeout": 4}}], **head)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.log
     first, again = exported(tmp_path / "first"), exported(tmp_path / "again")
     assert again["verdict"].to_pylist() == first["verdict"].to_pylist()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
-def test_statistics_and_tags_are_in_the_export_where_they_are_kept(tmp_path, executor):
+def test_statistics_and_tags_are_in_the_export_where_they_are_kept(dj_process, tmp_path, executor):
     """Under Ray they stay in any case: its exporter looks at the columns of the dataset."""
     process = [
         {"text_length_filter": {"text_key": "response", "min_len": 1}},
@@ -477,7 +496,7 @@ def test_statistics_and_tags_are_in_the_export_where_they_are_kept(tmp_path, exe
     ]
     keep = {"keep_stats_in_res_ds": executor == "default"}
     ran, path, table = dj_process(tmp_path, process, executor=executor, **keep)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.log
     operators = [step.operator for step in recipe.load(path).steps]
     expected, found = run_in_memory(operators, table, keep_stats=True), exported_with(tmp_path)
     assert found["response_id"].equals(expected["response_id"])
@@ -493,7 +512,7 @@ def known(column):
 
 
 @pytest.mark.slow
-def test_ray_goes_on_when_no_row_is_left(tmp_path):
+def test_ray_goes_on_when_no_row_is_left(dj_process, tmp_path):
     process = [
         {"length_filter": {"min": 10_000}},
         {"text_length_filter": {"text_key": "response"}},
@@ -501,19 +520,19 @@ def test_ray_goes_on_when_no_row_is_left(tmp_path):
         {"exact_deduplicator": {}},
     ]
     ran, _, table = dj_process(tmp_path, process, executor="ray")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.log
     assert [part.num_rows for part in audit_logs(tmp_path).values()] == [table.num_rows, 0, 0]
 
 
 @pytest.mark.slow
-def test_ray_also_fails_when_a_prompt_comes_up_again(tmp_path):
+def test_ray_also_fails_when_a_prompt_comes_up_again(dj_process, tmp_path):
     table = rollouts()
     torn = pa.concat_tables([table.slice(1), table.slice(0, 1)])
     assert torn["prompt_id"][-1] == torn["prompt_id"][0]
     ran, _, _ = dj_process(tmp_path, OURS[:1], table=torn, executor="ray")
     assert ran.returncode == 1
     line = f"rows 1 and {table.num_rows} have the same prompt but are not next to each other"
-    assert line in ran.stdout + ran.stderr
+    assert line in ran.log
 
 
 CUSTOM = """
@@ -536,16 +555,16 @@ def test_an_operator_on_disk_is_known(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(CUSTOM)
     process = [{"short_answer_filter": {"most": 5}}]
-    ran, path, table = dj_process(tmp_path, process, custom_operator_paths=[str(file)])
-    assert ran.returncode == 0, ran.stderr
+    ran, path, table = new_dj_process(tmp_path, process, custom_operator_paths=[str(file)])
+    assert ran.returncode == 0, ran.log
     check_same(tmp_path, path, table)
     assert exported(tmp_path).num_rows < table.num_rows
 
 
 @pytest.mark.slow
-def test_fields_can_be_set_on_the_command_line(tmp_path):
+def test_fields_can_be_set_on_the_command_line(dj_process, tmp_path):
     ran, _, table = dj_process(tmp_path, OURS[:1], "--pass_rate_filter.min", "0.9")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.log
     expected = run_in_memory([get("pass_rate_filter")(min=0.9)], table)
     assert exported(tmp_path).to_pylist() == expected.to_pylist()
     assert 0 < expected.num_rows < table.num_rows

@@ -1,10 +1,5 @@
 """Recipes that use an operator more than once: the same rows in `dj-process` and `rejuice run`."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -91,7 +86,7 @@ def test_repeats_of_any_recipe_give_the_rows_of_rejuice_run(tmp_path, process):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
-def test_dj_process_gives_repeats_the_rows_of_rejuice_run(tmp_path, executor):
+def test_dj_process_gives_repeats_the_rows_of_rejuice_run(dj_process_of, tmp_path, executor):
     process = [
         {
             "reward_sum_mapper": {
@@ -106,14 +101,14 @@ def test_dj_process_gives_repeats_the_rows_of_rejuice_run(tmp_path, executor):
         {"words_num_filter": {"min_num": 1}},
         {"words_num_filter": {"text_key": "response", "min_num": 3}},
     ]
-    path = written(tmp_path, process, executor_type=executor, ray_address="local")
-    command = [str(Path(sys.executable).with_name("dj-process")), "--config", str(path)]
-    offline = {"RAY_USAGE_STATS_ENABLED": "0", "UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
-    environment = {**os.environ, **offline, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace"
-    )
-    assert ran.returncode == 0, ran.stderr
+    head = {
+        "executor_type": executor,
+        "ray_address": "local",
+        "ds_cache_dir": str(tmp_path / "cache"),
+    }
+    path = written(tmp_path, process, **head)
+    ran = dj_process_of(executor)(tmp_path, "--config", str(path))
+    assert ran.returncode == 0, ran.log
     rows = without_helpers(pq.read_table(tmp_path / "out.parquet").to_pylist())
     assert repr(rows) == repr(of_rejuice(path))
     assert 0 < len(rows) < rollouts().num_rows

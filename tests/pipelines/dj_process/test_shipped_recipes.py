@@ -6,10 +6,7 @@ with earlier versions in `tests/compat/test_tables.py`.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,7 +21,6 @@ from rejuice.pipelines.recipe import load
 pytest.importorskip("data_juicer")
 pytestmark = pytest.mark.slow
 
-SUPPORT = Path(__file__).resolve().parents[2] / "support"
 SOLUTIONS = "gsm8k_solutions"
 AS_RECORDED = {
     "prompt_template_mapper.template": '"{question}"',
@@ -76,26 +72,21 @@ def by_rejuice(written):
 
 
 @pytest.fixture(scope="module")
-def by_dj_process(written):
-    """A folder with what `dj-process` makes of all recipes, by executor."""
-    folders = {}
+def by_dj_process(written, dj_process_of):
+    """A folder of all recipes, and in it what `dj-process` makes of the one of a name."""
+    folders, ended = {}, {}
 
-    def make(executor):
+    def make(executor, name):
         if executor not in folders:
-            folder = folders[executor] = written(executor)
-            names = sorted(path.name for path in folder.glob("*.yaml") if path.stem in NAMES)
-            command = [sys.executable, SUPPORT / "many_dj_processes.py", executor, *names]
-            environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-            )
-            assert done.returncode == 0, done.stderr[-3000:]
-        return folders[executor]
+            folders[executor] = written(executor)
+        folder = folders[executor]
+        if (executor, name) not in ended:
+            words = ("--executor_type", executor, "--ray_address", "local")
+            run_dj_process = dj_process_of(executor)
+            ended[executor, name] = run_dj_process(folder, "--config", f"{name}.yaml", *words)
+        returncode, log = ended[executor, name]
+        assert returncode == 0, log[-3000:]
+        return folder
 
     return make
 
@@ -117,8 +108,6 @@ def cells(column):
 
 def check_same(name, ours, theirs):
     """Rows, order, columns and values of the exports, and decisions of our steps."""
-    status = theirs / f"{name}.status"
-    assert status.read_text("utf-8") == ""
     expected, found = table_of(ours, name), table_of(theirs, name)
     assert found.column_names == expected.column_names
     for column in expected.column_names:
@@ -144,7 +133,7 @@ def test_no_recipe_is_forgotten():
 def test_the_default_executor_gives_what_rejuice_gives(
     by_rejuice, by_dj_process, name, monkeypatch
 ):
-    ours, theirs = by_rejuice(name, monkeypatch), by_dj_process("default")
+    ours, theirs = by_rejuice(name, monkeypatch), by_dj_process("default", name)
     check_same(name, ours, theirs)
     assert types_of(table_of(theirs, name)) == types_of(table_of(ours, name))
 
@@ -155,4 +144,4 @@ def types_of(table):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_ray_gives_what_rejuice_gives(by_rejuice, by_dj_process, name, monkeypatch):
-    check_same(name, by_rejuice(name, monkeypatch), by_dj_process("ray"))
+    check_same(name, by_rejuice(name, monkeypatch), by_dj_process("ray", name))

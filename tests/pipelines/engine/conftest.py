@@ -26,6 +26,14 @@ def ray_cluster():
         cluster.shutdown()
 
 
+@pytest.fixture
+def folder_in_memory():
+    """A new folder, in memory where there is one: a run waits for the disk at each commit."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
 @contextmanager
 def _second_node(cluster, folder):
     ray = Path(sys.executable).with_name("ray")

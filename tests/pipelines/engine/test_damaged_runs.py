@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from damaged_runs import RIGHT, DamagedRuns
 
-DAMAGES = int(os.environ.get("REJUICE_DAMAGES", "600"))
+DAMAGES = int(os.environ.get("REJUICE_DAMAGES", "300"))
 KINDS = {
     "commit", "decisions", "digest", "export", "judge's cache", "kept chunk", "kept: generation",
     "kept: journal", "kept: keys", "link to a kept chunk", "lock", "manifest of the source",
@@ -19,8 +19,8 @@ KINDS = {
 
 
 @pytest.mark.slow
-def test_each_damage_is_found_and_computed_again_or_named(tmp_path):
-    attempts = list(DamagedRuns(tmp_path).attempts(DAMAGES, seed=1, at_once=3))
+def test_each_damage_is_found_and_computed_again_or_named(folder_in_memory):
+    attempts = list(DamagedRuns(folder_in_memory).attempts(DAMAGES, seed=1, at_once=3))
     assert sum(len(attempt.damaged) for attempt in attempts) == DAMAGES
     for attempt in attempts:
         assert attempt.outcome in RIGHT, attempt

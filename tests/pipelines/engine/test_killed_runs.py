@@ -13,16 +13,16 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "kills"), [([], 12), (["--np", "2"], 4)], ids=["one process", "two workers"]
 )
-def test_the_next_run_goes_on_where_it_was(tmp_path, options, kills):
-    runs = list(KilledRuns(tmp_path, *options).runs(kills, seed=1, workers=bool(options)))
+def test_the_next_run_goes_on_where_it_was(folder_in_memory, options, kills):
+    runs = list(KilledRuns(folder_in_memory, *options).runs(kills, seed=1, workers=bool(options)))
     check(runs, kills, victims={"driver", "worker"} if options else {"driver"})
 
 
-def test_on_ray_the_next_run_goes_on_where_it_was(tmp_path):
+def test_on_ray_the_next_run_goes_on_where_it_was(folder_in_memory):
     pytest.importorskip("ray")
     with ray_head() as cluster:
         options = ["--ray", cluster.address, "--np", "2"]
-        killed = KilledRuns(tmp_path, *options, head=cluster.process, pause=0.02)
+        killed = KilledRuns(folder_in_memory, *options, head=cluster.process, pause=0.02)
         check(list(killed.runs(4, seed=1, workers=True)), 4, victims={"driver", "worker"})
 
 

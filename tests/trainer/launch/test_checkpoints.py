@@ -11,6 +11,7 @@ import pytest
 from fake_run import save, write_run
 
 from rejuice.operators import RejuiceError
+from rejuice.trainer.cpu.fork_server import PYTHON, PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints
 
 MERGES = """
@@ -79,6 +80,18 @@ def test_a_policy_knows_nothing_of_how_it_was_trained(run, merger, tmp_path):
     assert (path / "weights").read_text() == "of step 4"
     actor = run / "checkpoints" / "global_step_4" / "actor"
     assert "attn_implementation" in (actor / "huggingface" / "config.json").read_text()
+
+
+@pytest.mark.skipif(not is_supported(), reason="this system cannot watch forks")
+def test_the_fork_server_of_a_run_forks_what_merges(run, monkeypatch, tmp_path):
+    """It has loaded what takes ten seconds to load."""
+    count = len(PYTHON)
+    assert checkpoints._MERGER[:count] == [*PYTHON]
+    code = f"{MERGES}\nimport os; (target / 'parent').write_text(str(os.getppid()))"
+    monkeypatch.setattr(checkpoints, "_MERGER", [*PYTHON, "-c", code])
+    with PreloadServer({}, ()) as server:
+        checkpoints.export(run, tmp_path / "policy", variables=server.variables)
+        assert (tmp_path / "policy" / "parent").read_text() == str(server.process.pid)
 
 
 def test_a_policy_of_megatron_is_a_folder_already(run, merger, tmp_path):

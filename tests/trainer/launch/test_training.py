@@ -435,6 +435,21 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
     ]  # fmt: skip
 
 
+def test_the_fork_server_of_a_run_may_outlive_it(tmp_path):
+    run = write_run(tmp_path / "run")
+    command, variables = [sys.executable, "-c", SLEEP], {**os.environ, RUN_VARIABLE: str(run)}
+    server, other = (subprocess.Popen(command, env=variables) for _ in range(2))
+    try:
+        other.terminate()
+        processes.end_all(run, but=server.pid)
+        assert other.wait() == -signal.SIGTERM
+        assert server.poll() is None
+    finally:
+        for each in (server, other):
+            each.kill()
+            each.wait()
+
+
 def test_processes_of_another_run_are_left_alone(tmp_path):
     run = write_run(tmp_path / "run")
     child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, RUN_VARIABLE: f"{run}2"})  # fmt: skip
