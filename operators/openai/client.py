@@ -226,12 +226,16 @@ class OpenAIClient:
             asked = self._clock()
             admission = await self._rates.admit(attempt.request.body or {})
             stop.excuse(self._clock() - asked)  # The limits take as long as they take.
-            at = self._endpoints.take(attempt.failed_at, tried=tried)
+            at = None
+            try:
+                at = self._endpoints.take(attempt.failed_at, tried=tried)
+            finally:
+                # They are all on hold by now, or down. If it waited with its admission, as others
+                # would, all of them would be sent at the same time after that.
+                if at is None:
+                    self._rates.give_back(admission, sent=False)
             if at is not None:
                 return at, admission
-            # They are all on hold by now. If it waited with its admission, as others would, all of
-            # them would be sent at the same time after that.
-            self._rates.give_back(admission, sent=False)
 
     async def _exchange(self, at: Endpoint, request: Request[T], admission: Admission) -> T:
         """Send a request to an address, and read the answer."""

@@ -29,7 +29,7 @@ def refuse_credentials(field: str, address: str) -> None:
     Raises:
         RecipeError: it has one. Pydantic would make a line of a ValueError that shows the password.
     """
-    if re.match(r"[^/]*//[^/?#]*@", address):
+    if re.match(r"(?:[^/]*//)?[^/?#]*@", address):
         found = f"{field} has a user name or a password before an '@'"
         raise RecipeError(found, "take it out; api_key_env names the variable with a server's key")
 

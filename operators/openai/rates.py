@@ -106,7 +106,8 @@ class Rates:
             sent: whether it reached a server, so that it counts as a request.
         """
         self._count(admission, 0)
-        if not sent:
+        # Its place is free, unless it took long to find that out: then others have passed since.
+        if not sent and admission.at > asyncio.get_running_loop().time() - _AT_ONCE_S:
             self._next_at -= self._interval_s
             self._given_back.set()
 

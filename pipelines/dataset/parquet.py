@@ -21,9 +21,10 @@ from .schemas import conform, decoded
 
 _SAMPLED_ROWS = 64
 """Rows of each row group that are read to know how large its rows are in memory."""
-_ENCODED_ONCE = frozenset(("PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"))
-_INDEX_BYTES, _HEADER_BYTES = 4, 10_000
-"""Most bytes of the place of a value in a dictionary, and of the headers around them."""
+_FETCHED_BYTES = 64 * 1024
+"""Of a column in a store, where only its first rows are read."""
+_TOGETHER_BYTES = 1 << 25
+"""Row groups of a store are fetched together until they have so many bytes."""
 _MOST_DECODED = 2.0
 """A row group can only be decoded from its start. Chunks are read from the file itself unless that
 would decode its rows more often than this."""
@@ -58,14 +59,14 @@ class RowGroups(NamedTuple):
 
     @classmethod
     def of(cls, files: Sequence[DataFile]) -> RowGroups:
-        """Read the footers of files, and a few rows of columns whose texts may be repeated."""
+        """Read the footers of files, and a few rows of each row group."""
         first_rows, groups, sizes = [0], [0], [0.0]
         for file in files:
-            with parquet_file(file) as parquet:
-                for number, size in enumerate(_sizes_in_memory(file, parquet)):
+            with parquet_file(file, few_rows=True) as parquet:
+                for number in range(parquet.num_row_groups):
                     if rows := parquet.metadata.row_group(number).num_rows:
                         groups.append(groups[-1] + rows)
-                        sizes.append(sizes[-1] + size)
+                        sizes.append(sizes[-1] + _size_in_memory(file, parquet, number))
             first_rows.append(groups[-1])
         return cls(np.array(first_rows), np.array(groups), np.array(sizes))
 
@@ -144,11 +145,22 @@ def read_batches(
         size = sum(group.total_byte_size for group in groups)
         rows = rows_within(rows, parquet.metadata.num_rows, size)
         there = None if columns is None else _there(parquet, columns)
-        # From a store, all row groups that are asked for together are fetched together.
-        every = range(parquet.num_row_groups)
-        for numbers in [[number] for number in every] if _is_far(file) else [every]:
+        for numbers in _read_together(file, parquet):
             for batch in parquet.iter_batches(rows, row_groups=numbers, columns=there):
                 yield _picked(file, pa.Table.from_batches([batch]), columns)
+
+
+def _read_together(file: DataFile, parquet: Any) -> Iterator[list[int]]:
+    """The row groups of a file, in order: from a store, those of a list are fetched at once."""
+    numbers, size = list[int](), 0
+    for number in range(parquet.num_row_groups):
+        numbers.append(number)
+        size += parquet.metadata.row_group(number).total_byte_size
+        if size >= _TOGETHER_BYTES and _is_far(file):
+            yield numbers
+            numbers, size = [], 0
+    if numbers:
+        yield numbers
 
 
 def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Table:
@@ -174,8 +186,12 @@ def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Ta
 
 
 @contextmanager
-def parquet_file(file: DataFile) -> Iterator[Any]:
+def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
     """A Parquet file that is open; errors of the format name the file.
+
+    Args:
+        file: the file.
+        few_rows: only the first rows of its row groups are read: no more than that is fetched.
 
     Raises:
         DataError: it is not Parquet, or damaged.
@@ -186,7 +202,12 @@ def parquet_file(file: DataFile) -> Iterator[Any]:
     with (
         errors_of_format(file, "Parquet"),
         file.open() as source,
-        pq.ParquetFile(source, metadata=_footer(file), pre_buffer=_is_far(file)) as parquet,
+        pq.ParquetFile(
+            source,
+            metadata=_footer(file),
+            pre_buffer=_is_far(file) and not few_rows,
+            buffer_size=_FETCHED_BYTES if _is_far(file) and few_rows else 0,
+        ) as parquet,
     ):
         yield parquet
 
@@ -205,7 +226,7 @@ def _is_far(file: DataFile) -> bool:
     return isinstance(file.path, RemotePath)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def _footer(file: DataFile) -> Any:
     """The metadata of a file as it was when it was opened: each column is read by itself."""
     import pyarrow.parquet as pq
@@ -235,46 +256,17 @@ def _picked(file: DataFile, table: pa.Table, columns: Sequence[str] | None) -> p
     return table.select([name for name in columns if name in table.column_names])
 
 
-def _sizes_in_memory(file: DataFile, parquet: Any) -> Iterator[float]:
-    """Bytes that the rows of each row group take in memory, about.
+def _size_in_memory(file: DataFile, parquet: Any, number: int) -> float:
+    """Bytes that the rows of a row group take in memory, about.
 
-    The footer has the bytes of each column as they are encoded. Texts that are repeated, as are the
-    prompts of many responses, are encoded once, in a dictionary: of columns that may have such, a
-    few rows are read, too. All others, which are most of a file, need not be fetched from a store.
+    Parquet stores a text that is repeated once, as are the prompts of many responses, and counts
+    it once. So a few rows are read, too.
     """
-    for number in range(parquet.num_row_groups):
-        group = parquet.metadata.row_group(number)
-        columns = [group.column(at) for at in range(group.num_columns)]
-        repeated = [column for column in columns if _may_repeat(column)]
-        encoded, sampled = sum(map(_encoded_bytes, repeated)), 0.0
-        if repeated and group.num_rows:
-            names = [column.path_in_schema for column in repeated]
-            sampled = _bytes_per_row(file, parquet, number, names) * group.num_rows
-        yield sum(map(_encoded_bytes, columns)) - encoded + max(encoded, sampled)
-
-
-def _may_repeat(column: Any) -> bool:
-    """Whether texts of a column chunk may be repeated that are encoded once."""
-    if not column.physical_type.endswith("BYTE_ARRAY"):
-        return False
-    if not column.has_dictionary_page:
-        return not _ENCODED_ONCE.isdisjoint(column.encodings)
-    # A dictionary that becomes too large is given up: the other texts are encoded one by one.
-    dictionary = column.data_page_offset - column.dictionary_page_offset
-    rest: int = column.total_compressed_size - dictionary
-    return rest <= _INDEX_BYTES * int(column.num_values) + _HEADER_BYTES
-
-
-def _encoded_bytes(column: Any) -> int:
-    is_text = column.physical_type.endswith("BYTE_ARRAY")
-    return max(int(column.total_uncompressed_size), 0 if is_text else 8 * int(column.num_values))
-
-
-def _bytes_per_row(file: DataFile, parquet: Any, number: int, columns: Sequence[str]) -> float:
-    """Bytes in memory of some columns of a row, as its first rows have them."""
-    batches = parquet.iter_batches(batch_size=_SAMPLED_ROWS, row_groups=[number], columns=columns)
+    group = parquet.metadata.row_group(number)
+    batches = parquet.iter_batches(batch_size=_SAMPLED_ROWS, row_groups=[number])
     batch = next(batches, None)
     if batch is None:
         raise pa.ArrowInvalid(f"row group {number + 1} has no rows")
     sample = decoded(file, pa.Table.from_batches([batch]))
-    return float(sample.nbytes / sample.num_rows)
+    sampled: float = sample.nbytes / sample.num_rows * group.num_rows
+    return max(float(group.total_byte_size), sampled)

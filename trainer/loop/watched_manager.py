@@ -6,9 +6,10 @@ with its process or its node, and the step would wait for its prompts without en
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import islice
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import ray
@@ -39,7 +40,6 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._dead, self._lock = set[Any](), Lock()
         self._current: _Occasion | None = None
-        self._again = Event()  # Never set: it is waited for with a time limit.
 
     def generate_sequences(self, prompts: Any) -> None:
         """Divide the prompts among the workers that live, without waiting.
@@ -62,12 +62,15 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
         """Hand prompts to a worker; if it fails while they may be waited for, so do they."""
         try:
             ray.get(worker.generate_sequences.remote(chunk))
-            while not self._again.wait(_INTERVAL_S) and self._current == occasion:
+            while True:
+                time.sleep(_INTERVAL_S)
+                if self._current != occasion:
+                    return
                 self._check(worker)
         except Exception as error:  # Of any type: the step finds its prompts failed.
             with self._lock:
                 known = worker in self._dead  # It had prompts of a refill, too.
-                if isinstance(error, ray.exceptions.RayActorError):
+                if not isinstance(error, _ALIVE):
                     self._dead.add(worker)
             if not known:
                 report_sampler_failure(f"an agent loop worker failed: {reason_of(error)}")
@@ -85,5 +88,7 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
             return  # It cannot be reached now; whether it is dead, the next call will find out.
 
 
+_ALIVE = (ray.exceptions.RayTaskError, ray.exceptions.ActorUnavailableError)
+"""What a call may raise though the worker lives: an error in it, and a fault of the network."""
 _WAITING = ("pending", "running")
 """verl's states of a prompt that has not ended."""

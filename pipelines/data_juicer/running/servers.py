@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ....operators import EngineError
+from ....operators import EngineError, RejuiceError
 from ..reading.catalogue import ForeignKind
 from .watch import ServerLostError
 
@@ -55,12 +55,11 @@ class Server(NamedTuple):
             raise EngineError(found, f"give {_WHICH_KEY}; a server of your own takes any value")
         if _is_beyond_proxy(self.url):
             return
-        options = ServerOptions(base_url=self.url, patience_s=0)
         # Only of a chat is it known how to ask for the model, and Alibaba's has other names for it.
         model = self.model if self.is_chat and "dashscope" not in self.url else None
         try:
-            check_server(options, model, key=self.key)
-        except EngineError as error:
+            check_server(ServerOptions(base_url=self.url, patience_s=0), model, key=self.key)
+        except RejuiceError as error:
             right = error.right.replace("api_key_env", _WHICH_KEY).replace("base_url", _WHICH_URL)
             raise type(error)(error.found, right) from error.__cause__
 
