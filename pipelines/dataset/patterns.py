@@ -129,7 +129,7 @@ def _listed(folder: AnyPath) -> list[_InFolder]:
         return [_InFolder(name, not below, below) for name, below in folder.listing().items()]
     try:
         with os.scandir(folder) as found:
-            return [_InFolder(e.name, e.is_file(), e.is_dir(), e.is_symlink()) for e in found]
+            return list(map(_entry_on_disk, found))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -137,6 +137,13 @@ def _listed(folder: AnyPath) -> list[_InFolder]:
             f"{folder} cannot be listed: {error.strerror}",
             "make it readable, or give a pattern that does not search it",
         ) from None
+
+
+def _entry_on_disk(found: os.DirEntry[str]) -> _InFolder:
+    try:
+        return _InFolder(found.name, found.is_file(), found.is_dir(), found.is_symlink())
+    except OSError:  # A link to itself, or to where nothing may be looked up.
+        return _InFolder(found.name, is_file=False, is_folder=False)
 
 
 def _names(path: AnyPath, above: AnyPath) -> _Parts:

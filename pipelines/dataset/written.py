@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 
 from ...operators import DataError
 from ..filesystem.files import open_input
-from ..filesystem.remote import AnyPath
+from ..filesystem.remote import AnyPath, to_path
 from .datafile import DataFile
 from .parquet import schema_metadata
 from .run_folder import run_folder
@@ -73,7 +72,7 @@ def _reported(export_path: AnyPath) -> frozenset[str]:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # There is none, or it is damaged.
         return frozenset()
     # The dataset of a run may differ from its export in nothing but the suffix.
-    if Path(report.get("export_path", "")).name != export_path.name:
+    if to_path(report.get("export_path", "")).name != export_path.name:
         return frozenset()
     # Reports of version 0.4 and earlier only name the columns of which they have figures.
     written = (step.get("written", step["columns"]) for step in report["steps"])

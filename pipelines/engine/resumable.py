@@ -137,9 +137,13 @@ class _OpenChunk:
 
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
-        # First: in a store another run may finish the chunk, and then removes the journals.
-        finished = journalled(self.whole)
-        if is_finished(self.whole):
+        finished = dict[int, Entry]()
+        is_whole = is_finished(self.whole)
+        if not is_whole:
+            finished = journalled(self.whole)
+            # Once more: in a store another run may have finished it, and removed the journals.
+            is_whole = is_finished(self.whole)
+        if is_whole:
             self._kept.add(self.whole, self.keys)
             return True
         rows = [row for row in range(self.rows) if row not in finished]

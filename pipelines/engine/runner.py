@@ -115,8 +115,7 @@ def run(
     chunk_rows = chunk_rows or default_chunk_rows(step.operator for step in recipe.steps)
     again = None if retry_missing is None else step_to_retry(recipe, retry_missing)
     check_export_path(recipe.path, head.export_path, head.dataset_spec)
-    check_may_write = partial(_check_may_write, recipe, overwrite)
-    check_may_write()
+    _check_may_write(recipe, overwrite)
     try:
         if not cache.exists():
             checked_schema(recipe)  # A recipe that cannot run leaves no folder.
@@ -126,7 +125,7 @@ def run(
             reopen_plan = partial(Plan.open, recipe, cache, chunk_rows, verify=verify)
             retry = partial(_retry, retry_dropped, again, share)
             return _run(
-                recipe, check_may_write, reopen_plan, chunk_rows, retry, again, progress, warn,
+                recipe, overwrite, reopen_plan, chunk_rows, retry, again, progress, warn,
                 open_workers,
             )  # fmt: skip
     except OSError as error:
@@ -142,7 +141,7 @@ def _check_may_write(recipe: Recipe, overwrite: bool) -> None:
 
 def _run(
     recipe: Recipe,
-    check_may_write: Callable[[], None],
+    overwrite: bool,
     reopen_plan: Callable[[], Plan],
     chunk_rows: int,
     retry: Callable[[_Counts, Plan], Plan],
@@ -162,7 +161,7 @@ def _run(
         warn(line)
     counts = _Counts()
     with sole_writer(head.export_path) as hold:
-        check_may_write()  # Once more: another run may have ended meanwhile.
+        _check_may_write(recipe, overwrite)  # Once more: another run may have ended meanwhile.
 
         def retried(plan: Plan) -> Plan:
             return retry(counts, _compute_before(plan, again, counts, progress, open_workers))

@@ -75,7 +75,9 @@ def _acquire(claim: RemotePath, path: RemotePath, is_taken: Callable[[], object]
 
 
 def _others(claim: RemotePath, path: RemotePath) -> list[RemotePath]:
-    return [each for each in path.parent.glob(f"{path.name}-*") if each != claim]
+    names = path.parent.file_names()
+    claims = (path.with_name(name) for name in names if name.startswith(f"{path.name}-"))
+    return [each for each in claims if each != claim]
 
 
 def _at_work(claims: list[RemotePath], seen: dict[RemotePath, tuple[str, float]]) -> bool:

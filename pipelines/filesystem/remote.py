@@ -169,6 +169,15 @@ class RemotePath:
             kinds[name] = bool(below) or each.type.name == "Directory"
         return kinds
 
+    def file_names(self) -> list[str]:
+        """The names of the files in the folder, not of its folders; in any store, in one request
+        for many."""
+        from pyarrow.fs import FileSelector
+
+        with store_errors(self, "listed"):
+            found = self.filesystem.get_file_info(FileSelector(self._place, allow_not_found=True))
+        return [each.base_name for each in found if each.is_file]
+
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """What in the folder has a name that fits the pattern, see `fnmatch`."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))

@@ -56,8 +56,12 @@ class DjProcesses:
 
     def run(self, folder: Path, *words: str) -> DjEnded:
         """Run the command with these words in a folder."""
-        self._server.send(_Run(folder, words, self._log))
-        status = self._server.recv()
+        try:
+            self._server.send(_Run(folder, words, self._log))
+            status = self._server.recv()
+        except (EOFError, OSError):
+            log = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+            raise AssertionError(f"its process has died: {log[-3000:]}") from None
         return DjEnded(status, self._log.read_text("utf-8", "replace"))
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ Its last line is JSON of what became of their prompts.
 import json
 import os
 import signal
+import threading
 import time
 from types import SimpleNamespace
 
@@ -113,8 +114,9 @@ def main():
         queue.kv_put(running, "train", tag={"status": "running"})
     kill("process")
     cluster.remove_node(second, allow_graceful=False)
+    ended = ["failure", "failure"]
     for name in WORKERS[1:]:
-        until(lambda name=name: "running" not in states(of[name]), f"prompts of {name} wait")
+        until(lambda name=name: states(of[name])[1:] == ended, f"prompts of {name} wait")
     first = {name: states(uids) for name, uids in of.items()}
 
     uids = submit(manager, queue, 2, 3)
@@ -122,6 +124,7 @@ def main():
     queue.kv_clear(keys=uids, partition_id="train")  # The step is over.
     kill("lives")
     until(lambda: len(manager._dead) == 3, "its death was not seen")
+    until(lambda: not any("_submit" in each.name for each in threading.enumerate()), "it waits")
     later = [uid for uid in uids if uid in queue.kv_list("train")["train"]]
     try:
         none = str(manager.generate_sequences(prompts(3, 1)))

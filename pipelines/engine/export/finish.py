@@ -31,7 +31,7 @@ from ...dataset.run_folder import (
 )
 from ...dataset.write import write_parts_list
 from ...filesystem.files import write_file
-from ...filesystem.remote import AnyPath
+from ...filesystem.remote import AnyPath, to_path
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
 from ..plan import Plan
@@ -110,8 +110,8 @@ def check_run_folder_is_free(export_path: AnyPath) -> None:
     for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
         try:
             report = json.loads((folder / "report.json").read_bytes())
-            other = export_path.with_suffix(Path(report["export_path"]).suffix)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            other = export_path.with_suffix(to_path(report["export_path"]).suffix)
+        except (OSError, ValueError, KeyError, TypeError):
             continue  # There is none, or nothing can be known of it.
         if other != export_path and other.exists():
             found = f"the report of {other} is in {run_folder(export_path)}, where that of"

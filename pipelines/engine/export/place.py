@@ -68,6 +68,10 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
         yield RunPlace(run_folder(export), export, hold)
         hold.check()
         marker.unlink(missing_ok=True)
+        if not any(
+            True for _ in marker.parent.iterdir()
+        ):  # S3 keeps a folder from which the last file is removed.
+            remove_folder(marker.parent)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
     remove_folder(folder)  # What a killed run may have left.
@@ -95,14 +99,13 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     Raises:
         OSError: one of them failed; or what is put in place is gone.
     """
-    renames = [(final, folder / _OLD_RUN), (folder, final)]
-    if is_folder(export):  # A folder cannot be replaced by another in one step.
+    renames = [(final, folder / _OLD_RUN)] if final.exists() else []
+    renames.append((folder, final))
+    if is_folder(export) and export.exists():  # A folder cannot be replaced in one step.
         renames.append((export, final / _OLD_EXPORT))
     renames.append((final / export_name(export), export))
     with ExitStack() as undone:
         for source, target in renames:
-            if target.name in (_OLD_RUN, _OLD_EXPORT) and not source.exists():
-                continue  # The first run has no other to replace.
             source.replace(target)
             undone.callback(target.replace, source)
         undone.pop_all()

@@ -2,7 +2,7 @@
 
 On disk a lock of the system is held, which ends with its process. In an object store a run keeps a
 lease, see `filesystem/lease.py`. One that was suspended loses it, and ends where it next looks,
-which is before each file that it writes. Each file of an export is still complete.
+which is before it puts files in place. Each file of an export is still complete.
 """
 
 from __future__ import annotations

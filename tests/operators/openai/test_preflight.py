@@ -209,7 +209,13 @@ def test_wrong_addresses(url, message):
 
 @pytest.mark.parametrize(
     "address",
-    ["http://user:hush@host/v1", "http://hush@host/v1", "http://:hush@host", "HTTP://a:hush@b"],
+    [
+        "http://user:hush@host/v1",
+        "http://hush@host/v1",
+        "http://:hush@host",
+        "HTTP://a:hush@b",
+        "user:hush@host:8000/v1",
+    ],
 )
 def test_a_key_in_an_address_is_refused_and_not_shown(address):
     for kind, fields in (

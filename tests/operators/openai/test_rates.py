@@ -52,6 +52,14 @@ def test_after_a_pause_of_all_servers_requests_pass_no_faster(kind):
     assert client.now - after == pytest.approx(170, abs=15), "and no slower"
 
 
+def test_what_reaches_no_server_for_half_a_minute_lets_no_others_pass_faster():
+    fields = {"requests_per_minute": 60, "concurrency": 64, "answer_s": 0.1, "timeout_s": 600}
+    client, found = run({A: [Fault(30, 60, "drops")]}, 200, addresses=A, **fields)
+    assert all_once(client, found, 200)
+    assert most(sends(client, 60)) <= 60 + 1
+    assert most(sends(client, 60), 5) <= 5 + 2
+
+
 def test_waiting_for_a_limit_is_not_giving_up():
     """Each attempt waits longer for it than a request may take."""
     fields = {"requests_per_minute": 1, "give_up_s": 50, "concurrency": 3}

@@ -343,8 +343,7 @@ def test_nothing_is_lost_when_the_server_is_restarted(scripts, concurrency):
             # One attempt, whole, and the last that was made.
             check_group(result, seed, server.attempts[seed] - 1)
     assert server.peak <= concurrency
-    failures = sum(map(len, scripts))
-    assert time.monotonic() - start < SOON_S + failures * QUICK["patience_s"]
+    assert time.monotonic() - start < QUICK["timeout_s"], "a restart is not waited for so long"
 
 
 @pytest.mark.alone
@@ -589,7 +588,7 @@ def test_ctrl_c_in_the_middle_leaves_no_connection(make):
                 time.sleep(0.01)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-        interrupting = threading.Thread(target=interrupt)
+        interrupting = threading.Thread(target=interrupt, daemon=True)
         interrupting.start()
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
@@ -713,13 +712,13 @@ def test_prompts_are_taken_as_slots_become_free(make):
 
 
 def test_several_servers_share_the_prompts(make):
-    with FakeServer(think_s=0.01) as one, FakeServer(think_s=0.01) as other:
+    with FakeServer(crowd=3) as one, FakeServer(crowd=3) as other:
         urls = (one.url, other.url)
         engine = make(one, base_url=urls, concurrency=6)
         found = dict(engine.sample(prompts(60), FOUR))
         assert sorted(found) == list(range(60))
         assert one.answered.total() + other.answered.total() == 60
-        assert min(one.peak, other.peak) >= 1
+        assert one.peak == other.peak == 3
 
 
 def test_one_of_two_servers_is_killed(make):

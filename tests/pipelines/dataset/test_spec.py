@@ -122,6 +122,11 @@ def test_a_link_is_followed_but_not_by_any_number_of_folders(folder):
     assert [str(file) for file in dataset_files(spec("*.jsonl"))] == ["link.jsonl"]
 
 
+def test_a_link_to_itself_is_no_file(folder):
+    (folder / "in/loop.jsonl").symlink_to(folder / "in/loop.jsonl")
+    assert [str(file) for file in dataset_files(spec("in/*.jsonl"))] == ["in/a.jsonl", "in/b.jsonl"]
+
+
 def test_a_folder_that_cannot_be_read_is_not_passed_over(folder, monkeypatch):
     scan = os.scandir
 

@@ -13,7 +13,7 @@ from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 @pytest.fixture
 def path(store, monkeypatch):
     monkeypatch.setattr(lease, "_BEAT_S", 0.1)
-    return to_path(f"{store}/x.lock")
+    return to_path(f"{store}/x[1].lock")  # No pattern.
 
 
 class TakenError(Exception):
@@ -25,7 +25,7 @@ def refuse():
 
 
 def claims(path):
-    return sorted(path.parent.glob("x.lock-*"))
+    return sorted(each for each in path.parent.iterdir() if "lock-" in each.name)
 
 
 def test_one_that_is_renewed_is_respected_and_given_back(path):
@@ -43,14 +43,14 @@ def test_one_that_is_renewed_is_respected_and_given_back(path):
 @pytest.mark.parametrize("content", ["has 7", "asks 0", ""])
 def test_that_of_a_killed_process_is_taken_after_a_while(path, monkeypatch, content):
     monkeypatch.setattr(lease, "_WAIT_S", 0.6)
-    left = path.with_name("x.lock-left")
+    left = path.with_name("x[1].lock-left")
     left.write_text(content)
     with leased(path, refuse) as claim:
         assert claims(path) == [claim]
 
 
 def test_one_that_is_given_back_is_free_at_once(path):
-    left = path.with_name("x.lock-left")
+    left = path.with_name("x[1].lock-left")
     left.write_text("has 7")
     removal = threading.Timer(0.1, left.unlink)
     removal.start()
@@ -60,19 +60,19 @@ def test_one_that_is_given_back_is_free_at_once(path):
 
 def test_whoever_else_asks_is_not_at_work(path):
     """Its claim comes and goes; the lease is nobody's."""
-    other, asked = path.with_name("x.lock-other"), iter(range(4))
-    glob = RemotePath.glob
+    other, asked = path.with_name("x[1].lock-other"), iter(range(4))
+    file_names = RemotePath.file_names
 
-    def glob_while_another_asks(folder, pattern):
+    def file_names_while_another_asks(folder):
         number = next(asked, None)
         if number is None:
             other.unlink(missing_ok=True)
         else:
             other.write_text(f"asks {number}")
-        return glob(folder, pattern)
+        return file_names(folder)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RemotePath, "glob", glob_while_another_asks)
+        patch.setattr(RemotePath, "file_names", file_names_while_another_asks)
         with leased(path, refuse):
             assert next(asked, None) is None
 
@@ -98,6 +98,6 @@ def test_of_many_that_ask_at_once_one_has_it_at_a_time(path):
 
 
 def test_one_that_is_lost_is_not_taken_back(path):
-    claim = path.with_name("x.lock-own")
+    claim = path.with_name("x[1].lock-own")
     lease._renew(claim, threading.Event())
     assert not claim.exists()

@@ -15,6 +15,7 @@ from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.read import load
+from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, processes, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
 from rejuice.trainer.report import metrics
@@ -435,19 +436,16 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
     ]  # fmt: skip
 
 
-def test_the_fork_server_of_a_run_may_outlive_it(tmp_path):
-    run = write_run(tmp_path / "run")
-    command, variables = [sys.executable, "-c", SLEEP], {**os.environ, RUN_VARIABLE: str(run)}
-    server, other = (subprocess.Popen(command, env=variables) for _ in range(2))
-    try:
-        other.terminate()
-        processes.end_all(run, but=server.pid)
-        assert other.wait() == -signal.SIGTERM
-        assert server.poll() is None
-    finally:
-        for each in (server, other):
-            each.kill()
-            each.wait()
+@pytest.mark.skipif(not is_supported(), reason="no fork server here")
+def test_the_fork_server_of_a_run_outlives_its_processes(make, verl, monkeypatch):
+    monkeypatch.setattr(processes, "_PATIENCE_S", 0.2)  # It would be ended after that.
+    verl("import sys; sys.exit(3)")
+    run = make()
+    with PreloadServer(training.process_environment(run), ()) as server:
+        assert [each.pid for each in processes.of_run(run.folder)] == [server.process.pid]
+        for _ in range(2):
+            assert launch(run, fork_server=server) == 3
+            assert server.process.poll() is None
 
 
 def test_processes_of_another_run_are_left_alone(tmp_path):

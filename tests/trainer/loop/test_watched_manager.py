@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +37,36 @@ def test_prompts_fail_with_their_worker_and_the_others_carry_on(verl):
     reasons = {"node has died", "process was killed; the machine is probably out of memory"}
     assert len(reported) == 3
     assert {line.removeprefix(begins) for line in reported} <= reasons
+
+
+@pytest.mark.parametrize(
+    ("error", "given", "dead"),
+    [
+        ("OutOfMemoryError", ("",), True),
+        ("ActorDiedError", (), True),
+        ("ActorUnavailableError", ("", b"0" * 16), False),
+        ("RayTaskError", ("f", "Traceback", ValueError("bad prompt")), False),
+    ],
+)
+def test_only_a_worker_that_died_gets_no_more_prompts(queue, monkeypatch, error, given, dead):
+    import ray
+
+    from rejuice.trainer.loop import watched_manager
+    from rejuice.trainer.loop.types import Slot
+
+    class Worker:
+        generate_sequences = SimpleNamespace(remote=lambda chunk: chunk)
+
+    def fails(work):
+        raise getattr(ray.exceptions, error)(*given)
+
+    monkeypatch.setattr(ray, "get", fails)
+    config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=None, model=None))
+    manager, worker = watched_manager.WatchedManager(config, llm_client=None), Worker()
+    queue.kv_put("a", "train", tag={"status": "pending"})
+    manager._submit(worker, None, [Slot("a", {})], watched_manager._Occasion(1, "train"))
+    assert (worker in manager._dead) == dead
+    assert queue.kv_list("train")["train"]["a"]["status"] == "failure"
 
 
 @pytest.mark.parametrize(

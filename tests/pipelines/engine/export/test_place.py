@@ -124,6 +124,13 @@ def test_exports_that_differ_in_the_suffix_alone_would_share_a_report(runs, tmp_
     assert Report.read(second).export_path == str(second)
 
 
+def test_a_file_that_is_called_as_the_run_folder_is_one_line(runs, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "curated.run").write_text("a file")
+    with pytest.raises(RejuiceError, match=r"curated\.run/manifest\.json: Not a directory$"):
+        runs("curated.parquet", 2)
+
+
 def test_what_another_run_has_written_while_this_one_began_is_not_replaced(
     runs, recipe_file, monkeypatch, tmp_path
 ):

@@ -67,6 +67,23 @@ def test_the_bytes_are_those_of_an_export_on_disk(path, folder, tmp_path, name):
     assert (tmp_path / ".rejuice").is_dir()
 
 
+def test_an_export_of_another_suffix_keeps_its_report(path, folder):
+    first, second = (f"{folder}/curated.{suffix}" for suffix in ("parquet", "jsonl"))
+    engine.run(load(path, {"export_path": first}))
+    with pytest.raises(RecipeError, match="where that of"):
+        engine.run(load(path, {"export_path": second}))
+    assert Report.read(to_path(first)).export_path == first
+
+
+def test_nothing_is_left_beside_a_finished_export(path, folder):
+    engine.run(load(path, {"export_path": f"{folder}/curated.parquet"}))
+    names = {each.name for each in to_path(folder).iterdir()}
+    assert {name for name in names if name.startswith((".", "curated"))} - {".rejuice"} == {
+        "curated.parquet",
+        "curated.run",
+    }
+
+
 def test_a_finished_run_has_nothing_to_do_and_one_that_changed_is_written_again(path, folder):
     recipe = load(path, {"export_path": f"{folder}/curated.parquet"})
     export = recipe.head.export_path
