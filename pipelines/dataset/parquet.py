@@ -22,7 +22,7 @@ from .schemas import conform, decoded
 _SAMPLED_ROWS = 64
 """Rows of each row group that are read to know how large its rows are in memory."""
 _FETCHED_BYTES = 64 * 1024
-"""Of a column in a store, where only its first rows are read."""
+"""Fetched at once of a column in a store, where only its first rows are read."""
 _TOGETHER_BYTES = 1 << 25
 """Row groups of a store are fetched together until they have so many bytes."""
 _MOST_DECODED = 2.0

@@ -54,7 +54,7 @@ def long(bucket, table):
 
 
 def test_two_pages_of_a_column_are_fetched_to_know_how_large_its_rows_are(long, answers, table):
-    """Of each row group; a page has 1 MB, if there is so much."""
+    """A page has 1 MB, if there is so much, and there are two row groups."""
     assert long.size > 8_000_000
     answers.clear()
     layout = parquet.RowGroups.of([long])
