@@ -68,9 +68,8 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
         yield RunPlace(run_folder(export), export, hold)
         hold.check()
         marker.unlink(missing_ok=True)
-        if not any(
-            True for _ in marker.parent.iterdir()
-        ):  # S3 keeps a folder from which the last file is removed.
+        # S3 keeps a folder from which the last file is removed.
+        if next(marker.parent.iterdir(), None) is None:
             remove_folder(marker.parent)
         return
     folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
