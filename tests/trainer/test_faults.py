@@ -11,11 +11,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -195,6 +196,17 @@ class Training:
         """What was kept of a step."""
         return pq.read_table(self.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
 
+    def once_there(self, word: str, act: Callable[[], object]) -> Callable[[], None]:
+        """Do something when a process of the run has this word in its command line."""
+        done = []
+
+        def look() -> None:
+            if not done and self._with(word):
+                done.append(word)
+                act()
+
+        return look
+
     def once(self, step: int, act: Callable[[], object]) -> Callable[[], None]:
         """Do something when a step is trained, so that the next one has just begun."""
         done = []
@@ -208,9 +220,17 @@ class Training:
 
     def kill(self, word: str) -> None:
         """Kill the process of the run that has this word in its command line."""
-        found = [p for p in processes.of_run(self.folder) if word in " ".join(p.cmdline())]
+        found = self._with(word)
         assert len(found) == 1, [p.cmdline()[:3] for p in processes.of_run(self.folder)]
         found[0].kill()
+
+    def _with(self, word: str) -> list[psutil.Process]:
+        found = []
+        for process in processes.of_run(self.folder):
+            with suppress(psutil.Error):  # It has just ended.
+                if word in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
 
 
 @pytest.fixture
@@ -220,11 +240,11 @@ def judge() -> Iterator[Judge]:
 
 
 def test_every_fault_ends_with_a_line_and_the_run_is_completed(tmp_path, judge):
-    """One run of six steps, of which each launch but the last ends by another fault."""
-    training = Training(tmp_path, judge, steps=6)
+    """One run of five steps, of which each launch but the last ends by another fault."""
+    training = Training(tmp_path, judge, steps=5)
     questions = training.questions
-    of_step = {step: questions[(step - 1) * PROMPTS : step * PROMPTS] for step in range(1, 7)}
-    training.references[questions.index(of_step[5][4])] = HANGS
+    of_step = {step: questions[(step - 1) * PROMPTS : step * PROMPTS] for step in range(1, 6)}
+    training.references[questions.index(of_step[4][4])] = HANGS
     # Half of the responses to some questions get no verdict.
     judge.garbled = set(of_step[1])
     with small_disk(training.folder / "checkpoints") as grow:
@@ -237,16 +257,16 @@ def test_every_fault_ends_with_a_line_and_the_run_is_completed(tmp_path, judge):
         halves_are_filled_up(training, step=1)
         verl_is_killed(training)
         the_sampler_is_killed(training)
-        # A reference hangs the verifier in step 5, and the scorer dies in step 6: neither is fatal.
-        judge.deadly, judge.lives = set(of_step[6]), 10
+        # A reference hangs the verifier in step 4, and the scorer dies in step 5: neither is fatal.
+        judge.deadly, judge.lives = set(of_step[5]), 10
         assert training.resume(
             *("--reward_sum_mapper.on_missing", "drop_row"),
             *("--llm_quality_reward_mapper.on_server_down", "missing"),
         ) == (0, [])
-        assert training.trained == [1, 2, 3, 4, 5, 6]
-        assert checkpoints.last(training.folder) == 6
-        what_hangs_is_dropped(training, step=5, question=of_step[5][4])
-        what_is_not_scored_is_counted(training, step=6)
+        assert training.trained == [1, 2, 3, 4, 5]
+        assert checkpoints.last(training.folder) == 5
+        what_hangs_is_dropped(training, step=4, question=of_step[4][4])
+        what_is_not_scored_is_counted(training, step=5)
     if not grow:
         pytest.skip("all passed but the full disk: mounting a small one needs root")
 
@@ -283,26 +303,27 @@ def the_scorer_dies(
 
 
 def verl_is_killed(training: Training) -> None:
-    """verl's own process, when step 4 has begun."""
-    assert training.resume(during=training.once(3, lambda: training.kill("main_ppo"))) == (
+    """verl's own process, when Ray has started its first one: before it trains, which is quicker."""
+    kill = training.once_there("ray::TaskRunner", lambda: training.kill("main_ppo"))
+    assert training.resume(during=kill) == (
         1,
         [
-            "rejuice: training failed at step 4: verl was killed by SIGKILL",
-            "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 3",
+            "rejuice: training failed at step 3: verl was killed by SIGKILL",
+            "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 2",
         ],
     )
 
 
 def the_sampler_is_killed(training: Training) -> None:
-    """While it samples for step 5, or when it is to have new weights."""
-    ended = training.resume(during=training.once(4, lambda: training.kill("ray::Sampler")))
+    """While it samples for step 4, or when it is to have new weights."""
+    ended = training.resume(during=training.once(3, lambda: training.kill("ray::Sampler")))
     why, then = ended.output
     assert ended.status == 1
     assert why in {
-        f"rejuice: training failed at step 5: {why} was killed; the machine is probably out of memory"
+        f"rejuice: training failed at step 4: {why} was killed; the machine is probably out of memory"
         for why in ("the sampler failed: its process", "verl's process Sampler")
     }
-    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 4")
+    assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 3")
 
 
 def halves_are_filled_up(training: Training, step: int) -> None:

@@ -55,7 +55,7 @@ def test_few_clean_runs_have_an_alarm(steps):
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 40])
 def test_one_clean_run_in_a_hundred_has_an_alarm_at_most(steps):
-    check_clean(1000, steps)
+    check_clean(400, steps)
 
 
 def found_in(hack, runs, steps=None):
@@ -72,7 +72,7 @@ def test_a_planted_hack_is_found(hack):
 @pytest.mark.slow
 @pytest.mark.parametrize("hack", HACKS)
 def test_planted_hacks_are_found_in_95_of_100_runs(hack):
-    assert found_in(hack, 60) >= 57
+    assert found_in(hack, 20) >= 19
 
 
 def test_a_component_as_strong_as_accuracy_is_found_as_often_as_stated():

@@ -176,7 +176,7 @@ def process_of(drawn):
     return found
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(drawn=AFTERWARDS)
 def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
     """Rows, values, types and reasons of decisions."""

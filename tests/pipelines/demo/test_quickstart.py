@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,25 +66,6 @@ def test_chunks_and_workers_change_nothing(prompts: Path, table: pa.Table, tmp_p
 
 def without_logprobs(table: pa.Table) -> list[dict[str, object]]:
     return table.drop_columns(["response_logprobs"]).to_pylist()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("executor", ["default", "ray"])
-def test_dj_process_samples_the_same(
-    prompts: Path, table: pa.Table, tmp_path: Path, executor: str
-) -> None:
-    export = tmp_path / "curated.parquet"
-    command = [
-        str(Path(sys.executable).parent / "dj-process"),
-        *("--config", str(RECIPE)),
-        *("--dataset_path", str(prompts), "--export_path", str(export)),
-        *("--executor_type", executor),
-        *(("--ray_address", "local") if executor == "ray" else ()),
-    ]
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    rows = pq.read_table(export).select(table.column_names)
-    assert without_logprobs(rows) == without_logprobs(table)
 
 
 @pytest.mark.slow

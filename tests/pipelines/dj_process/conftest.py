@@ -1,11 +1,15 @@
 """Data-Juicer in this process, left as it was."""
 
 import tempfile
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from dj_processes import DjProcesses
 
+_HERE = Path(__file__).parent
+_started: dict[str, DjProcesses] = {}
+"""By the executor."""
 _PATHS = (
     "HF_DATASETS_CACHE",
     "DEFAULT_DOWNLOADED_DATASETS_PATH",
@@ -37,19 +41,23 @@ def data_juicer():
 
 @pytest.fixture(scope="session")
 def dj_process_of(tmp_path_factory):
-    """From an executor to `dj-process` in a process that all tests share; with one Ray."""
+    """From an executor to `dj-process` in a process that these tests share; with one Ray."""
     pytest.importorskip("data_juicer")
-    started = {}
 
     # The default executor forks, which a process must not that has connected to Ray.
     def of(executor):
-        if executor not in started:
-            started[executor] = DjProcesses(tmp_path_factory.mktemp(f"dj-process-{executor}"))
-        return started[executor].run
+        if executor not in _started:
+            _started[executor] = DjProcesses(tmp_path_factory.mktemp(f"dj-process-{executor}"))
+        return _started[executor].run
 
-    yield of
-    for processes in started.values():
-        processes.close()
+    return of
+
+
+def pytest_runtest_teardown(nextitem):
+    """End them with the last test of this folder: a Ray that nobody uses takes a tenth of a core."""
+    if nextitem is None or nextitem.path.parent != _HERE:
+        while _started:
+            _started.popitem()[1].close()
 
 
 @pytest.fixture

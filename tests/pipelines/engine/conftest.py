@@ -11,12 +11,17 @@ from tempfile import TemporaryDirectory
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_cluster():
-    """A cluster of one node with four CPUs; tests connect to its `address` and disconnect."""
+    """A cluster of one node with four CPUs; tests connect to its `address` and disconnect.
+
+    It ends with the module: a Ray that nobody uses takes a tenth of a core.
+    """
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
+    # It notes its address there, whatever its own folder is, and does not make the folder.
+    Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray").mkdir(exist_ok=True)
     # A folder of its own: what runs beside these tests must not take this cluster for its own. The
     # name is short, because that of a socket in it must be.
     with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:

@@ -54,7 +54,7 @@ pathlib.Path.replace = replace
 def command(recipe_file, rollouts, tmp_path):
     (tmp_path / "mine.py").write_text(OPERATORS)
     path = recipe_file(
-        PROCESS, rollouts(30).to_pylist(), custom_operator_paths=[str(tmp_path / "mine.py")]
+        PROCESS, rollouts(20).to_pylist(), custom_operator_paths=[str(tmp_path / "mine.py")]
     )
     rename = Path.replace
     yield [sys.executable, "-m", "rejuice.trainer", "run", str(path), "--chunk_rows", "40"]

@@ -145,7 +145,7 @@ def finished(running):
 @pytest.mark.slow
 def test_two_runs_at_once_on_one_cache_give_the_same_bytes(recipe_file, rollouts, tmp_path):
     everywhere = {"exact_deduplicator": {"within": "all"}}
-    path = recipe_file([*PROCESS, everywhere, everywhere], rollouts(400).to_pylist())
+    path = recipe_file([*PROCESS, everywhere, everywhere], rollouts(100).to_pylist())
     finished(run_command(path, "--chunk_rows", "4"))
     expected = (tmp_path / "out" / "curated.parquet").read_bytes()
     shared = ["--chunk_rows", "4", "--cache_dir", str(tmp_path / "cache")]

@@ -144,13 +144,13 @@ def test_a_server_that_is_gone_ends_the_run_and_nothing_is_lost(recipe_of):
 
 
 @pytest.mark.slow
-def test_killed_ten_times(recipe_of):
+def test_killed_again_and_again(recipe_of):
     with FakeServer(think_s=0.03) as server:
         path = recipe_of(server, 200, concurrency=2)
         rng, requested, late = random.Random(0), dict[int, int](), 0
-        for _ in range(10):
+        for _ in range(4):
             run = subprocess.Popen([*COMMAND, str(path), "--chunk_rows", "30"])
-            wanted = len(requested) + rng.randrange(3, 16)
+            wanted = len(requested) + rng.randrange(13, 40)
             while len(committed(path)) < wanted:
                 assert run.poll() is None
                 time.sleep(0.005)
@@ -166,7 +166,7 @@ def test_killed_ten_times(recipe_of):
         # Only prompts that were under way when a run was killed were requested twice: two, and those
         # whose answer the server had sent, but that was not on disk yet.
         again = [seed for seed, times in server.attempts.items() if times > 1]
-        assert len(again) <= 10 * 2 + late
+        assert len(again) <= 4 * 2 + late
 
 
 def committed(path):
@@ -194,7 +194,7 @@ def test_the_embedded_policy_killed_again_and_again(recipe_file, tmp_path):
     path = recipe_file([{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}])
     write_prompts(tmp_path / "data.jsonl", prompts=300, levels=(1, 2))
     rng, finished = random.Random(0), set[int]()
-    for _ in range(4):  # Each time torch is imported again, in two processes.
+    for _ in range(2):  # Each time torch is imported again, in two processes.
         run = subprocess.Popen([*COMMAND, str(path)])
         wanted = len(finished) + rng.randrange(5, 20)
         while len(added(path)) < wanted:
