@@ -13,7 +13,7 @@ demo: $(STAMP)
 train: $(STAMP)
 	$(BIN)/rejuice train recipes/grpo_arithmetic.yaml --steps 20
 
-# Everything but the four targets below it, of which CI runs the first three. Tests that share what is slow to start
+# Everything but the four targets below it, of which CI runs the first two. Tests that share what is slow to start
 # run in one process (tests/support/scheduling.py). `make fast` leaves slow tests out.
 ELSEWHERE := not vllm and not browser and not rebuild and not real_model
 test: lint

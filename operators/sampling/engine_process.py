@@ -56,7 +56,7 @@ def main(link: Connection) -> None:
     """Serve calls in the process at the other end of the link."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     # For assisted generation, which no engine uses, transformers would import scikit-learn, and
-    # with it scipy and pandas: a third of what a process takes to start.
+    # with it scipy and pandas: a quarter of what a process takes to start.
     sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
     threading.Thread(target=_exit_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
     inbox: SimpleQueue[Any] = SimpleQueue()

@@ -308,7 +308,7 @@ def verl_is_killed(training: Training) -> None:
     assert training.resume(during=kill) == (
         1,
         [
-            "rejuice: training failed at step 3: verl was killed by SIGKILL",
+            "rejuice: training failed: verl was killed by SIGKILL",
             "verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 2",
         ],
     )

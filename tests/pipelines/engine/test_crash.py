@@ -1,5 +1,6 @@
 """Killed at any moment, or out of disk: the next run goes on and gives the same bytes."""
 
+import gc
 import os
 import random
 import shutil
@@ -103,6 +104,7 @@ def run_forked(recipe, at=0, when=""):
     pid = os.fork()
     if pid == 0:
         try:
+            gc.freeze()  # Collections would copy all that this process has loaded.
             # The operators' file was loaded once, before the fork; its counters are ours to set.
             mine = sys.modules[type(recipe.steps[-1].operator).__module__]
             mine.at, mine.when, mine.renames = at, when, 0
