@@ -48,7 +48,7 @@ lint: $(STAMP) .types/rejuice
 	$(BIN)/python tests/lint_length.py
 
 bench: $(STAMP)
-	for file in $(filter-out tests/bench/bench_real_%,$(wildcard tests/bench/bench_*.py)); do $(BIN)/python $$file || exit 1; done
+	for file in $(filter-out benchmarks/bench_real_%,$(wildcard benchmarks/bench_*.py)); do $(BIN)/python $$file || exit 1; done
 
 docs: $(STAMP)
 	$(BIN)/rejuice ops --markdown > docs/operators.md

@@ -1,11 +1,11 @@
-"""Fails where a file has more than 400 lines or a function more than 60. Run by `make lint`."""
+"""Fails where a file has more than 800 lines or a function more than 60. Run by `make lint`."""
 
 import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FILE_LINES, FUNCTION_LINES = 400, 60
+FILE_LINES, FUNCTION_LINES = 800, 60
 FOLDERS = ("operators", "pipelines", "recipes", "trainer")
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -92,7 +92,7 @@ class Allowed(NamedTuple):
 ALLOWED = (
     Allowed("tests/test_words.py", "", "it has the table"),
     Allowed("pipelines/demo/templates.py", "book", "books are counted in arithmetic problems"),
-    Allowed("tests/bench/bench_dedup.py", "the house", "a sample prompt"),
+    Allowed("benchmarks/bench_dedup.py", "the house", "a sample prompt"),
     Allowed("operators/operator.py", "is called cache_key_fields", "it refuses the old name"),
     Allowed("tests/operators/test_cache_key.py", "def identity(self)", "it is refused"),
     Allowed("tests/operators/mapper/test_format_reward_mapper.py", "as said", "a sample response"),
@@ -107,7 +107,7 @@ def sources():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         found = done.stdout.split("\0")
     except (OSError, subprocess.CalledProcessError):
-        folders = ("docs", "operators", "pipelines", "recipes", "tests", "trainer")
+        folders = ("benchmarks", "docs", "operators", "pipelines", "recipes", "tests", "trainer")
         paths = [*ROOT.iterdir(), *(path for name in folders for path in (ROOT / name).rglob("*"))]
         found = [path.relative_to(ROOT).as_posix() for path in paths]
     return [

@@ -14,7 +14,7 @@ import verifier_tables
 from graders import Grader, Outcome
 from verifier_tables import Case, Tally
 
-BENCHES = Path(__file__).parents[2] / "bench"
+BENCHES = Path(__file__).parents[3] / "benchmarks"
 PAID, UNPAID, FAILED = Outcome(True), Outcome(False), Outcome(None, "timeout")
 
 

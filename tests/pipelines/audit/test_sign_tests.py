@@ -1,6 +1,6 @@
 """Signs of reward hacking in simulated runs: false alarms as stated, planted hacks found.
 
-tests/bench/bench_signs.py prints the same figures of more runs.
+benchmarks/bench_signs.py prints the same figures of more runs.
 """
 
 import numpy as np

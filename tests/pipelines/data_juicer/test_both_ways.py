@@ -1,6 +1,6 @@
 """Data-Juicer's model-free operators give the same rows in `rejuice run` as in Data-Juicer.
 
-`tests/bench/bench_both_ways.py` runs all of its text operators, those that need a model included.
+`benchmarks/bench_both_ways.py` runs all of its text operators, those that need a model included.
 """
 
 import both_ways

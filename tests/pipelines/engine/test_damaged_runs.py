@@ -1,6 +1,6 @@
 """Any file of a run may be damaged at any place: no row is lost, none is there twice.
 
-`tests/bench/bench_damage.py --count 10000` does the same at length, and prints tables.
+`benchmarks/bench_damage.py --count 10000` does the same at length, and prints tables.
 """
 
 import os

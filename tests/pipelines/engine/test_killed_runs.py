@@ -1,6 +1,6 @@
 """Drivers and workers may be killed at any time: no row is lost, none is paid for twice.
 
-`tests/bench/bench_kills.py --kills 200` does the same at length, and prints a table.
+`benchmarks/bench_kills.py --kills 200` does the same at length, and prints a table.
 """
 
 import pytest

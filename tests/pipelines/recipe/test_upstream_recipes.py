@@ -13,7 +13,7 @@ from rejuice.pipelines.data_juicer.reading import needs
 
 pytest.importorskip("data_juicer")
 
-BENCH = Path(__file__).parents[2] / "bench" / "bench_upstream_recipes.py"
+BENCH = Path(__file__).parents[3] / "benchmarks" / "bench_upstream_recipes.py"
 READ = {
     "configs/demo/plain.yaml": """
         # Process config example for dataset
