@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,9 +17,11 @@ from uuid import uuid4
 
 import xxhash
 
-from .code_digest import code_digest, modules_of
+from .code_digest import REJUICE, code_digest, modules_of
+from .former_code import former_code
 from .named import Named
-from .operator import Operator, source_state, source_states
+from .operator import Operator, ResumableOperator, source_state, source_states
+from .source_code import Code
 
 _LARGEST_HASHED = 64 << 20  # bytes
 
@@ -38,6 +41,10 @@ def code_version(operator_class: type[Operator]) -> str:
     another operator costs nothing. The version of rejuice is not part of it, because the code
     itself is: a release recomputes the steps whose code it changed, and no others.
 
+    Of a user's resumable operator only the user's own files are hashed, with the version that the
+    nearest class of rejuice states that it inherits from: what was paid for is not lost because an
+    upgrade has edited or moved files of rejuice.
+
     A class may state its version itself (`code`), which then counts instead; its subclasses state
     their own. A class whose source is in no file, as in a notebook, or in a file that was edited
     since, gets a new version in every process.
@@ -45,15 +52,29 @@ def code_version(operator_class: type[Operator]) -> str:
     own = vars(operator_class).get("code")
     if own is not None:
         return str(own)
-    modules = {base.__module__ for base in operator_class.__mro__ if issubclass(base, Operator)}
-    code = code_digest(modules)
-    if code is None or source_states[operator_class] != source_state(operator_class):
-        return uuid4().hex
-    digest = hashlib.sha256(code.encode())
-    for name in _dependencies(operator_class, modules):
-        with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
-            digest.update(f"{name}=={version(name)}".encode())
-    return digest.hexdigest()
+    if not _is_own_resumable(operator_class):
+        return _digest(operator_class, _modules_of_bases(operator_class)) or uuid4().hex
+    modules, stated = _unstated(operator_class)
+    modules = {name for name in modules if not _is_of_rejuice(name)}
+    return _digest(operator_class, modules, rejuice={}, stated=stated) or uuid4().hex
+
+
+@cache
+def former_code_version(operator_class: type[Operator]) -> str | None:
+    """The version that a user's resumable operator had in version 0.4.0; None: the present one.
+
+    It was a digest of the files of rejuice that the operator uses, too. What these were last is
+    known (see `former_code`), so rows that are kept under it are found whatever becomes of them.
+    Not found are rows from before an earlier edit of these files; those of an operator that imports
+    `rejuice.pipelines` or `rejuice.trainer`; and, once that is moved or not loaded, those of one
+    that uses a built-in operator that depends on a distribution.
+    """
+    if vars(operator_class).get("code") is not None or not _is_own_resumable(operator_class):
+        return None
+    former = former_code()
+    modules = _modules_of_bases(operator_class)
+    modules = {name for name in modules if name in former or not _is_of_rejuice(name)}
+    return _digest(operator_class, modules, rejuice=former)
 
 
 @cache
@@ -63,15 +84,9 @@ def part_version(part_class: type[Named]) -> str:
     It is what the class states itself, in `code`. Otherwise it is a digest of the module of the
     class, and of those of the classes that it inherits from, up to one that states its own.
     """
-    modules, stated = set[str](), None
-    for base in part_class.__mro__:
-        stated = vars(base).get("code")
-        if stated is not None or Named in base.__bases__:
-            break
-        if issubclass(base, Named):
-            modules.add(base.__module__)
+    modules, stated = _unstated(part_class)
     digest = (code_digest(modules) or uuid4().hex) if modules else None
-    return " ".join(str(each) for each in (stated, digest) if each is not None)
+    return " ".join(each for each in (stated, digest) if each is not None)
 
 
 def file_state(file: Path) -> str:
@@ -82,10 +97,69 @@ def file_state(file: Path) -> str:
     return xxhash.xxh3_128_hexdigest(file.read_bytes())
 
 
-def _dependencies(operator_class: type[Operator], modules: set[str]) -> list[str]:
+def _unstated(kind: type[Named]) -> tuple[set[str], str | None]:
+    """The modules of a class and its base classes up to one that states its version; and that."""
+    modules = set[str]()
+    for base in kind.__mro__:
+        stated = vars(base).get("code")
+        if stated is not None:
+            return modules, str(stated)
+        if Named in base.__bases__:
+            break
+        if issubclass(base, Named):
+            modules.add(base.__module__)
+    return modules, None
+
+
+def _modules_of_bases(operator_class: type[Operator]) -> set[str]:
+    """The modules of a class and of all operator classes that it inherits from."""
+    return {base.__module__ for base in operator_class.__mro__ if issubclass(base, Operator)}
+
+
+def _is_own_resumable(operator_class: type[Operator]) -> bool:
+    """Whether it is a resumable operator of a user."""
+    is_own = not _is_of_rejuice(operator_class.__module__)
+    return is_own and issubclass(operator_class, ResumableOperator)
+
+
+def _is_of_rejuice(module: str) -> bool:
+    return module.partition(".")[0] == REJUICE
+
+
+def _digest(
+    operator_class: type[Operator],
+    modules: set[str],
+    *,
+    rejuice: Mapping[str, Code] | None = None,
+    stated: str | None = None,
+) -> str | None:
+    """A digest of the code of an operator, and of the versions of what it depends on.
+
+    Args:
+        operator_class: the operator.
+        modules: those that it is made of.
+        rejuice: as for `code_digest`.
+        stated: a version that counts besides.
+
+    Returns:
+        Hexadecimal digits; None where the code is in no file.
+    """
+    code = code_digest(modules, rejuice=rejuice)
+    if code is None or source_states[operator_class] != source_state(operator_class):
+        return None
+    digest = hashlib.sha256((code if stated is None else f"{stated} {code}").encode())
+    for name in _dependencies(operator_class, modules, rejuice):
+        with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
+            digest.update(f"{name}=={version(name)}".encode())
+    return digest.hexdigest()
+
+
+def _dependencies(
+    operator_class: type[Operator], modules: set[str], rejuice: Mapping[str, Code] | None = None
+) -> list[str]:
     """What the operator depends on, and the operators of the modules that it uses."""
     found = set(operator_class.depends_on)
-    for name in modules_of(modules) - set(modules):
+    for name in modules_of(modules, rejuice=rejuice) - set(modules):
         for each in list(vars(sys.modules.get(name, object)).values()):
             is_operator = isinstance(each, type) and issubclass(each, Operator)
             if is_operator and each.__module__ == name:

@@ -13,6 +13,9 @@ submodules that it imports as modules, perhaps for what they register. A package
 that is part of no package (an operator of a recipe's `custom_operator_paths`, a script) may import
 modules from its own folder; those count as well.
 
+The modules of rejuice can be given instead of being read: none of them, where only the code of a
+user counts, or what they were in an earlier version.
+
 Not seen are modules that are imported by a name made at run time.
 """
 
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -31,35 +34,48 @@ from . import source_code
 from .parsed_files import ParsedFiles
 from .source_code import Code, Import, parse_code
 
+REJUICE = __name__.partition(".")[0]
 _SITE = frozenset({"site-packages", "dist-packages"})
 _parsed = ParsedFiles(Path(source_code.__file__))
 
 
 class _Module(NamedTuple):
-    """A module that may count; `folders` are where its submodules are, if it is a package."""
+    """A module that may count.
+
+    Attributes:
+        name: its full name.
+        file: where it is.
+        folders: where its submodules are, if it is a package.
+        code: where it is given; None: it is read.
+    """
 
     name: str
     file: str | None
     folders: tuple[str, ...]
+    code: Code | None = None
 
 
-def code_digest(modules: Iterable[str]) -> str | None:
+def code_digest(modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = None) -> str | None:
     """A digest of the code of some loaded modules and of what they import.
 
     Args:
-        modules: names in `sys.modules`.
+        modules: names in `sys.modules`, or in `rejuice`.
+        rejuice: the modules of rejuice that can count, by name, with their code; None: all, as they
+            are now.
 
     Returns:
         Hexadecimal digits, or None where a module has no file, as in a notebook.
     """
-    walk = _Walk(frozenset(map(_importable_name, modules)))
+    walk = _Walk(frozenset(map(_importable_name, modules)), rejuice)
     _parsed.save()
     return walk.digest() if walk.is_complete else None
 
 
-def modules_of(modules: Iterable[str]) -> frozenset[str]:
+def modules_of(
+    modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = None
+) -> frozenset[str]:
     """The modules whose code counts in `code_digest`, but for those run on the way only."""
-    return frozenset(_Walk(frozenset(map(_importable_name, modules))).whole)
+    return frozenset(_Walk(frozenset(map(_importable_name, modules)), rejuice).whole)
 
 
 def _importable_name(name: str) -> str:
@@ -71,7 +87,8 @@ def _importable_name(name: str) -> str:
 class _Walk:
     """The modules that are reached from some others, each of them whole or only run on the way."""
 
-    def __init__(self, roots: frozenset[str]) -> None:
+    def __init__(self, roots: frozenset[str], rejuice: Mapping[str, Code] | None) -> None:
+        self._rejuice = rejuice
         self._tops = {name.partition(".")[0] for name in roots}
         self._lone = {name for name in roots if _is_lone(name)}
         self._folders = [folder for name in self._lone if (folder := _own_folder(name))]
@@ -148,7 +165,9 @@ class _Walk:
             return None  # A relative import in a file that is in no package: it cannot work.
         if name not in self._found:
             top = name.partition(".")[0]
-            if top in self._tops:
+            if top == REJUICE and self._rejuice is not None:
+                self._found[name] = _given(name, self._rejuice)
+            elif top in self._tops:
                 self._found[name] = self._locate(name)
             else:
                 self._found[name] = self._beside(name, top) if self._folders else None
@@ -180,6 +199,15 @@ class _Walk:
         return _Module(name, file, tuple(spec.submodule_search_locations or ()))
 
 
+def _given(name: str, modules: Mapping[str, Code]) -> _Module | None:
+    """A module of which only the code is known."""
+    code = modules.get(name)
+    if code is None:
+        return None
+    is_package = any(each.startswith(f"{name}.") for each in modules)
+    return _Module(name, name if code.digest else None, (name,) if is_package else (), code)
+
+
 def _is_lone(name: str) -> bool:
     module = sys.modules.get(name)
     return "." not in name and not hasattr(module, "__path__")
@@ -198,6 +226,8 @@ def _own_folder(name: str) -> str | None:
 
 
 def _read(module: _Module) -> Code:
+    if module.code is not None:
+        return module.code
     file = str(module.file)
     state = Path(file).stat()  # A module that was edited and reloaded is other code.
     return _read_file(module.name, file, bool(module.folders), state.st_mtime_ns, state.st_size)

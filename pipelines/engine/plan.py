@@ -1,7 +1,8 @@
 """What will be run, and under which keys its results are kept.
 
     key of a step = hash(key of the step before it, operator config, operator code)
-    key of a resumable operator = hash(operator config, operator code), and the rows of the chunk
+    key of a resumable operator = hash(operator config, operator code), and the rows of the chunk;
+        a user's own has the code that it had in version 0.4.0, while there are results under that
     key of the source = hash(content, chunking)
 
 A result is found again if and only if everything that led to it is unchanged.
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
-from ...operators.cache_key import cache_key_json, code_version
+from ...operators.cache_key import cache_key_json, code_version, former_code_version
 from ..apply.frame import Frame
 from ..apply.steps import RunStep, apply_steps
 from ..dataset.source import Source, chunk_name
@@ -93,10 +94,12 @@ class Plan(NamedTuple):
         """The plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
-            key = _hash(key, step.operator)
-            keys.append(f"{step.operator.name()}-{key}")
-            if isinstance(step.operator, ResumableOperator):
-                key += f"-{retry_count(kept_folder(cache, step.operator))}"
+            operator = step.operator
+            kept = _kept(cache, operator) if isinstance(operator, ResumableOperator) else None
+            key = _hash(key, operator, None if kept is None else kept.version)
+            keys.append(f"{operator.name()}-{key}")
+            if kept is not None:
+                key += f"-{retry_count(kept.folder)}"
             elif retries := retry_count(cache / keys[-1]):
                 key += f"-{retries}"
         return cls(recipe, source, cache, tuple(keys), key)
@@ -168,7 +171,7 @@ class Plan(NamedTuple):
 
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
     """Where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return cache / kept_name(operator.name(), operator_key(operator))
+    return _kept(cache, operator).folder
 
 
 def operator_key(operator: Operator) -> str:
@@ -179,6 +182,32 @@ def operator_key(operator: Operator) -> str:
     return _hash("", operator)
 
 
-def _hash(key: str, operator: Operator) -> str:
-    parts = [key, cache_key_json(operator), code_version(type(operator))]
+class _Kept(NamedTuple):
+    """Where the results of a resumable operator are kept, and the version of its code there."""
+
+    folder: AnyPath
+    version: str
+
+
+def _kept(cache: AnyPath, operator: ResumableOperator) -> _Kept:
+    """The folder under the present version or, where only that is there, under the former one.
+
+    The latter goes on being used, and the keys of the steps have its version: so an upgrade
+    neither pays for a row again, nor computes a later step again.
+    """
+    present = _kept_under(cache, operator, code_version(type(operator)))
+    former = former_code_version(type(operator))
+    if former is None or present.folder.exists():
+        return present
+    found = _kept_under(cache, operator, former)
+    return found if found.folder.exists() else present
+
+
+def _kept_under(cache: AnyPath, operator: ResumableOperator, version: str) -> _Kept:
+    return _Kept(cache / kept_name(operator.name(), _hash("", operator, version)), version)
+
+
+def _hash(key: str, operator: Operator, version: str | None = None) -> str:
+    """A key, for a version of the operator's code; None: the present one."""
+    parts = [key, cache_key_json(operator), version or code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -27,6 +27,7 @@ CANNOT_SAMPLE = {
     "openai_chat": {},
     "openai_completions": {},
     "openai_generate": {},
+    "own": {},
     "recorded": {},
     "transformers": {
         f"{STEP}.transformers.device": "nowhere",
@@ -78,12 +79,22 @@ def test_samples_of_the_earlier_version_are_found(case, name):
     assert kept() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "field"), CHANGED)
 def test_it_cannot_sample_what_is_not_found(case, name, field):
     """Else the test above says nothing."""
     case(name)
     with pytest.raises(RejuiceError):
         curate({**CANNOT_SAMPLE[name], f"{STEP}.{field}": "1"})
+
+
+def test_an_own_operator_that_was_edited_is_paid_for_again(case):
+    """Else the test above says nothing of `own`."""
+    case("own")
+    source = Path("own.py").read_text()
+    Path("own.py").write_text(source.replace("% len", "// 7 % len"))
+    with pytest.raises(RejuiceError, match="could not be reached"):
+        curate()
 
 
 def test_a_killed_run_of_the_earlier_version_goes_on(case):

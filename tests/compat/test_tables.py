@@ -73,6 +73,7 @@ def test_no_recipe_is_forgotten():
     assert recipes == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OVERRIDES)
 @pytest.mark.parametrize("chunk_rows", [65_536, 5])
 def test_a_recipe_makes_the_table_that_it_made(tables, name, chunk_rows):
@@ -81,6 +82,7 @@ def test_a_recipe_makes_the_table_that_it_made(tables, name, chunk_rows):
     assert found(Path(EXPORT["export_path"])) == golden(f"tables/{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in OVERRIDES if n not in OTHER_DATA])
 def test_the_answer_of_the_dataset_is_in_the_table(tables, name):
     """The worked solution of each problem, beside the answer that was extracted from the response."""

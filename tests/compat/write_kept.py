@@ -3,7 +3,8 @@
     cd CHECKOUT && .venv/bin/python write_kept.py DATA [CASE ...]
 
 CHECKOUT is the version whose samples are to be found by later ones. What is there now was written
-by version 0.4.0, before its modules were moved into packages. Do not write it again with a later
+by version 0.4.0, before its modules were moved into packages; `own` by its last state in which files
+of rejuice were in the key of a user's operator, commit 22504f3. Do not write it again with a later
 version: a test against files of the same version shows nothing.
 """
 
@@ -104,6 +105,18 @@ def stand_in():
 
 
 WIT = {17 * k + 3: [f'{{"clarity": {1 + k % 5}, "wit": {5 - k % 4}}}'] for k in range(6)}
+
+
+def own():
+    """All prompts answered, and what is thought of each response, which is on file only here."""
+    Path("opinions.txt").write_text("good fair none")
+    try:
+        with FakeServer() as server:
+            return curate(server_of(server.url, "greeted_rollout_mapper"))
+    finally:
+        Path("opinions.txt").unlink()
+
+
 CASES = {
     "transformers": curate,
     "openai_completions": refused,
@@ -112,6 +125,7 @@ CASES = {
     "recorded": curate,
     "vllm": stand_in,
     "killed": killed,
+    "own": own,
     "judge": lambda: scored({}),
     "judge_expected": lambda: scored(WIT),
 }

@@ -1,5 +1,6 @@
 """Results are found again if and only if the operator's fields and code are what they were."""
 
+import hashlib
 import importlib
 import json
 import os
@@ -7,13 +8,24 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from rejuice.operators import Filter, Mapper, PolicyRolloutMapper, build, cache_key, get, installed
-from rejuice.operators.cache_key import cache_key_json, code_version
+from rejuice.operators import (
+    Filter,
+    Mapper,
+    PolicyRolloutMapper,
+    ResumableOperator,
+    build,
+    cache_key,
+    code_digest,
+    get,
+    installed,
+)
+from rejuice.operators.cache_key import cache_key_json, code_version, former_code_version
 from rejuice.operators.code_digest import modules_of
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.engine.plan import kept_folder
@@ -116,6 +128,7 @@ def version_of(file):
     return found
 
 
+@pytest.mark.slow
 def test_an_operator_on_disk_and_what_it_imports_from_its_folder(tmp_path):
     mine, helper = tmp_path / "mine.py", tmp_path / "helper.py"
     mine.write_text(CUSTOM)
@@ -194,6 +207,7 @@ COSTLY = [
 ]
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_package_recomputes_what_uses_it(tmp_path, rollouts):
     for name in ("operators", "pipelines"):
         skipped = shutil.ignore_patterns("__pycache__")
@@ -296,6 +310,147 @@ def test_a_subclass_does_not_inherit_a_stated_version():
 
     assert code_version(PolicyRolloutMapper) == "1"
     assert code_version(MyRolloutMapper) != "1"
+
+
+# A user's own resumable operator: what it computes was paid for.
+
+PAID = """
+from rejuice.operators import Change, ResumableOperator
+from helper import limit
+
+class PaidMapper(ResumableOperator):
+    depends_on = ()
+
+    def apply(self, table):
+        return Change()
+
+    def process_rows(self, table, rows):
+        return ((row, Change()) for row in rows)
+"""
+EXTENDED = """
+from rejuice.operators import PolicyRolloutMapper
+
+class ExtendedMapper(PolicyRolloutMapper):
+    greeting: str = ""
+"""
+VERSIONS = [
+    (
+        PAID,
+        "26b241f687b9ae617fbbf5ac788be37c9c4a0d63e1981ea7d0015de7fb14dbeb",
+        "6938d79c5e941bcdad8780666db195b0bae1cee9d07d4c3948358f14281b1677",
+    ),
+    (
+        EXTENDED,
+        "e9de764978a7999f87920c78b4ce077d8e23b25432c19a662a16b6bab5308b2a",
+        "28b3e55945ab3d60fcb35d9c5d9d5202673e563eb5a54e71f3f87c835df2b771",
+    ),
+]
+
+
+@pytest.fixture
+def versions(tmp_path, monkeypatch):
+    """A function that gives the present and the former version of a user's operator, by source."""
+    # Data-Juicer, where another test has loaded it, must not learn of a class that will be gone.
+    monkeypatch.setattr("rejuice.operators.operator.on_definition", [])
+    numbers = count()
+
+    def find(source, helper=HELPER):
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir(exist_ok=True)
+        (folder / "helper.py").write_text(helper)
+        (folder / "own.py").write_text(source)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            patch.delitem(sys.modules, "helper", raising=False)
+            (kind,) = load_file(folder / "own.py").values()
+            found = code_version(kind), former_code_version(kind)
+            sys.modules.pop("helper", None)
+        return found
+
+    return find
+
+
+@pytest.mark.parametrize(("source", "present", "former"), VERSIONS)
+def test_versions_of_what_users_paid_for(versions, source, present, former):
+    """Other versions lose rows: `former` is what 0.4.0 gave, `present` what is given since."""
+    assert versions(source) == (present, former)
+
+
+@pytest.mark.parametrize("source", [PAID, EXTENDED])
+def test_no_file_of_rejuice_counts_in_what_users_paid_for(versions, monkeypatch, source):
+    paid, (other, _) = versions(source), versions(CUSTOM)
+    read = code_digest._read
+
+    def edited(module):
+        code = read(module)
+        is_read = module.name.startswith("rejuice.") and module.code is None
+        return code._replace(digest=f"edited {code.digest}") if is_read else code
+
+    monkeypatch.setattr(code_digest, "_read", edited)
+    assert versions(source) == paid
+    assert versions(CUSTOM)[0] != other
+
+
+@pytest.mark.parametrize(
+    ("source", "helper"),
+    [
+        (PAID + "X = 1", HELPER),
+        (PAID, HELPER.replace("1", "2")),
+        (PAID.replace("()", "('numpy',)", 1), HELPER),
+    ],
+)
+def test_what_is_a_users_counts_in_what_was_paid_for(versions, source, helper):
+    assert not set(versions(PAID)) & set(versions(source, helper))
+
+
+def test_the_version_of_what_a_user_depends_on_counts_in_what_was_paid_for(versions, monkeypatch):
+    source = PAID.replace("()", "('numpy',)", 1)
+    first = versions(source)
+    monkeypatch.setattr("rejuice.operators.cache_key.version", lambda name: "0")
+    assert not set(first) & set(versions(source))
+
+
+def test_the_version_that_a_built_in_states_counts_in_a_subclass(versions, monkeypatch):
+    present, former = versions(EXTENDED)
+    monkeypatch.setattr(PolicyRolloutMapper, "code", "2")
+    changed = versions(EXTENDED)
+    assert changed[0] != present
+    assert changed[1] == former
+
+
+def test_a_checkout_of_rejuice_beside_a_users_file_does_not_count(versions, tmp_path):
+    expected = versions(PAID)
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "rejuice").symlink_to(ROOT)
+    assert versions(PAID) == expected
+
+
+def test_only_a_users_resumable_operator_without_a_version_of_its_own_has_a_former_one():
+    class Stated(PolicyRolloutMapper):
+        code: ClassVar = "3"
+
+    for kind in (PolicyRolloutMapper, StatedFilter, WithoutDependency, Stated):
+        assert former_code_version(kind) is None
+
+
+def test_built_in_operators_that_cost_something_state_their_version():
+    kinds = [kind for kind in map(get, installed()) if issubclass(kind, ResumableOperator)]
+    assert len(kinds) == 4
+    assert all(vars(kind).get("code") for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "asked"),
+    [
+        ("llm_quality_reward_mapper", "eb9d2f23", "88309375a43b5e77"),
+        ("llm_verify_mapper", "63b4fec7", "9648e170cf060642"),
+    ],
+)
+def test_a_judge_asks_the_same_as_long_as_its_version_is_the_same(name, code, asked):
+    judge = build(get(name), {"model": "m"})
+    request = json.dumps(judge._own_fields(("one", "two", "three")), sort_keys=True)
+    assert judge.code.startswith(code)
+    assert hashlib.sha256(request.encode()).hexdigest()[:16] == asked
 
 
 def test_the_old_name_of_cache_key_fields_is_refused():

@@ -11,6 +11,8 @@ import pytest
 from rejuice.operators import source_code
 from rejuice.operators.code_digest import code_digest
 
+pytestmark = pytest.mark.slow
+
 ACME = {
     "__init__.py": """
         '''All of Acme.'''
