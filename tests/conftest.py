@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import tiers
 import yaml
 from hypothesis import settings
 
@@ -41,6 +42,26 @@ class Scheduling:
 def pytest_configure(config):
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(Scheduling())
+    tiers.watch()
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files of which nothing is run are not imported: what they import takes half a minute."""
+    is_test = collection_path.match("test_*.py") and collection_path.is_file()
+    return tiers.is_left_out(collection_path, config.option.markexpr) if is_test else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    tiers.mark_slow(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    if item.get_closest_marker("slow"):
+        return (yield)
+    with tiers.fast_test(item.nodeid):
+        return (yield)
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

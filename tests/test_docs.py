@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from each import check_each
 
 from rejuice.operators.check import check_operator
 from rejuice.operators.registry import load_file
@@ -34,51 +35,64 @@ def blocks(page, *languages):
     return [text for language, text in found if language in languages]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_targets_of_make_exist(page):
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    text = page.read_text("utf-8")
-    for target in re.findall(r"(?:^|`)make ([a-z][a-z-]*)", text, re.MULTILINE):
-        assert f"\n{target}:" in makefile, f"`make {target}` is not in the Makefile"
+def test_targets_of_make_exist():
+    def check(page):
+        makefile = (ROOT / "Makefile").read_text("utf-8")
+        text = page.read_text("utf-8")
+        for target in re.findall(r"(?:^|`)make ([a-z][a-z-]*)", text, re.MULTILINE):
+            assert f"\n{target}:" in makefile, f"`make {target}` is not in the Makefile"
+
+    check_each(PAGES, check)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_recipes_are_right(page, tmp_path):
-    for text in blocks(page, "yaml"):
-        document = yaml.safe_load(text)
-        if not isinstance(document, dict) or "process" not in document:
-            continue
-        if "custom_operator_paths" in document:
-            continue  # Its operators are in another block.
-        path = tmp_path / "recipe.yaml"
-        path.write_text(yaml.safe_dump({"dataset_path": "a", "export_path": "b.parquet", **document}))  # fmt: skip
-        load(path)
+def test_recipes_are_right(tmp_path):
+    def check(page):
+        for text in blocks(page, "yaml"):
+            document = yaml.safe_load(text)
+            if not isinstance(document, dict) or "process" not in document:
+                continue
+            if "custom_operator_paths" in document:
+                continue  # Its operators are in another block.
+            path = tmp_path / "recipe.yaml"
+            path.write_text(yaml.safe_dump({"dataset_path": "a", "export_path": "b.parquet", **document}))  # fmt: skip
+            load(path)
+
+    check_each(PAGES, check)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_imports_work(page):
-    for code in blocks(page, "python"):
-        for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.ImportFrom) and node.module.startswith("rejuice"):
-                module = importlib.import_module(node.module)
-                for name in node.names:
-                    assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+def test_imports_work():
+    def check(page):
+        for code in blocks(page, "python"):
+            for node in ast.walk(ast.parse(code)):
+                if isinstance(node, ast.ImportFrom) and node.module.startswith("rejuice"):
+                    module = importlib.import_module(node.module)
+                    for name in node.names:
+                        assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+
+    check_each(PAGES, check)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_are_named_exist(page):
+def test_files_that_are_named_exist():
     """A path of this repository, where a page names one in its text."""
-    folders = "docs|operators|pipelines|recipes|tests|trainer"
-    text = page.read_text("utf-8")
-    for path in re.findall(rf"(?<![\w./…-])(?:{folders})/[\w./-]*\.(?:py|md|yaml|json)\b", text):
-        assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+    def check(page):
+        folders = "docs|operators|pipelines|recipes|tests|trainer"
+        text = page.read_text("utf-8")
+        for path in re.findall(
+            rf"(?<![\w./…-])(?:{folders})/[\w./-]*\.(?:py|md|yaml|json)\b", text
+        ):
+            assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+    check_each(PAGES, check)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_lead_somewhere():
+    def check(page):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+    check_each(PAGES, check)
 
 
 README = ROOT / "README.md"

@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from each import check_each
 
 from rejuice.operators import Filter, Kind, Mapper, get, installed
 from rejuice.operators.config import field_docs
@@ -29,16 +30,18 @@ def test_every_folder_with_code_is_a_package_that_is_shipped(setup_cfg):
     assert listed == sorted(found)
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_folders_are_imported_relatively(file):
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        modules = []
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            modules = [node.module]
-        for module in modules:
-            assert module.split(".")[0] not in (*FOLDERS, "rejuice")
+def test_folders_are_imported_relatively():
+    def check(file):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module]
+            for module in modules:
+                assert module.split(".")[0] not in (*FOLDERS, "rejuice")
+
+    check_each(SOURCES, check)
 
 
 def test_a_type_name_has_one_meaning():
@@ -63,22 +66,24 @@ def _type_name(node):
     return None
 
 
-@pytest.mark.parametrize("name", installed())
-def test_a_built_in_operator_is_documented_whole(name):
-    kind = get(name)
-    assert kind.__doc__
-    assert kind.__module__ == f"rejuice.operators.{kind.kind.value}.{name}"
-    assert name.endswith(f"_{kind.kind.value}")
-    for field in kind.model_fields:
-        assert field_docs(kind).get(field), f"{name}.{field} has no docstring"
-    drops = issubclass(kind, Filter)
-    assert kind.reasons or not drops
-    assert issubclass(kind, Filter | Mapper | JudgedMapper) or "apply" in vars(kind)
-    assert (
-        (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/"))
-        .with_name(f"test_{name}.py")
-        .exists()
-    )
+def test_a_built_in_operator_is_documented_whole():
+    def check(name):
+        kind = get(name)
+        assert kind.__doc__
+        assert kind.__module__ == f"rejuice.operators.{kind.kind.value}.{name}"
+        assert name.endswith(f"_{kind.kind.value}")
+        for field in kind.model_fields:
+            assert field_docs(kind).get(field), f"{name}.{field} has no docstring"
+        drops = issubclass(kind, Filter)
+        assert kind.reasons or not drops
+        assert issubclass(kind, Filter | Mapper | JudgedMapper) or "apply" in vars(kind)
+        assert (
+            (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/"))
+            .with_name(f"test_{name}.py")
+            .exists()
+        )
+
+    check_each(installed(), check)
 
 
 def test_the_entry_points_are_sorted_by_kind_and_name(setup_cfg):

@@ -8,7 +8,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from each import check_each
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("operators", "pipelines", "trainer")
@@ -73,24 +73,30 @@ def test_there_are_private_apis_to_look_after():
     assert {"verl", "transformers", "datasets"} <= libraries
 
 
-@pytest.mark.parametrize(("where", "line"), comments(), ids=[where for where, _ in comments()])
-def test_each_names_a_pinned_version_and_a_test_that_exists(where, line):
-    match = COMMENT.fullmatch(line)
-    assert match, f"{where} is not of the form `# private: library==version, tests/x.py::test_y`"
-    library, version, file, test = match.groups()
-    pins = dict(
-        pin.lower().split("==")
-        for pin in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-        if "==" in pin
-    )
-    assert pins.get(library.lower()) == version, f"{where}: constraints.txt has another version"
-    tree = ast.parse((ROOT / file).read_text("utf-8"))
-    assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+def test_each_names_a_pinned_version_and_a_test_that_exists():
+    def check(where, line):
+        match = COMMENT.fullmatch(line)
+        assert match, (
+            f"{where} is not of the form `# private: library==version, tests/x.py::test_y`"
+        )
+        library, version, file, test = match.groups()
+        pins = dict(
+            pin.lower().split("==")
+            for pin in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+            if "==" in pin
+        )
+        assert pins.get(library.lower()) == version, f"{where}: constraints.txt has another version"
+        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+    check_each(comments(), check)
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_private_api_is_used_without_a_comment(path):
-    assert uncovered(path.read_text("utf-8")) == []
+def test_no_private_api_is_used_without_a_comment():
+    def check(path):
+        assert uncovered(path.read_text("utf-8")) == []
+
+    check_each(files(), check)
 
 
 def test_what_counts_as_a_private_api():

@@ -5,7 +5,6 @@ are used instead are in the glossary, `docs/glossary.md`.
 """
 
 import re
-import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -101,15 +100,19 @@ ALLOWED = (
 
 
 def sources():
-    """Paths of all code and documents, relative to the root: those of git, else of the folders."""
-    try:
-        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        found = done.stdout.split("\0")
-    except (OSError, subprocess.CalledProcessError):
-        folders = ("benchmarks", "docs", "operators", "pipelines", "recipes", "tests", "trainer")
-        paths = [*ROOT.iterdir(), *(path for name in folders for path in (ROOT / name).rglob("*"))]
-        found = [path.relative_to(ROOT).as_posix() for path in paths]
+    """Paths of all code and documents, relative to the root."""
+    folders = (
+        "benchmarks",
+        "docs",
+        "operators",
+        "pipelines",
+        "recipes",
+        "tests",
+        "tools",
+        "trainer",
+    )
+    paths = [*ROOT.iterdir(), *(path for name in folders for path in (ROOT / name).rglob("*"))]
+    found = [path.relative_to(ROOT).as_posix() for path in paths]
     return [
         name
         for name in sorted(set(found))

@@ -75,13 +75,15 @@ def train(
     """Train a policy by GRPO on verl; the recipe supplies each step's prompts, rewards and
     filtering.
 
-    A run that was stopped resumes from its latest checkpoint with --resume.
+    A run that was stopped resumes from its latest checkpoint with --resume. Of a run that is
+    finished, the result is shown again.
     """
     _need_extra()
     from rich.console import Console
 
     from ..pipelines.recipe.read import load
     from .launch.checks import check_training
+    from .launch.training import finished_at
     from .run import TrainingRun
 
     path, folder = _found(recipe, output)
@@ -101,6 +103,10 @@ def train(
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
         return
+    finished = finished_at(run)
+    if finished is not None:
+        _show_finished(run, finished, folder, console)
+        return
     _need_for(run.config)
     with ExitStack() as stack:
         run, server = _prepare(loaded, folder, resume, console, stack)
@@ -111,7 +117,7 @@ def _prepare(
     recipe: Recipe, folder: Path, resume: bool, console: Console, stack: ExitStack
 ) -> tuple[TrainingRun, PreloadServer | None]:
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
-    from .cpu.fork_server import PreloadServer, is_supported
+    from .cpu.fork_server import PreloadServer, is_given, is_supported
     from .launch.checkpoints import last
     from .launch.nodes import check_nodes
     from .launch.preflight import check_servers
@@ -124,7 +130,7 @@ def _prepare(
             nonlocal server
             status.update("checking the servers of the recipe")
             check_servers(run)
-            if run.config.profile == "cpu" and is_supported():
+            if run.config.profile == "cpu" and is_supported() and not is_given():
                 server = stack.enter_context(PreloadServer(process_environment(run)))
             status.update("making the prompts")
 
@@ -298,6 +304,21 @@ def _train(
         commands = f"`rejuice checkpoint {path} DIR` and `rejuice curves {path}`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
+
+
+def _show_finished(run: TrainingRun, step: int, folder: Path, console: Console) -> None:
+    from rich.console import Console
+
+    from .launch import outcome
+
+    console.print(
+        f"nothing to do: {folder} has trained {step} steps; "
+        "--steps with --resume trains more, another --output starts anew",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    outcome.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
 
 
 def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:

@@ -17,6 +17,7 @@ from ..dataset.run_folder import run_folder
 from ..filesystem.remote import AnyPath, to_path
 
 LOG_WIDTH = 140
+"""Columns of a log. A terminal with fewer has no room for drop reasons and details in the table."""
 _REWARD = "reward_"
 _MOST_MESSAGES = 3
 """Lines about what Data-Juicer has logged, for each step."""
@@ -26,22 +27,23 @@ def show_funnel(report: Report, console: Console) -> None:
     """Print how many rows reached each step, how many remained, and why the others were dropped."""
     if not console.is_terminal:
         console.width = LOG_WIDTH
-    console.print(funnel_table(report.project_name, report.steps))
+    print_steps(report.project_name, report.steps, console)
     for line in (*missing_line(_missing(report)), *_closing(report)):
         console.print(Text(line), soft_wrap=True)
 
 
-def funnel_table(title: str, steps: Sequence[StepReport]) -> Table:
-    """A line for each step."""
+def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> None:
+    """Print a line for each step; in a narrow terminal drop reasons are below the table."""
+    is_narrow = console.width < LOG_WIDTH
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     table.add_column("step", no_wrap=True)
     for heading in ("rows in", "added", "dropped", "rows out", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("drop reasons", overflow="fold")
-    table.add_column("details", overflow="fold")
+    for heading in () if is_narrow else ("drop reasons", "details"):
+        table.add_column(heading, overflow="fold")
     for step in steps:
-        table.add_row(
+        cells = (
             Text(step.step),
             f"{step.rows_in:,}",
             f"{step.added:,}" if step.added else "",
@@ -51,7 +53,13 @@ def funnel_table(title: str, steps: Sequence[StepReport]) -> Table:
             Text(_listed(step.dropped)),
             Text(_details(step)),
         )
-    return table
+        table.add_row(*cells[: len(table.columns)])
+    console.print(table)
+    if is_narrow:
+        for step in (step for step in steps if step.dropped):
+            line = f"{step.step} dropped: {_listed(step.dropped)}"
+            console.print(Text(line), soft_wrap=True)
+        console.print(Text(f"(a terminal of {LOG_WIDTH} columns shows the details of each step)"))
 
 
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

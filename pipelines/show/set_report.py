@@ -15,7 +15,7 @@ from ..figures.figures import SetFigures, set_figures
 from ..figures.funnel import set_funnel, summed
 from ..figures.rows import KEPT, stored_rows
 from ..stored.stored import SetKind, Stored, StoredSet
-from .funnel import LOG_WIDTH, funnel_table, missing_line
+from .funnel import LOG_WIDTH, missing_line, print_steps
 
 
 class _SetReport(NamedTuple):
@@ -52,7 +52,7 @@ def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> in
     reports = [_report(one) for one in known]
     if known:
         names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
-        console.print(funnel_table(names, summed(each.figures.funnel for each in reports)))
+        print_steps(names, summed(each.figures.funnel for each in reports), console)
         for line in _lines(kind, reports):
             console.print(Text(line), soft_wrap=True)
     for one in (one for one in sets if one.incomplete):

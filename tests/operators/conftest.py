@@ -12,3 +12,29 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def asked_of_shared_client(monkeypatch):
+    """What the shared client of servers is asked: it sends nothing, and refuses each request.
+
+    That a place asks by it is tested with this; all that the client does about a server that fails
+    is tested in `openai/test_client.py` alone.
+    """
+    from rejuice.operators.openai.client import OpenAIClient
+    from rejuice.operators.openai.wire import AttemptError, RetryClass
+
+    error = AttemptError("request_refused", "by the shared client", RetryClass.REFUSED)
+    asked = []
+
+    async def answer(_, request, *more):
+        asked.append(request)
+        return error
+
+    async def answer_without_probe(_, request, *more):
+        asked.append(request)
+        raise error
+
+    monkeypatch.setattr(OpenAIClient, "answer", answer)
+    monkeypatch.setattr(OpenAIClient, "answer_without_probe", answer_without_probe)
+    return asked

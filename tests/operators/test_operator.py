@@ -3,6 +3,7 @@ import inspect
 import numpy as np
 import pyarrow as pa
 import pytest
+from each import check_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, model_validator
@@ -53,9 +54,8 @@ def test_the_kind_is_that_of_the_base_class_unless_it_is_declared():
     assert "kind" not in PassRateFilter.model_fields
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "found"),
-    [
+def test_operators_declare_whether_they_drop_single_responses():
+    cases = [
         ("pass_rate_filter", {}, False),
         ("reward_std_filter", {}, False),
         ("group_size_filter", {}, False),
@@ -69,10 +69,12 @@ def test_the_kind_is_that_of_the_base_class_unless_it_is_declared():
         ("truncated_response_filter", {}, True),
         ("diverse_response_selector", {"k": 1}, True),
         ("label_balance_selector", {}, True),
-    ],
-)
-def test_operators_declare_whether_they_drop_single_responses(name, fields, found):
-    assert build(get(name), fields).drops_within_groups() is found
+    ]
+
+    def check(name, fields, found):
+        assert build(get(name), fields).drops_within_groups() is found
+
+    check_each(cases, check)
 
 
 def test_a_filter_of_yours_drops_single_responses_unless_it_says_otherwise():

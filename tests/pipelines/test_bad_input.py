@@ -284,6 +284,7 @@ def test_an_override_of_a_step_that_is_not_there(recipe_file):
     )
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_line_and_exits_with_2(recipe_file):
     path = recipe_file([{"pas_rate_filter": {}}], ROWS)
     done = subprocess.run(

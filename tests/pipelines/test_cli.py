@@ -283,6 +283,7 @@ def test_check(rejuice, recipe, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_ops(rejuice):
     assert rejuice("ops") == (0, opdocs.listing(), "")
     assert rejuice("ops", "--markdown") == (0, opdocs.page(), "")
@@ -335,6 +336,7 @@ def test_wrong_data(rejuice, tmp_path, words, line):
 # The process
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
     path = recipe_file(
         [
@@ -358,6 +360,7 @@ UNUSED_BY_CHECK = (
 """What `rejuice check` once loaded to no use."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["quickstart", "gsm8k_qwen"])
 def test_check_loads_nothing_that_it_does_not_use(recipe, tmp_path):
     path = tmp_path / "prompts.jsonl"
@@ -366,6 +369,7 @@ def test_check_loads_nothing_that_it_does_not_use(recipe, tmp_path):
     assert heavy_after(command, names=UNUSED_BY_CHECK) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["python"]])
 def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
     path = tmp_path / "recipe.yaml"
@@ -376,6 +380,7 @@ def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
     assert heavy_after(["check", path], cwd=tmp_path, names=names) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     (tmp_path / "mine.py").write_text(
@@ -403,6 +408,7 @@ def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
     assert err == "rejuice: stopped; run it again to continue where it stopped\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m rejuice.trainer schema | head -c 10"
     done = subprocess.run(

@@ -97,7 +97,7 @@ class FakeServer:
         self.bodies: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         self.keys: set[str | None] = set()
         self.peak = self._under_way = 0
-        self._thread = LoopThread("fake server")
+        self._thread: LoopThread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._port = 0
         self.start()
@@ -107,7 +107,8 @@ class FakeServer:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        self._thread.close()
+        if self._thread is not None:
+            self._thread.close()
 
     @property
     def url(self) -> str:
@@ -127,19 +128,24 @@ class FakeServer:
 
     def start(self) -> None:
         """Listen; again on the same port after `kill`."""
+        self._thread = self._thread or LoopThread("fake server")
         self._thread.run(self._start())
 
     def kill(self) -> None:
         """Drop all connections and stop listening, as a killed process does."""
-        self._thread.run(self._kill())
+        if self._thread is not None:
+            self._thread.run(self._kill())
 
     async def _start(self) -> None:
         app = web.Application()
         self.add_routes(app.router)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-        self._port = self._runner.addresses[0][1]
+        await self._listen(self._runner)
+
+    async def _listen(self, runner: web.AppRunner) -> None:
+        await web.TCPSite(runner, "127.0.0.1", self._port).start()
+        self._port = runner.addresses[0][1]
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """What it serves."""

@@ -8,6 +8,7 @@ TOGETHER = {
     "tests/pipelines/dj_process/": "dj-process, imported",
     "tests/pipelines/engine/workers/test_on_ray.py": "a Ray cluster",
     "tests/pipelines/engine/workers/test_shared_folder.py": "another Ray cluster",
+    "tests/trainer/main_ppo/test_agents.py": "a training of agents",
     "tests/trainer/main_ppo/": "a training",
     "tests/trainer/test_faults.py": "faults",
     "tests/trainer/cpu/test_engine.py": "verl, imported",
@@ -17,7 +18,7 @@ TOGETHER = {
     "tests/trainer/launch/test_dry_run.py": "verl, imported",
     "tests/trainer/loop/": "verl, imported",
 }
-FIRST = ("faults", "a training", "dj-process, imported")
+FIRST = ("faults", "a training", "a training of agents", "dj-process, imported")
 """What takes longest begins first."""
 
 

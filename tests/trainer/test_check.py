@@ -162,6 +162,7 @@ def write(tmp_path, process=None, train=None, **head):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG)
 def test_check_and_train_refuse_the_same_in_the_same_line(rejuice, tmp_path, what):
     fields, line = WRONG[what]
@@ -227,6 +228,7 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
     assert rejuice("run", path) == (2, "", f"rejuice: {refused}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     monkeypatch.setattr(preflight, "check_server", lambda *_: None)
@@ -256,6 +258,7 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     assert (code, err.splitlines()[0][:24]) == (1, "rejuice: training failed")
 
 
+@pytest.mark.slow
 def test_a_check_of_a_recipe_that_trains_is_light(tmp_path):
     path = write(tmp_path, train={"verl": {"data.shuffle": True}})
     assert heavy_after(["check", path]) == []

@@ -1,5 +1,6 @@
 """`rejuice train` and its like, word by word; nothing here trains."""
 
+import re
 import sys
 from pathlib import Path
 from typing import get_args
@@ -81,6 +82,7 @@ def test_every_command_has_help(rejuice, words):
     assert f"rejuice {' '.join(words)}" in out
 
 
+@pytest.mark.slow
 def test_help_and_check_load_nothing_heavy():
     recipe = ROOT / "recipes" / "grpo_arithmetic.yaml"
     assert heavy_after(["--help"], ["train", "--help"], ["check", recipe]) == []
@@ -340,6 +342,44 @@ def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     assert rejuice("train", "outputs/try", "-o", "again", "-q")[0] == 0
     run, resume = verl.launched[-1]
     assert (run.folder, resume) == (tmp_path / "again", False)
+
+
+@pytest.mark.parametrize(
+    "words", [["try.yaml"], ["try.yaml", "--resume"], ["outputs/try", "--resume"], ["try.yaml", "--steps", "3"]]
+)  # fmt: skip
+def test_a_run_that_is_finished_is_shown_again(rejuice, recipe, verl, tmp_path, words):
+    rejuice("train", recipe, "-q")
+    save(tmp_path / "outputs" / "try", 4)
+    code, out, err = rejuice("train", *words)
+    assert (code, len(verl.launched)) == (0, 1)
+    assert err == (
+        "nothing to do: outputs/try has trained 4 steps; "
+        "--steps with --resume trains more, another --output starts anew\n"
+    )
+    assert out.startswith("try: 4 steps in 8 s, 2.0 s per step")
+    assert re.search(r"^curves +outputs/try/curves.png$", out, re.MULTILINE)
+    assert rejuice("train", *words, "-q") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--steps", "5"], "outputs/try holds a run already; give --resume to continue it, or another --output"),
+        (["--train.learning_rate", "1"], "outputs/try holds a run already; give --resume to continue it, or another --output"),
+        (["--resume", "--train.learning_rate", "1"], "outputs/try has trained its 4 steps; give --steps to train more"),
+    ],
+)  # fmt: skip
+def test_a_run_with_other_settings_is_another(rejuice, recipe, verl, tmp_path, words, message):
+    rejuice("train", recipe, "-q")
+    save(tmp_path / "outputs" / "try", 4)
+    assert rejuice("train", recipe, *words, "-q") == (2, "", f"rejuice: {message}\n")
+
+
+def test_a_run_without_checkpoints_is_finished_by_its_last_step(rejuice, recipe, verl):
+    words = ("train", recipe, "--train.save_every", "0")
+    rejuice(*words, "-q")
+    assert rejuice(*words)[2].startswith("nothing to do: outputs/try has trained 4 steps; ")
+    assert len(verl.launched) == 1
 
 
 def test_a_resume_without_a_checkpoint_is_reported(rejuice, recipe, verl, tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each import check_each
 from fake_run import write_recipe
 
 from rejuice.operators import RecipeError
@@ -45,9 +46,9 @@ def test_it_takes_every_field_that_it_documents(read):
     assert Train.model_validate(config.model_dump(mode="json")) == config
 
 
-@pytest.mark.parametrize(
-    ("train", "error"),
-    [
+def test_what_is_wrong_is_reported_in_a_line(tmp_path):
+    """By whatever reads a recipe: `rejuice check` too."""
+    cases = [
         ({"stps": 3}, ", line 16: unknown key 'train.stps'; did you mean 'steps'?"),
         ({"gpu": {"gpu": 3}}, ", line 17: unknown key 'train.gpu.gpu'; did you mean 'gpus'?"),
         ({"op_fusion": True}, ", line 16: unknown key 'train.op_fusion'"),
@@ -89,17 +90,18 @@ def test_it_takes_every_field_that_it_documents(read):
         ({"validation": {"a": "x"}, "validation_n": 2}, ", line 15, train: validation_n is of validation_path: give each set of validation its own n"),
         ({"on_failed_session": "keep"}, ", line 16: 'train.on_failed_session' is 'keep'; input should be 'drop_row' or 'drop_group'"),
         ({"verification": {"init_share": 1}}, ", line 17: 'train.verification.init_share' is 1; input should be less than 1"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_reported_in_a_line(tmp_path, train, error):
-    """By whatever reads a recipe: `rejuice check` too."""
-    path = tmp_path / "try.yaml"
-    write_recipe(path)
-    document = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump({**document, "train": train}))
-    with pytest.raises(RecipeError) as caught:
-        load(path)
-    assert str(caught.value) == f"{path}{error}"
+    ]  # fmt: skip
+
+    def check(train, error):
+        path = tmp_path / "try.yaml"
+        write_recipe(path)
+        document = yaml.safe_load(path.read_text())
+        path.write_text(yaml.safe_dump({**document, "train": train}))
+        with pytest.raises(RecipeError) as caught:
+            load(path)
+        assert str(caught.value) == f"{path}{error}"
+
+    check_each(cases, check)
 
 
 def test_keys_of_verl_are_the_same_however_they_are_written(read):

@@ -66,6 +66,7 @@ def test_a_run_that_failed_is_resumed(rejuice, trains, checkpoint):
     assert "4 steps" in rejuice(command)
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("trainer/cli.py", "`rejuice checkpoint {…} DIR` and `rejuice curves {…}`")
 def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
     def fails(*_):
@@ -80,6 +81,7 @@ def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
     assert (tmp_path / "curves.png").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("trainer/launch/training.py", "leave --resume out")
 @pytest.mark.recommended("trainer/launch/training.py", "give --steps to train more")
 @pytest.mark.recommended("trainer/launch/training.py", "give --resume to continue it, or another --output")  # fmt: skip
@@ -93,11 +95,24 @@ def test_the_options_of_train(rejuice, trains):
     trains.steps, trains.checkpoint, trains.status = LINES, 4, 0
     rejuice(f"{train} --resume")
     rejuice(f"{train} --output outputs/another")
-    assert "give --steps to train more" in rejuice(f"{train} --resume", code=2)
+    assert "give --steps to train more" in rejuice(f"{train} --resume --train.seed 7", code=2)
     trains.checkpoint = 5
     rejuice(f"{train} --resume --steps 5")
 
 
+@pytest.mark.slow
+@pytest.mark.recommended("trainer/cli.py", "--steps with --resume trains more, another --output starts anew")  # fmt: skip
+def test_what_a_finished_run_recommends(rejuice, trains, tmp_path):
+    train = "rejuice train 'my try.yaml'"
+    rejuice(train)
+    assert "--steps with --resume trains more, another --output starts anew" in rejuice(train)
+    trains.steps, trains.checkpoint = [*LINES, line(5, 0.5)], 5
+    assert "5 steps in" in rejuice(f"{train} --resume --steps 5")
+    trains.steps, trains.checkpoint = LINES, 4
+    assert "nothing to do" not in rejuice(f"{train} --output another")
+
+
+@pytest.mark.slow
 @pytest.mark.recommended("trainer/report/curves.py", "give the --output of one")
 def test_the_output_of_a_run_has_curves(rejuice, tmp_path):
     assert "give the --output of one" in rejuice("rejuice curves 'my try.yaml'", code=2)

@@ -118,6 +118,11 @@ def is_supported() -> bool:
     return hasattr(os, "pidfd_open")
 
 
+def is_given() -> bool:
+    """Whether this process was started with a server that it shares, as by several trainings."""
+    return VARIABLE in os.environ
+
+
 class NewProcess(NamedTuple):
     """What a forked process is to be.
 

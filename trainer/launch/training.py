@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ...operators.agents.registry import build_flow, build_tools
 from ...operators.errors import RejuiceError
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
@@ -20,7 +22,7 @@ from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
-from ..cpu.fork_server import PYTHON, PreloadServer
+from ..cpu.fork_server import PYTHON, PreloadServer, is_given
 from ..loop.failures import ERROR_FILE
 from ..report import metrics
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
@@ -94,6 +96,23 @@ def restore_on_error(path: Path) -> Iterator[None]:
         raise
 
 
+def finished_at(run: TrainingRun) -> int | None:
+    """The last step of a run that is in the folder already, and finished; None if none is.
+
+    It has the same settings, but perhaps more steps.
+    """
+    if not is_prepared(run.folder):
+        return None
+    trained = [point.step for point in metrics.read(run.folder) if point.trained]
+    step = checkpoints.last(run.folder) if run.config.save_every else max(trained, default=None)
+    if step is None or step < run.config.steps or not trained:
+        return None
+    stored = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
+    given = yaml.safe_load(dump(_absolute(run.recipe)))
+    stored["train"]["steps"] = given["train"]["steps"]
+    return step if stored == given else None
+
+
 def command(run: TrainingRun) -> list[str]:
     """The command line that trains, once `verl.yaml` is in the folder of the run."""
     return [sys.executable, *_arguments(run)]
@@ -147,7 +166,8 @@ def launch(
         run: as prepared.
         resume: from the newest checkpoint, if there is one.
         follow: called several times a second while verl runs.
-        fork_server: forks the processes of the run; None: each loads all libraries itself.
+        fork_server: forks the processes of the run; None: the one that the environment names does,
+            or each loads all libraries itself.
 
     Returns:
         The exit status of verl; below 0 the signal that killed it.
@@ -155,7 +175,7 @@ def launch(
     verl_config.write_config(run.folder, overrides(run, resume))
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
     (run.folder / ERROR_FILE).unlink(missing_ok=True)
-    python = [sys.executable] if fork_server is None else PYTHON
+    python = PYTHON if fork_server is not None or is_given() else [sys.executable]
     with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
         child = subprocess.Popen(
             [*python, *_arguments(run)],

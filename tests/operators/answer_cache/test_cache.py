@@ -189,6 +189,7 @@ def test_a_log_that_was_removed_has_no_answers_and_is_written_again(path):
     assert (again.get(A), again.get(B)) == (None, "y")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_forked_writes_to_its_own_log(path):
     cache = opened(path)
     cache.put(A, "x")
@@ -286,6 +287,7 @@ def test_an_earlier_version_may_write_at_the_same_time(tmp_path):
     file.close()
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_of_an_earlier_version_had_stored_is_found(tmp_path):
     """It is in the write-ahead log, which nobody has moved into the file."""
     code = """

@@ -56,6 +56,7 @@ def reference(signatures_MK, keys_M, threshold):
     return dropped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_pairs", [1, 40, 1 << 23])
 @given(
     st.integers(0, 2**32),

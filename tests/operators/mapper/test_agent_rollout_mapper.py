@@ -328,6 +328,7 @@ def test_it_has_no_field_for_tasks():
 # ------------------------------------------------------------------------------ explain
 
 
+@pytest.mark.slow
 def test_the_step_is_explained_with_its_tools(scripted):
     lines = scripted().explain()
     assert lines["the policy sees a message"].count("{prompt}") == 1

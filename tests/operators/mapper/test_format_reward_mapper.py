@@ -1,5 +1,6 @@
 import pyarrow as pa
 import pytest
+from each import check_each
 from hostile_text import in_linear_time
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,22 +24,22 @@ def test_values_and_reasons():
     assert change.columns["reward_format_missing"].to_pylist() == [None] * 3 + ["no_response"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_the_right_form():
+    cases = [
         "<think>a</think><answer>b</answer>",
         " \n<think>\na\n</think>\n\n<answer> b </answer>\n",
         "<think>a < b > c</think><answer>1</answer>",
         "<think>a</Think><THINK></think><answer>1</answer>",
-    ],
-)
-def test_the_right_form(text):
-    assert is_tagged(text, THINK_ANSWER)
+    ]
+
+    def check(text):
+        assert is_tagged(text, THINK_ANSWER)
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_the_wrong_form():
+    cases = [
         "",
         "b",
         "<think>a</think>",
@@ -60,10 +61,12 @@ def test_the_right_form(text):
         "<think>a</think><answer>\u00a0</answer>",
         "<think>a</think><answer>b",
         "< think>a</think><answer>b</answer>",
-    ],
-)
-def test_the_wrong_form(text):
-    assert not is_tagged(text, THINK_ANSWER)
+    ]
+
+    def check(text):
+        assert not is_tagged(text, THINK_ANSWER)
+
+    check_each(cases, check)
 
 
 def test_own_tags():
@@ -83,23 +86,23 @@ def test_own_rewards():
     assert change.columns["reward_format"].to_pylist() == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_one_box():
+    cases = [
         r"\boxed{4}",
         r"It is \boxed{\frac{1}{2}}, as said.",
         r"\boxed{\{1, 2\}}",
         r"\boxed{\left\{x}",
         r"set} of {braces \boxed{4} in the text}",
-    ],
-)
-def test_one_box(text):
-    assert has_one_box(text)
+    ]
+
+    def check(text):
+        assert has_one_box(text)
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_not_one_box():
+    cases = [
         "",
         "4",
         r"\boxed 4",
@@ -111,10 +114,12 @@ def test_one_box(text):
         r"\boxed{4} or \boxed{5}",
         r"\boxed{\boxed{4}}",
         r"\boxed{4} \boxed{",
-    ],
-)
-def test_not_one_box(text):
-    assert not has_one_box(text)
+    ]
+
+    def check(text):
+        assert not has_one_box(text)
+
+    check_each(cases, check)
 
 
 @pytest.mark.parametrize(

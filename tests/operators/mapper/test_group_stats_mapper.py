@@ -103,6 +103,7 @@ def test_no_rows_have_no_paths():
     assert solved() == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="GSM8K is not beside this checkout")
 def test_recorded_solutions_differ_in_words_more_than_in_paths():
     """Two or more models have solved 296 of the questions."""

@@ -1,5 +1,6 @@
 import pyarrow as pa
 import pytest
+from each import check_each
 from hostile_text import in_linear_time
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,9 +76,8 @@ def test_the_reasons_are_declared():
     assert columns["reward_verification_missing"] == list(JudgementRewardMapper.missing)
 
 
-@pytest.mark.parametrize(
-    ("text", "judgement"),
-    [
+def test_forms_of_a_judgement():
+    cases = [
         (r"\boxed{Yes}", "Yes"),
         (r"\boxed{No}", "No"),
         (r"\boxed{YES}", "Yes"),
@@ -97,15 +97,16 @@ def test_the_reasons_are_declared():
         (r"\boxed{Yes} and again \boxed{Yes}", "Yes"),
         (r"\boxed{Yes or No} \boxed{No}", "No"),
         (r"\boxed{the judgement: \boxed{No}}", "No"),
-    ],
-)
-def test_forms_of_a_judgement(text, judgement):
-    assert judgement_in(text) == judgement
+    ]
+
+    def check(text, judgement):
+        assert judgement_in(text) == judgement
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_malformed_judgements():
+    cases = [
         "",
         "Yes",
         "The answer is right: Yes.",
@@ -127,15 +128,16 @@ def test_forms_of_a_judgement(text, judgement):
         r"\boxed{\text{Yes}\text{No}}",
         r"\boxed{{Yes}}",
         "\\boxed{ye\u017f}",  # a long s, whose upper case is S
-    ],
-)
-def test_malformed_judgements(text):
-    assert judgement_in(text) is None
+    ]
+
+    def check(text):
+        assert judgement_in(text) is None
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_response_that_boxes_both_hedges():
+    cases = [
         f"{YES} {NO}",
         f"{NO} {YES}",
         f"{YES} {NO} {YES}",
@@ -144,10 +146,12 @@ def test_malformed_judgements(text):
         r"\boxed{\boxed{Yes}} \boxed{No}",
         r"\boxed{Yes \boxed{No}} \boxed{Yes}",
         r"\boxed {No} \boxed{Yes}",
-    ],
-)
-def test_a_response_that_boxes_both_hedges(text):
-    assert judgement_in(text) is None
+    ]
+
+    def check(text):
+        assert judgement_in(text) is None
+
+    check_each(cases, check)
 
 
 words = st.sampled_from(["Yes", "No", "yes.", r"\text{No}", "42", "", r"\frac{1}{2}", "Yes or No"])

@@ -171,29 +171,23 @@ def test_a_judge_may_reason_first(make):
     assert change.columns["verdict"].to_pylist() == ["correct"]
 
 
-@pytest.mark.parametrize(
-    ("trouble", "reason"),
-    [
-        (Trouble.ERROR_500, "scorer_error"),
-        (Trouble.RESET, "scorer_error"),
-        (Trouble.REFUSED, "scorer_refused"),
-        (Trouble.FILTERED, "scorer_refused"),
-    ],
-)
-def test_a_failure_is_missing_and_never_0(make, trouble, reason):
-    rows = [ROWS[1], ("Q2: Which city?", "Paris", "Lyon")]
-    with ComparingJudge(QUESTIONS, script={1: [trouble] * 50}) as judge:
-        change = make(judge).apply(table_of(*rows))
-    assert change.columns["reward_accuracy"].to_pylist() == [None, 0.0]
-    assert change.columns["reward_accuracy_missing"].to_pylist() == [reason, None]
-    assert change.columns["verdict"].to_pylist() == [None, "wrong_answer"]
+def test_it_asks_by_the_shared_client(make, asked_of_shared_client):
+    with ComparingJudge(QUESTIONS) as judge:
+        change = make(judge).apply(table_of(ROWS[1]))
+    assert columns(change)["reward_accuracy_missing"] == ["scorer_refused"]
+    assert len(asked_of_shared_client) == 1
 
 
-def test_a_failure_may_pass(make):
-    script = {1: [Trouble.ERROR_503, Trouble.CUT_JSON, Trouble.RESET_MID_BODY]}
+def test_a_failure_passes_or_is_missing_and_never_0(make):
+    rows = [ROWS[1], ("Q2: Which city?", "Paris", "Lyon"), ("Q3: Which river?", "The Rhine", "Po")]
+    script = {1: [Trouble.REFUSED] * 50, 3: [Trouble.ERROR_503]}
     with ComparingJudge(QUESTIONS, script=script) as judge:
-        change = make(judge, server={"attempts": 10}).apply(table_of(ROWS[1]))
-    assert change.columns["verdict"].to_pylist() == ["wrong_answer"]
+        change = make(judge).apply(table_of(*rows))
+    assert columns(change) == {
+        "verdict": [None, "wrong_answer", "wrong_answer"],
+        "reward_accuracy": [None, 0.0, 0.0],
+        "reward_accuracy_missing": ["scorer_refused", None, None],
+    }
 
 
 def test_a_server_that_is_down_may_leave_rewards_missing(make):

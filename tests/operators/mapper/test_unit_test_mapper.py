@@ -14,6 +14,8 @@ from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
 from rejuice.operators.sandbox import run as sandbox
 from rejuice.operators.unit_tests import grading
 
+pytestmark = pytest.mark.slow
+
 STRING = pa.string()
 SQUARE = "```python\nprint(int(input()) ** 2)\n```"
 DOUBLE = "It is:\n```python\nprint(int(input()) * 2)\n```"

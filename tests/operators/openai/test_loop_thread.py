@@ -88,6 +88,7 @@ def test_end_of_the_interpreter_is_no_error_and_others_are(monkeypatch, message)
     loop.close()
 
 
+@pytest.mark.slow
 def test_left_open_and_closed_by_atexit():
     """In Python 3.12 that is too late for new threads."""
     program = """

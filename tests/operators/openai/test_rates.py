@@ -33,6 +33,7 @@ def test_less_than_one_request_a_minute():
     assert client.now < 3 * 130
 
 
+@pytest.mark.slow
 def test_many_requests_per_minute_need_no_timer_each():
     client, found = run({}, 3000, requests_per_minute=6000, concurrency=64, answer_s=0.1)
     assert all_once(client, found, 3000)

@@ -191,6 +191,9 @@ def test_weights_that_changed_between_samples_of_a_group():
     ("fields", "detail"),
     [
         ({"token_ids": [5]}, "choice 0 has 1 token ids, 2 logprobs"),
+        ({"token_ids": [5, 6, 7]}, "choice 0 has 3 token ids, 2 logprobs"),
+        ({"token_ids": [5, -1]}, "choice 0 has token id -1"),
+        ({"token_ids": [5, 1 << 40]}, "choice 0 has token id 1099511627776"),
         ({"text": None}, "choice 0 has no text"),
         ({"finish_reason": None}, "choice 0 finished with None"),
         ({"index": 1}, "choices [1], not 0 to 0"),
@@ -203,8 +206,29 @@ def test_weights_that_changed_between_samples_of_a_group():
 def test_answers_that_cannot_be_used(fields, detail):
     with pytest.raises(AttemptError) as caught:
         read(answer(**fields))
-    assert caught.value.reason == "bad_response"
+    assert (caught.value.reason, caught.value.retry_class) == (
+        "bad_response",
+        RetryClass.BAD_ANSWER,
+    )
     assert caught.value.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("indices", "reason", "detail"),
+    [
+        ([], "too_few_samples", "0 of 3 responses"),
+        ([0, 1], "too_few_samples", "2 of 3 responses"),
+        ([0, 1, 0], "bad_response", "choices [0, 0, 1], not 0 to 2"),
+        ([0, 1, 2, 3], "bad_response", "choices [0, 1, 2, 3], not 0 to 2"),
+    ],
+)
+def test_groups_that_are_not_whole(indices, reason, detail):
+    choices = [{"index": k, "text": "a", "finish_reason": "stop"} for k in indices]
+    body = json.dumps({"choices": choices}).encode()
+    with pytest.raises(AttemptError) as caught:
+        read_group(body, PROMPT, [1], Settings(n=3), policy="m", version=3, exact=False)
+    assert caught.value.args == (reason, detail)
+    assert caught.value.retry_class is RetryClass.BAD_ANSWER
 
 
 @pytest.mark.parametrize(
@@ -220,15 +244,16 @@ def test_servers_that_cannot_be_used(fields, ids, error):
         read(answer(**fields), ids)
 
 
+@pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [("", 0), ("7", 7), ("0.5", 0.5), ("-1", 0), ("soon", 0), ("nan", 0), ("inf", 0), ("9" * 400, 0),
      ("Mon, 01 Jan 2001 00:00:00 GMT", 0)],
 )  # fmt: skip
-def test_retry_after(header, seconds):
+def test_retry_after(status, header, seconds):
     with pytest.raises(AttemptError) as caught:
-        check_status(HttpResponse(429, b"slow down", header), "http://h/v1")
-    assert (caught.value.after, caught.value.detail) == (seconds, "429: slow down")
+        check_status(HttpResponse(status, b"slow down", header), "http://h/v1")
+    assert (caught.value.after, caught.value.detail) == (seconds, f"{status}: slow down")
 
 
 def test_what_the_server_does_not_report_is_none():

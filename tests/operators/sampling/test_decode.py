@@ -11,6 +11,8 @@ from rejuice.operators.groups import mix
 from rejuice.operators.sampling.decode import choose, gumbel, response_keys, token_keys
 from rejuice.operators.sampling.protocol import Settings
 
+pytestmark = pytest.mark.slow
+
 
 def test_noise_is_gumbel_noise():
     noise = gumbel(mix(np.arange(50, dtype=np.uint64)), 2001).numpy()

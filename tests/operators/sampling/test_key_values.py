@@ -22,7 +22,7 @@ from rejuice.operators.sampling.key_values import (
     store_for,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 TINY = {
     "vocab_size": 60,
     "hidden_size": 32,

@@ -21,6 +21,8 @@ from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProc
 from rejuice.operators.sampling.protocol import Prompt, Settings
 from rejuice.operators.sampling.token_count import listening
 
+pytestmark = pytest.mark.slow
+
 ONE = Settings(n=1)
 
 

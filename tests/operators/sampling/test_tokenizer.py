@@ -23,6 +23,8 @@ from rejuice.operators.sampling.tokenizer import (
     displayed,
 )
 
+pytestmark = pytest.mark.slow
+
 CHAT = (("system", "Be kind."), ("user", "Hi"))
 TEXT = "system: Be kind.\nuser: Hi\nassistant: "
 

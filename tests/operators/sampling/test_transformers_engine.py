@@ -25,7 +25,7 @@ from rejuice.operators.sampling.tokenizer import decoded
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 
 EMBEDDED = Path(rejuice.operators.sampling.__file__).parent / "embedded"
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 END = 1
 FOUR = Settings(n=4, max_tokens=24)
 EIGHT = Settings(n=8, max_tokens=64)
@@ -250,7 +250,6 @@ def test_samples_do_not_depend_on_rows_or_stores_with_random_weights(engine, gro
             assert ids == tokens(groups[index])
 
 
-@pytest.mark.slow
 def test_samples_do_not_depend_on_threads(trained, answers):
     torch.set_num_threads(2)
     try:
@@ -424,7 +423,6 @@ def test_weights_of_another_policy_change_nothing(folder, groups, tmp_path, size
     assert dict(engine.sample(PROMPTS, FOUR)) == groups
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_samples_do_not_depend_on_processes(answers, workers):
     engine = EngineProcesses(partial(TransformersEngine, EMBEDDED), workers=workers)
@@ -437,7 +435,6 @@ def test_samples_do_not_depend_on_processes(answers, workers):
         engine.close()
 
 
-@pytest.mark.slow
 def test_processes_reload_weights(tmp_path, folder):
     save_policy(tmp_path, seed=1)
     expected = all_tokens(TransformersEngine(tmp_path).sample(PROMPTS[:4], FOUR))

@@ -276,6 +276,7 @@ def test_tolerance_of_the_canary(difference, within):
     assert difference.within is within
 
 
+@pytest.mark.slow
 def test_canary_compares_with_a_full_forward_pass(tmp_path):
     save_policy(tmp_path)
     ids, tokens = [5, 6, 7], (8, 9)
@@ -302,6 +303,7 @@ def test_packs_again_where_weight_and_copy_are_both_there():
     assert packed == [tied]
 
 
+@pytest.mark.slow
 def test_interpreter_without_vllm():
     with pytest.raises(EngineError) as error:
         VllmEngine(str(EMBEDDED), VllmOptions())

@@ -43,6 +43,7 @@ def test_there_are_many_and_each_has_a_name():
     assert len({case.name for case in CASES}) == len(CASES) >= 160
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_hostile_program_reaches_nothing(case, sandbox, world):
     server = sandbox.pid
@@ -52,6 +53,7 @@ def test_a_hostile_program_reaches_nothing(case, sandbox, world):
     assert server in (None, sandbox.pid), "the fork server did not survive"
 
 
+@pytest.mark.slow
 def test_a_program_finds_nothing_of_another(sandbox):
     """Each is a fork of the server, which has seen no program, input or output."""
     secret = "".join(map(chr, range(0x2460, 0x2480)))
@@ -128,6 +130,7 @@ def unprivileged(folder: Path, calls: int = 0) -> dict[str, object]:
     return {"user": os.geteuid(), "calls": len(chosen), "wrong": wrong}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_come_back_as_they_are(sandbox, text):
@@ -137,6 +140,7 @@ def test_texts_come_back_as_they_are(sandbox, text):
     assert (found.status, found.stdout, found.stderr) == ("ok", text, newlines)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.binary(max_size=2000))
 def test_bytes_come_back_as_utf8_can_say_them(sandbox, data):
@@ -144,6 +148,7 @@ def test_bytes_come_back_as_utf8_can_say_them(sandbox, data):
     assert (found.status, found.stdout) == ("ok", data.decode("utf-8", "replace"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.text("'\"\\\n\r\0{}()[]#:=ab \ud800\u202e"))
 def test_any_text_is_a_program_that_ends(sandbox, source):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import resource
 import signal
@@ -26,6 +27,8 @@ from rejuice.operators.sandbox.run import (
     Stop,
     check_confinement,
 )
+
+pytestmark = pytest.mark.slow
 
 PATIENT = SandboxLimits(seconds=60)
 GONE_S = 30.0  # that processes may take to be gone; usually milliseconds
@@ -78,7 +81,6 @@ def test_too_slow(sandbox, monkeypatch):
     assert sandbox.run(source, limits=PATIENT) == Execution("timeout", "first\n", "", None)
 
 
-@pytest.mark.slow
 def test_its_processor_time_is_limited_even_if_nobody_looks_at_the_clock(sandbox, monkeypatch):
     source = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
     monkeypatch.setattr(execution.time, "monotonic", lambda: 0.0)
@@ -257,15 +259,33 @@ def test_a_fork_server_that_does_not_start(monkeypatch):
         sandbox.run("")
 
 
-def test_a_caller_that_has_too_many_files_open_learns_it(sandbox):
+def limit_with_free_files(free):
+    """The limit below which so many numbers of files are free: it bounds numbers, not how many there are."""
+    numbers = itertools.count()
+    while free:
+        number = next(numbers)
+        try:
+            os.fstat(number)
+        except OSError:
+            free -= 1
+    return number + 1
+
+
+@pytest.mark.parametrize("gaps", [0, 8])
+def test_a_caller_that_has_too_many_files_open_learns_it(sandbox, gaps):
     sandbox.run("")
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(2 * gaps)]
+    for file in files[::2]:
+        os.close(file)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit_with_free_files(4), hard))
     try:
         with pytest.raises(SandboxError, match="the program cannot be handed over"):
             sandbox.run("")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for file in files[1::2]:
+            os.close(file)
     assert sandbox.run("print(1)").stdout == "1\n"
 
 

@@ -3,6 +3,7 @@ import math
 
 import jsonschema
 import pytest
+from each import check_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,18 +79,47 @@ def test_text_around_a_verdict_does_not_matter(before, after):
     assert read(text, answer_format="text") == (4.0, 2.0)
 
 
-@pytest.mark.parametrize("score", ["4", "4.0", '"4"', '"4.0"', '" 4 "', "4/5", '"4/5"', '"4 / 5"'])
-def test_what_says_a_score_beyond_doubt_is_one(score):
-    assert read(f'{{"accuracy": {score}, "grammar": 2}}') == (4.0, 2.0)
+def test_what_says_a_score_beyond_doubt_is_one():
+    cases = ["4", "4.0", '"4"', '"4.0"', '" 4 "', "4/5", '"4/5"', '"4 / 5"']
+
+    def check(score):
+        assert read(f'{{"accuracy": {score}, "grammar": 2}}') == (4.0, 2.0)
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    "score",
-    ["4.5", "7", "0", "-4", '"four"', '""', '"4/10"', "4/10", "14/5", '"4.5/5"', '"4 or 5"',
-     "null", "true", "[4]", "1e999", '"nan"'],
-)  # fmt: skip
-def test_what_does_not_is_malformed(score):
-    assert message_about(f'{{"accuracy": {score}, "grammar": 2}}')
+def test_what_does_not_is_malformed():
+    cases = ["4.5", "7", "0", "-4", '"four"', '""', '"4/10"', "4/10", "14/5", '"4.5/5"', '"4 or 5"',
+     "null", "true", "[4]", "1e999", '"nan"']  # fmt: skip
+
+    def check(score):
+        assert message_about(f'{{"accuracy": {score}, "grammar": 2}}')
+
+    check_each(cases, check)
+
+
+MALFORMED = [
+    "",
+    "good",
+    "[1, 2]",
+    "4",
+    "null",
+    "{}",
+    '{"accuracy": 4}',
+    VERDICT[:-1],
+    VERDICT[:-1] + ', "why": "so"}',
+    VERDICT[:-1] + ', "accuracy": 1}',
+    VERDICT.replace("4", "9" * 5000),
+    "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+@pytest.mark.parametrize("expected", [False, True])
+def test_what_is_no_verdict_is_malformed(text, expected):
+    assert message_about(text, expected=expected)
+    tokens = tokens_of(*text[:9999])
+    assert message_about(text, expected=expected, tokens=tokens)
 
 
 AROUND = [

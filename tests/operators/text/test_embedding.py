@@ -95,6 +95,7 @@ def test_usable_texts():
     assert usable_texts(texts).tolist() == [True, False, False, False, True]
 
 
+@pytest.mark.slow
 def test_a_library_that_is_missing_is_one_line(monkeypatch):
     for package in ("torch", "sentence_transformers"):
         monkeypatch.setitem(sys.modules, package, None)

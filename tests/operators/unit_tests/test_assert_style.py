@@ -13,6 +13,8 @@ from rejuice.operators.unit_tests.judge import judge
 from rejuice.operators.unit_tests.plain_data import decode, encode
 from rejuice.operators.unit_tests.suite import AssertCase, BadTestsError
 
+pytestmark = pytest.mark.slow
+
 SPELL = 'def spell(word, times):\n    """Repeat a word."""\n'
 CHECK = """
 METADATA = {"author": "tests"}

@@ -4,6 +4,8 @@ import pytest
 
 from rejuice.operators.unit_tests import assert_style
 
+pytestmark = pytest.mark.slow
+
 HARD = ("import json, sys, os, gc, inspect\n", "assert f(3) == 9")
 LEAVE = {
     "os._exit": "os._exit(0)",
@@ -149,7 +151,6 @@ def test_what_claims_to_be_equal_to_everything_is_not(verdicts, base):
         assert verdicts(code, test)[0] != "passed", test
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("base", BASES)
 def test_whatever_it_derives_from(verdicts, base):
     test_what_claims_to_be_equal_to_everything_is_not(verdicts, base)

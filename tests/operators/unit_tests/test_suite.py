@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each import check_each
 
 from rejuice.operators.unit_tests.suite import (
     AssertCase,
@@ -36,9 +37,8 @@ def test_no_inputs(cell):
     assert stdin_cases([cell]) == ()
 
 
-@pytest.mark.parametrize(
-    ("cell", "reason"),
-    [
+def test_what_is_no_input():
+    cases = [
         (3, "tests are a int"),
         (["assert f(3) == 9"], "a test is not {input, output}"),
         ([{"input": "1"}], "a test is not {input, output}"),
@@ -50,12 +50,14 @@ def test_no_inputs(cell):
         ({"question": "1"}, "the tests are not lists of inputs and outputs"),
         ("1 2", "the tests are text, but no JSON"),
         ("[" * 100_000, "the tests are text, but no JSON"),
-    ],
-)
-def test_what_is_no_input(cell, reason):
-    with pytest.raises(BadTestsError) as error:
-        stdin_cases([cell])
-    assert str(error.value) == reason
+    ]
+
+    def check(cell, reason):
+        with pytest.raises(BadTestsError) as error:
+            stdin_cases([cell])
+        assert str(error.value) == reason
+
+    check_each(cases, check)
 
 
 def test_statements():

@@ -1,13 +1,10 @@
 r"""A value and its rounding, joined by `\approx`."""
 
-import pytest
-
-from rejuice.operators.verifier import verify
+from graded_cases import check_boxed
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference", "equal"),
-    [
+def test_exact_then_approximate() -> None:
+    cases = [
         (r"10\pi \approx 31.4", r"10\pi", True),
         (r"\frac13 \approx 0.333", r"\frac13", True),
         (r"\frac13 \approx 0.333", "0.333", True),
@@ -27,7 +24,5 @@ from rejuice.operators.verifier import verify
         (r"x \approx y", "y", False),
         (r"B \approx C", "C", False),
         (r"\frac13 \approx \frac12", r"\frac12", False),
-    ],
-)
-def test_exact_then_approximate(answer: str, reference: str, equal: bool) -> None:
-    assert (verify(rf"\boxed{{{answer}}}", reference).verdict == "correct") is equal
+    ]
+    check_boxed((reference, answer, equal) for answer, reference, equal in cases)

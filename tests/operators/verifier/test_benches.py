@@ -109,6 +109,7 @@ def toy(monkeypatch):
     monkeypatch.setitem(graders.GRADERS, "toy", Grader(_pays, "anything", ()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("toy")
 def test_a_worker_that_raises_or_dies_fails_for_its_pair_alone():
     pairs = [(each, "1") for each in ("1", "raise", "die", "print", "write", "2")]
@@ -123,11 +124,13 @@ def test_a_worker_that_raises_or_dies_fails_for_its_pair_alone():
     assert not Path("made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("toy")
 def test_a_worker_that_hangs_is_late():
     assert graders.graded("toy", [("hang", "1")] * 2, limit_s=0.2) == [FAILED] * 2
 
 
+@pytest.mark.slow
 def test_the_suites_are_printed_as_a_section(tmp_path):
     file = tmp_path / "cases.jsonl"
     rows = [("mine", "4", r"\boxed{4}", True), ("mine", "4", r"\boxed{5}", False)]
@@ -140,6 +143,7 @@ def test_the_suites_are_printed_as_a_section(tmp_path):
     assert r"| hedge | 1 | `\boxed{41 \text{ or } 42}` | 0 | 0 |" in printed
 
 
+@pytest.mark.slow
 def test_error_rates_are_printed_as_a_section(tmp_path):
     (tmp_path / "gsm8k").mkdir()
     made = {"solution": "2 + 2 = 4\nA: 4", "is_correct": True}

@@ -3,9 +3,11 @@ r"""Which text of a response is its answer: what a policy commits to, and what i
 from __future__ import annotations
 
 import pytest
+from each import check_each
+from graded_cases import check_boxed, check_verdicts
 from hostile_text import in_linear_time
 
-from rejuice.operators.verifier import extract_answer, verify, verify_batch
+from rejuice.operators.verifier import extract_answer, verify
 
 VALUES = [
     ("42", "41"),
@@ -36,9 +38,7 @@ def for_each_value(*templates: str) -> list[tuple[str, str]]:
 
 
 def none_is_paid(*templates: str) -> None:
-    pairs = for_each_value(*templates)
-    verdicts = verify_batch([r for _, r in pairs], [right for right, _ in pairs])
-    assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict] == []
+    check_verdicts((right, response, False) for right, response in for_each_value(*templates))
 
 
 # --- where a response ends ------------------------------------------------------------
@@ -129,44 +129,37 @@ def test_the_number_of_a_list_item_is_no_answer() -> None:
     assert paid("1. First we add.\n2. The total is 42", "42")
 
 
-@pytest.mark.parametrize("answer", ["42'", "42...", "42....", r"42\prime"])
-def test_a_numeral_that_goes_on_is_another_number(answer: str) -> None:
-    assert not paid(rf"\boxed{{{answer}}}", "42")
+def test_a_numeral_that_goes_on_is_another_number() -> None:
+    cases = ["42'", "42...", "42....", r"42\prime"]
+    check_boxed(("42", answer, False) for answer in cases)
 
 
 # --- boxes ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
+def test_a_bound_before_the_box_has_the_value_in_the_box() -> None:
+    cases = [
         r"so the company has to sell at least $\boxed{445}$ widgets",
         r"it can hire at most $\boxed{445}$ workers",
         r"Therefore $x\geq \boxed{445}.$",
         r"so it is $\le \boxed{445}$.",
-    ],
-)
-def test_a_bound_before_the_box_has_the_value_in_the_box(response: str) -> None:
-    assert paid(response, "445")
+    ]
+    check_verdicts(("445", response, True) for response in cases)
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
+def test_what_changes_the_value_in_the_box_stays_with_it() -> None:
+    cases = [
         r"$x > \boxed{445}$",
         r"more than \boxed{445}",
         r"The answer is at least \boxed{445}.",
         r"-\boxed{445}",
         r"$x \ne \boxed{445}$",
-    ],
-)
-def test_what_changes_the_value_in_the_box_stays_with_it(response: str) -> None:
-    assert not paid(response, "445")
+    ]
+    check_verdicts(("445", response, False) for response in cases)
 
 
-@pytest.mark.parametrize(
-    ("response", "reference"),
-    [
+def test_a_final_answer_after_the_box_replaces_it() -> None:
+    cases = [
         (r"We gain $\boxed{255}$. Final Answer: The final answer is $10,455$. I hope so.", "10455"),
         (r"Half is \boxed{5}." "\n\n**Final Answer**\n10\n\nFinal answer: 10", "10"),
         (r"So \boxed{5}. The final answer is 5 apples.", "5"),
@@ -176,15 +169,12 @@ def test_what_changes_the_value_in_the_box_stays_with_it(response: str) -> None:
         (r"So \boxed{5}. The final answer is: \[ x = 10 \]", "10"),
         (r"So \boxed{\frac12}. The final answer is a fraction.", r"\frac12"),
         (r"The final answer is \boxed{5}. We checked 3 ways.", "5"),
-    ],
-)
-def test_a_final_answer_after_the_box_replaces_it(response: str, reference: str) -> None:
-    assert paid(response, reference)
+    ]
+    check_verdicts((reference, response, True) for response, reference in cases)
 
 
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
+def test_boxes_that_are_written_otherwise() -> None:
+    cases = [
         (r"so it is $\boxed 3$.", "3"),
         (r"so it is \boxed -\frac12", r"-\frac12"),
         (r"use \boxed to box it: \boxed{4}", "4"),
@@ -194,10 +184,12 @@ def test_a_final_answer_after_the_box_replaces_it(response: str, reference: str)
         (r"4 \\\boxed{5}", "5"),
         (r"\boxed{{{5}}}", "5"),
         (r"\boxed{{1,2} \setminus {2}}", r"{1,2} \setminus {2}"),
-    ],
-)
-def test_boxes_that_are_written_otherwise(response: str, answer: str) -> None:
-    assert extract_answer(response) == answer
+    ]
+
+    def check(response: str, answer: str) -> None:
+        assert extract_answer(response) == answer
+
+    check_each(cases, check)
 
 
 def test_time_grows_with_the_length_of_a_response() -> None:

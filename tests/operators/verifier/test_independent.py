@@ -59,6 +59,7 @@ def test_what_math_verify_raises_is_no_verdict(name, monkeypatch):
         independent.same_by_math_verify("42", "42")
 
 
+@pytest.mark.slow
 def test_each_rule_has_its_own_opinion_in_one_worker(pool):
     pair = ("1/2^{99}", "1/2^{98}")
     ours, theirs = ([pair], [(f"${pair[0]}$", pair[1])])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from graded_cases import check_verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.verifier import extract_answer, verify
 from rejuice.operators.verifier.last_number import last_number
 
 # A response (`¶` stands for a new line), references that it answers, references that it does not.
@@ -198,29 +197,30 @@ PLACES = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("response", "equal", "unequal"), TABLE)
-def test_what_touches_a_number_belongs_to_it(
-    response: str, equal: list[str], unequal: list[str]
-) -> None:
-    response = response.replace("¶", "\n")
-    assert {r: bool(verify(response, r)) for r in equal + unequal} == {
-        **dict.fromkeys(equal, True),
-        **dict.fromkeys(unequal, False),
-    }, extract_answer(response)
+def test_what_touches_a_number_belongs_to_it() -> None:
+    check_verdicts(
+        (reference, response.replace("¶", "\n"), is_equal)
+        for response, equal, unequal in TABLE
+        for is_equal, references in ((True, equal), (False, unequal))
+        for reference in references
+    )
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_part_is_no_answer_anywhere(place: str) -> None:
-    place = place.replace("¶", "\n")
-    pairs = [(place.replace("@", part), n) for part, ns in PARTS.items() for n in ns.split()]
-    assert [pair for pair in pairs if verify(*pair)] == []
+def test_a_part_is_no_answer_anywhere() -> None:
+    check_verdicts(
+        (number, place.replace("¶", "\n").replace("@", part), False)
+        for place in PLACES
+        for part, numbers in PARTS.items()
+        for number in numbers.split()
+    )
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_number_is_an_answer_everywhere(place: str) -> None:
-    place = place.replace("¶", "\n")
-    pairs = [(place.replace("@", w), "-5" if w == "-5" else "5") for w in WHOLES]
-    assert [pair for pair in pairs if not verify(*pair)] == []
+def test_a_number_is_an_answer_everywhere() -> None:
+    check_verdicts(
+        ("-5" if whole == "-5" else "5", place.replace("¶", "\n").replace("@", whole), True)
+        for place in PLACES
+        for whole in WHOLES
+    )
 
 
 PIECES = [
@@ -249,15 +249,12 @@ def test_the_whole_expression_is_found(n: int, form: str) -> None:
     assert last_number(f"So we get {run} of those in the end.") == run
 
 
-@pytest.mark.parametrize(
-    ("inside", "verdict"),
-    [
+def test_a_sentence_inside_the_answer_tag_is_read_as_one() -> None:
+    cases = [
         ("We get 5", "correct"),
         ("It is 5 meters", "correct"),
         ("It is 5 or 6", "wrong_answer"),
         ("It is not 5", "wrong_answer"),
         ("at least 5", "wrong_answer"),
-    ],
-)
-def test_a_sentence_inside_the_answer_tag_is_read_as_one(inside: str, verdict: str) -> None:
-    assert verify(f"<answer>{inside}</answer>", "5").verdict == verdict
+    ]
+    check_verdicts(("5", f"<answer>{inside}</answer>", verdict) for inside, verdict in cases)

@@ -1,17 +1,10 @@
 r"""One number or formula in many dresses: marks of thousands, ordinals, fonts, infix commands."""
 
-import pytest
-
-from rejuice.operators.verifier import verify
+from graded_cases import check_boxed
 
 
-def paid(answer: str, reference: str) -> bool:
-    return verify(rf"\boxed{{{answer}}}", reference).verdict == "correct"
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_marks_of_thousands() -> None:
+    cases = [
         ("32349", r"32,\! 349", True),
         ("32349", r"32,\!349", True),
         ("11111111100", r"11,\! 111,\! 111,\! 100", True),
@@ -21,15 +14,12 @@ def paid(answer: str, reference: str) -> bool:
         ("1_000", "1000", True),
         ("1000", "1_00", False),
         ("14,916", "14, 916", False),  # a list
-    ],
-)
-def test_marks_of_thousands(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_ordinals_and_end_marks() -> None:
+    cases = [
         ("12", r"12^{\text{th}}", True),
         ("12", r"12^\text{th}", True),
         ("12", "12^{th}", True),
@@ -45,15 +35,12 @@ def test_marks_of_thousands(reference: str, answer: str, equal: bool) -> None:
         ("185\\", "185", True),
         ("1000.99", "1,000.99m²", True),
         ("4", "4m", False),
-    ],
-)
-def test_ordinals_and_end_marks(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_fonts_and_infix_commands() -> None:
+    cases = [
         (r"\frac{9}{7}", r"\mathbf{\frac97}", True),
         (r"\frac{9}{7}", r"\textbf{\frac{9}{7}}", True),
         (r"\frac{9}{7}", r"\underline{\frac{9}{7}}", True),
@@ -71,15 +58,12 @@ def test_ordinals_and_end_marks(reference: str, answer: str, equal: bool) -> Non
         (r"\frac{1}{4}", r"{{1 \over 2} \over 2}", True),
         (r"\frac \pi4 + 2", r"2+\frac{\pi}{4}", True),
         (r"\frac\pi2", r"\frac{2}{\pi}", False),
-    ],
-)
-def test_fonts_and_infix_commands(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_backslashes_escaped_twice() -> None:
+    cases = [
         (r"(5,\infty)", r"(5, \\infty)", True),
         (r"\\left(\\frac{1}{5},\\frac{1}{6}\\right)", r"\left(\frac15,\frac16\right)", True),
         (r"x \in [-2,7]", r"-2 \\le x \\le 7", True),
@@ -89,15 +73,12 @@ def test_fonts_and_infix_commands(reference: str, answer: str, equal: bool) -> N
         (r"\text{sin}\bigg(\\frac{x}{2}\\bigg)", r"\sin(\frac{x}{3})", False),
         (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1\\ 2\end{pmatrix}", True),
         (r"\\begin{pmatrix}1\\\\2\\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}", True),
-    ],
-)
-def test_backslashes_escaped_twice(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_spaces_powers_and_inverse_functions() -> None:
+    cases = [
         ("a b", r"a \thinspace b", True),
         ("a b", r"a \negmedspace b", True),
         (r"x^{\frac{1}{2}}", r"x^\frac{1}{2}", True),
@@ -107,15 +88,12 @@ def test_backslashes_escaped_twice(reference: str, answer: str, equal: bool) -> 
         (r"\sin^{-1} a", r"\operatorname{asin}{\left(a \right)}", True),
         (r"\sinh^{-1}(a)", r"\operatorname{arcsinh}(a)", True),
         (r"\sin^{-1} a", r"\frac{1}{\sin a}", False),
-    ],
-)
-def test_spaces_powers_and_inverse_functions(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_adjacent_numerals_are_factors() -> None:
+    cases = [
         ("6", "2(3)", True),
         ("5", "2(3)", False),
         ("26000", "1000(26)", True),
@@ -130,15 +108,12 @@ def test_spaces_powers_and_inverse_functions(reference: str, answer: str, equal:
         ("3", r"\log_2(8)", True),
         ("3", r"\log_2 8", True),
         (r"\frac{7}{3}", r"2\frac{1}{3}", True),  # a mixed number
-    ],
-)
-def test_adjacent_numerals_are_factors(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_separators_in_brackets_and_times() -> None:
+    cases = [
         ("(1,7,103, 105), (3, 5, 101, 107)", "(3, 5, 101, 107), (1, 7, 103, 105)", True),
         ("(1,000, 2,000)", "(1000, 2000)", True),
         ("(0,0,0),(0,-2,0)", "(0;0;0),(0;-2;0)", True),
@@ -146,7 +121,5 @@ def test_adjacent_numerals_are_factors(reference: str, answer: str, equal: bool)
         ("0", "(0;0;0)", False),
         ("20:34", "20:34:00", True),
         ("20:34", "20:34:01", False),
-    ],
-)
-def test_separators_in_brackets_and_times(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)

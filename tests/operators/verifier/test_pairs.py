@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from graded_cases import Case, check_verdicts
 
 from rejuice.operators.verifier import verify, verify_batch
 
@@ -966,18 +967,26 @@ PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
         ),
     ],
 }
-CASES = [
-    pytest.param(gold, answer, equal, id=f"{category}-{gold}-{answer}"[:70])
-    for category, rows in PAIRS.items()
-    for gold, right, wrong in rows
-    for equal, answers in ((True, right), (False, wrong))
-    for answer in answers
-]
 
 
-@pytest.mark.parametrize(("gold", "answer", "equal"), CASES)
-def test_pair(gold: str, answer: str, equal: bool) -> None:
-    assert (verify(answer, gold).verdict == "correct") is equal
+def cases(category: str) -> list[Case]:
+    return [
+        (gold, answer, equal)
+        for gold, right, wrong in PAIRS[category]
+        for equal, answers in ((True, right), (False, wrong))
+        for answer in answers
+    ]
+
+
+@pytest.mark.parametrize("category", PAIRS)
+def test_pairs(category: str) -> None:
+    check_verdicts(cases(category))
+
+
+def test_one_by_one_the_verdicts_are_those_of_a_batch() -> None:
+    golds, answers, _ = zip(*cases("radical"), strict=True)
+    one_by_one = [verify(answer, gold) for gold, answer in zip(golds, answers, strict=True)]
+    assert one_by_one == verify_batch(answers, golds)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the labelled pairs are not next to this checkout")

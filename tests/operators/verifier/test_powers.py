@@ -1,19 +1,12 @@
 r"""Large powers: distinguished to the last digit, or refused before they are carried out."""
 
-import pytest
-
-from rejuice.operators.verifier import verify
+from graded_cases import check_boxed
 
 MATRIX = r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"
 
 
-def verdict(answer: str, reference: str) -> str:
-    return verify(rf"\boxed{{{answer}}}", reference).verdict
-
-
-@pytest.mark.parametrize(
-    ("answer", "reference"),
-    [
+def test_a_small_term_is_no_rounding_error() -> None:
+    cases = [
         ("1+2^{-2000}", "1"),
         (r"\frac{2^{2000}-1}{2^{2000}}", "1"),
         (r"\frac{1}{2^{3000}}", "0"),
@@ -24,15 +17,12 @@ def verdict(answer: str, reference: str) -> str:
         ("x+e^{-3000}", "x"),
         (r"1+(\sqrt{2}-1)^{2000}", "1"),
         (r"\sqrt{2}+\frac{1}{200! \cdot 200!}", r"\sqrt{2}"),
-    ],
-)
-def test_a_small_term_is_no_rounding_error(answer: str, reference: str) -> None:
-    assert verdict(answer, reference) == "wrong_answer"
+    ]
+    check_boxed((reference, answer, "wrong_answer") for answer, reference in cases)
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference"),
-    [
+def test_equal_powers() -> None:
+    cases = [
         ("1-2^{-2023}", r"1-\frac{1}{2^{2023}}"),
         (r"\sqrt{2}+e^{-3000}", r"\sqrt{2}+\frac{1}{e^{3000}}"),
         (r"\frac{3^{2020}-1}{2}", r"\frac{3^{2020}}{2}-\frac{1}{2}"),
@@ -40,15 +30,12 @@ def test_a_small_term_is_no_rounding_error(answer: str, reference: str) -> None:
         ("(x-1)^{1000}(x+1)^{1000}", "(x^2-1)^{1000}"),
         ("(x^{100})^{20}", "x^{2000}"),
         ("e^{-0.123456}", r"\frac{1}{e^{0.123456}}"),
-    ],
-)
-def test_equal_powers(answer: str, reference: str) -> None:
-    assert verdict(answer, reference) == "correct"
+    ]
+    check_boxed((reference, answer, "correct") for answer, reference in cases)
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference"),
-    [
+def test_an_endless_power_is_wrong_at_once() -> None:
+    cases = [
         ("((10^{3000})^{3000})^{3000}", "42"),
         (r"\left(\frac{10^{3000}}{2}\right) ^ 3000", "42"),
         ("((2^{3000})^{3000}x)^{3000}", "x"),
@@ -57,7 +44,5 @@ def test_equal_powers(answer: str, reference: str) -> None:
         (r"3^{\frac{999999999999}{2}}", "42"),
         (r"\begin{pmatrix}1&2\\3&x\end{pmatrix}^{3000}", MATRIX),
         (r"\begin{pmatrix}a&b&c\\d&e&f\\g&h&k\end{pmatrix}^{-10}", MATRIX),
-    ],
-)
-def test_an_endless_power_is_wrong_at_once(answer: str, reference: str) -> None:
-    assert verdict(answer, reference) == "wrong_answer"
+    ]
+    check_boxed((reference, answer, "wrong_answer") for answer, reference in cases)

@@ -1,17 +1,10 @@
 r"""Sets of real numbers written with operations: equal as sets, however they are composed."""
 
-import pytest
-
-from rejuice.operators.verifier import verify
+from graded_cases import check_boxed
 
 
-def paid(answer: str, reference: str) -> bool:
-    return verify(rf"\boxed{{{answer}}}", reference).verdict == "correct"
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_unions_of_sets_and_intervals() -> None:
+    cases = [
         ("[0,2]", r"[0,1]\cup[1,2]", True),
         ("[0,2]", r"[0,1)\cup(1,2]", False),
         ("[0,2]", r"[0,1]\cup[1,3]", False),
@@ -26,15 +19,12 @@ def paid(answer: str, reference: str) -> bool:
         (r"(a,b)\cup(c,d)", r"(a,d)", False),
         (r"x \in (0,1)\cup(2,3)", r"(0,1)\cup(2,3)", True),
         (r"x \in (0,1)\cup(2,3)", r"y\in (0,1)\cup(2,3)", False),
-    ],
-)
-def test_unions_of_sets_and_intervals(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_complements() -> None:
+    cases = [
         (r"(-\infty,2)\cup(2,\infty)", r"\mathbb R\setminus\{2\}", True),
         (r"(-\infty,2)\cup(2,\infty)", r"\mathbb{R}-\{2\}", True),
         (r"(-\infty,2)\cup(2,\infty)", r"x \ne 2", True),
@@ -51,15 +41,12 @@ def test_unions_of_sets_and_intervals(reference: str, answer: str, equal: bool) 
         (r"\mathbb{R}\setminus\{1,2\}", r"\mathbb{R}\setminus\{1\}\cup\{2\}", False),
         ("x > 1 and x < 3", "x > 1 or x < 3", False),
         ("x > 1 or x < 3", "x > 1 and x < 3", False),
-    ],
-)
-def test_complements(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_chained_and_joined_inequalities() -> None:
+    cases = [
         ("(1,2)", "1<x<2", True),
         (r"x \in (1,2)", "1<x<2", True),
         ("(1,2)", "2>x>1", True),
@@ -80,37 +67,27 @@ def test_complements(reference: str, answer: str, equal: bool) -> None:
         ("(1,2)", r"\{x \in \mathbb{R} \mid 1<x<2\}", True),
         ("(1,2)", r"\{x : x>1, x<2\}", True),
         (r"\mathbb{R}\setminus\{0\}", r"\{x\in\mathbb{R} : x \neq 0\}", True),
-    ],
-)  # fmt: skip
-def test_chained_and_joined_inequalities(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]  # fmt: skip
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    "answer", [r"\frac{x}{2}", r"x \ne a", r"\{x \in \mathbb{Z} : x \ne 0\}", "5", r"\cup", "x+1>2"]
-)
-def test_an_answer_that_is_no_set_is_wrong(answer: str) -> None:
+def test_an_answer_that_is_no_set_is_wrong() -> None:
+    cases = [r"\frac{x}{2}", r"x \ne a", r"\{x \in \mathbb{Z} : x \ne 0\}", "5", r"\cup", "x+1>2"]
     reference = r"(-\infty,0)\cup(0,\infty)"
-    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+    check_boxed((reference, answer, "wrong_answer") for answer in cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer"),
-    [
+def test_what_is_no_set_beside_one_is_wrong() -> None:
+    cases = [
         (r"\{x | x < \frac{3}{2}\} - \{-6\}", "x=2"),
         (r"\{x|-2<x<3\}", r"(-1,-9),(4+2 \sqrt{2}, 8)"),
         ("-12;-11;-10", r"a \ne 2"),
         (r"x \geq y", r"2\pi r"),
         (r"2\pi r", r"x \geq y"),
-    ],
-)
-def test_what_is_no_set_beside_one_is_wrong(reference: str, answer: str) -> None:
-    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+    ]
+    check_boxed((reference, answer, "wrong_answer") for reference, answer in cases)
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference"),
-    [(r"(1,0)\cup(2,3)", r"\{x : 2 < x < 3\}"), (r"(1,0)\cup(2,3)", "(2,3)")],
-)
-def test_an_interval_with_its_ends_exchanged_is_no_empty_set(answer: str, reference: str) -> None:
-    assert verify(rf"\boxed{{{answer}}}", reference).verdict == "wrong_answer"
+def test_an_interval_with_its_ends_exchanged_is_no_empty_set() -> None:
+    cases = [(r"(1,0)\cup(2,3)", r"\{x : 2 < x < 3\}"), (r"(1,0)\cup(2,3)", "(2,3)")]
+    check_boxed((reference, answer, "wrong_answer") for answer, reference in cases)

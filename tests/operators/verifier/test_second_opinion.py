@@ -6,13 +6,12 @@ Each answer is graded as a whole response, against the reference that comes firs
 from __future__ import annotations
 
 import pytest
+from graded_cases import check_verdicts
 
-from rejuice.operators.verifier import verify, verify_batch
-
-# (reference, answers that equal it, answers that do not)
+# category -> [(reference, answers that equal it, answers that do not)]
 # fmt: off
-PAIRS: list[tuple[str, list[str], list[str]]] = [
-    # --- fraction
+PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
+    "fraction": [
     (r"\frac{5}{8}", ["0.625", r"\dfrac{5}{8}", r"\tfrac58", r"\cfrac{5}{8}", "5/8", "5 / 8", "10/16"], [r"\frac{8}{5}", "0.63", "5:8"]),
     ("0.2", [r"\frac{1}{5}", ".2", "0.20000"], ["0.02"]),
     (r"-\frac{7}{9}", [r"\frac{7}{-9}", "-7/9"], [r"\frac{-7}{-9}"]),
@@ -27,13 +26,15 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     (r"\frac{11}{13}", [r"\left(\frac{11}{13}\right)"], []),
     ("1", [], ["1.0000001"]),
     (r"\frac{100}{3}", [r"33\frac{1}{3}"], ["33"]),
-    # --- extract
+    ],
+    "extract": [
     ("17", [r"Therefore $\boxed{17}$.", r"Hence \boxed{ 17 }", r"\boxed{17 \text{ apples}}", r"First I get \boxed{15}. Wait, I forgot two: \boxed{17}", "The answer is 17.", "The answer is: **17**", '### Final Answer\n17', "Final Answer: The final answer is $17$. I hope it is correct.", "<think>17 or 18?</think> The answer is 17", "<think>x</think><answer>17</answer>", "<answer>17", '10 + 7 = 17 dollars\n#### 17', "####17", "He has 20 - 3 = 17 apples left.", "She bought 17 eggs", "17", "Answer: $17$ cm", r"**Final Answer:** \(17\)", r"\[ \boxed{17} \]", r"$$\boxed{17}$$", r"\boxed{x = 17}", r"\boxed{\text{17}}", "So the final answer is 17 (apples).", "A: 17", r"Thus the value is $\boxed{\dfrac{34}{2}}$.", r"Final answer: \boxed{17}. Thanks for asking, question 3 done!"], [r"First I get \boxed{17}. Wait: \boxed{15}", "<think>I believe it is 17", '10 + 7 = 17 dollars\n#### 18', "10 + 7 = 18", "", "I do not know.", r"\boxed{17", r"\boxed{}", r"\boxed{1}, \boxed{17}", "The answer could be 16, 17, or 18.", "The answer is not 17.", "The change is -17 metres."]),
     ("1,17", [r"\boxed{1}, \boxed{17}"], []),
     (r"\frac{a}{b}", [r"So the result is $\boxed{\frac{a}{b}}$"], []),
     ("-17", ["The change is -17 metres."], []),
     ("17.5", ["Each pays $17.50."], []),
-    # --- sets
+    ],
+    "sets": [
     ("2,5", ["5,2", "2 and 5", "2 or 5", "x = 2 or x = 5", r"x \in \{2,5\}"], ["25", "2.5", "2", "2,5,7"]),
     (r"\{2,5\}", [r"\left\{5, 2\right\}", "{2, 5}"], ["[2,5]"]),
     ("(2,5)", ["(2, 5)", r"\left( 2, 5 \right)", "x=2, y=5", "(2.0, 10/2)"], ["(5,2)", "(2,5,0)", "[2,5)"]),
@@ -46,7 +47,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     (r"\{a,b\}", [r"\{b,a\}"], [r"\{a,c\}"]),
     (r"(\frac12, -3)", ["(0.5, -3)"], ["(0.5, 3)"]),
     ("x=1,x=2", [], ["x=1"]),
-    # --- radical
+    ],
+    "radical": [
     (r"3\sqrt{5}", [r"\sqrt{45}", r"\sqrt{5}\cdot 3", r"3\sqrt5", "3√5", "3*sqrt(5)", "3sqrt(5)", "6.7082039"], ["6.71", r"5\sqrt{3}", "15", r"\sqrt[3]{5}"]),
     (r"\sqrt[3]{54}", [r"3\sqrt[3]{2}", "54^{1/3}"], []),
     (r"\frac{3}{\sqrt{3}}", [r"\sqrt{3}"], []),
@@ -62,7 +64,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     (r"\sqrt{25}", ["5"], [r"\pm 5"]),
     (r"\sin 30^\circ", [r"\frac12"], []),
     (r"\cos\frac{\pi}{3}", ["0.5"], []),
-    # --- assign
+    ],
+    "assign": [
     ("n=7", ["7", "n=7.0"], ["m=7", "n=-7"]),
     ("7", ["n = 7", "n = 3 + 4 = 7", r"\text{Perimeter} = 7", r"\text{Perimeter} = 7\text{ cm}", "f(3) = 7", "7 = n", "a_5 = 7", r"x \approx 7"], ["n = 3 + 5 = 8", r"x \neq 7", "x > 7", "2n = 7"]),
     ("8", [], ["n = 3 + 5 = 7"]),
@@ -71,7 +74,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("x=1, y=2", ["y=2, x=1"], ["x=2, y=1"]),
     ("y=3x+2", ["3x+2"], []),
     ("3x+2", ["f(x)=3x+2"], ["f(x)=3x-2"]),
-    # --- units
+    ],
+    "units": [
     ("12", ["12 oranges", "12 km/h", r"12\text{ cm}", r"12\,\mathrm{cm}", r"12\text{ cm}^2", r"12\ \text{square units}", "12 kilometers per hour", "12cm", "twelve"], ["120 oranges", "13 oranges", "thirteen"]),
     ("24", ["two dozen"], []),
     ("12 cm", ["12", "12 cm", "120 mm"], ["12 m", "12 kg"]),
@@ -83,7 +87,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("0.75", [], ["45 minutes"]),
     ("21", ["twenty-one"], []),
     ("100", ["one hundred", "a hundred"], []),
-    # --- sign
+    ],
+    "sign": [
     (r"\pm 3", ["3, -3", "3 and -3", "±3", r"x = \pm 3"], ["3", "-3"]),
     (r"\mp 3", [r"\pm 3"], []),
     ("3, -3", [r"\pm 3"], []),
@@ -92,9 +97,11 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("0", ["-0", "0.0"], ["0.0001"]),
     (r"1\pm\sqrt2", [r"1+\sqrt2, 1-\sqrt2"], [r"1+\sqrt2"]),
     (r"\frac{-b}{a}", [r"-\frac{b}{a}"], []),
-    # --- punct
+    ],
+    "punct": [
     ("36", ["36.", "36,", "36;", "`36`", "***36***", "_36_", "$$36$$", r"\[36\]", r"\textbf{36}", r"\mathrm{36}", "{36}", r"\displaystyle 36", '  36\n', r"36\,", r"36 \quad", "\"36\"", r"$\mathbf{36}$."], ["36!", "36 or 37", "36?", "N/A", "nan", "3 6", "36/"]),
-    # --- algebra
+    ],
+    "algebra": [
     ("x^2-4", ["(x-2)(x+2)", "-4+x^2", "x*x-4", "x**2 - 4"], ["(x-2)^2"]),
     ("2x", ["x+x"], ["x^2", "2y"]),
     ("ab+c", ["c+ba"], []),
@@ -114,7 +121,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("n(n+1)/2", [r"\frac{n^2+n}{2}"], []),
     ("x_1+x_2", ["x_2+x_1"], ["x_1+x_3"]),
     ("x^2+C", [], ["x^2"]),
-    # --- interval
+    ],
+    "interval": [
     ("(3,7]", [r"\left(3,7\right]", r"3 < x \le 7", r"3<x\leq7", "x in (3, 7]", r"x \in (3,7]"], ["[3,7)", "[3,7]", "(3,8]"]),
     (r"x\le 5", [r"(-\infty,5]", "x<=5", "5 >= x", r"x \leqslant 5"], [r"(-\infty,5)", r"x \ge 5"]),
     (r"(-\infty, \infty)", [r"\mathbb{R}"], []),
@@ -122,7 +130,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     (r"[0, \frac{3}{4}]", ["[0, 0.75]"], []),
     (r"(0,\infty)", ["x>0"], [r"x \ge 0"]),
     ("5", [], [r"x \le 5"]),
-    # --- misc
+    ],
+    "misc": [
     ("4:5", ["4 : 5", "4 to 5", "8:10"], ["5:4"]),
     (r"\infty", [r"+\infty", "infinity"], ["0"]),
     (r"-\infty", [r"-\infty"], []),
@@ -132,19 +141,22 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("Monday", ["monday"], ["Tuesday"]),
     ("2+3i", ["3i+2"], ["2-3i", "5i"]),
     (r"\text{true}", [], ["false"]),
-    # --- sci
+    ],
+    "sci": [
     ("0.00042", [r"4.2\times10^{-4}", r"4.2\cdot 10^{-4}", "4.2e-4", "4.2E-04", "4.2 x 10^-4", "4.2 * 10^-4", "4.2×10⁻⁴"], [r"4.2\times10^{4}", "4.2e-5"]),
     ("3e-9", [], ["4e-9"]),
     (r"3\times10^8", ["300000000", "300,000,000", r"3\times10^8\text{ m/s}"], [r"3\times10^9"]),
     (r"6.022\times 10^{23}", ["6.022e23"], []),
     ("10^6", ["1,000,000", "one million"], []),
-    # --- currency
+    ],
+    "currency": [
     ("7.50", ["7.5", "$7.50", r"\$7.50", r"\$7.5\text{ per hour}"], ["$75.0", "$7.05"]),
     ("45", ["45 dollars", "£45", "45 USD", "USD 45"], ["$450", "-$45"]),
     ("$45", ["45"], ["€45"]),
     ("3400", ["$3,400.00"], ["$3.400"]),
     ("-45", ["-$45", "$-45"], []),
-    # --- bignum
+    ],
+    "bignum": [
     ("987654321987654321987654321", ["987654321987654321987654321"], ["987654321987654321987654322", "9.87654321987654e26"]),
     ("9007199254740993", [], ["9007199254740992"]),
     ("18014398509481985", ["18,014,398,509,481,985"], []),
@@ -155,33 +167,38 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("2^{100}", ["1267650600228229401496703205376"], ["1267650600228229401496703205377"]),
     ("0007", ["7"], []),
     ("7", ["007"], []),
-    # --- mixed
+    ],
+    "mixed": [
     (r"\frac{11}{4}", ["2.75", r"2\frac{3}{4}", r"2\frac34", "2 3/4", "2¾"], ["2-3/4", "23/4"]),
     (r"2\frac{3}{4}", [r"2 + \frac{3}{4}", r"2 \frac{3}{4}"], [r"\frac{6}{4}"]),
     (r"-3\frac{1}{5}", ["-3.2"], ["-2.8"]),
     ("1.5", ["one and a half", "1½ cups"], []),
     ("0.5", ["half"], []),
-    # --- percent
+    ],
+    "percent": [
     ("25%", ["0.25", r"25\%", "25 percent", r"\frac14"], ["2.5%", "0.025", "75%", "2500"]),
     ("0.25", ["25%"], []),
     ("25", ["25%", "25 per cent"], []),
     ("120%", ["1.2", r"\frac{6}{5}"], []),
     ("0.4%", ["0.004"], ["0.4"]),
     ("12.5%", [r"12.5\%", r"\frac{1}{8}"], []),
-    # --- matrix
+    ],
+    "matrix": [
     (r"\begin{pmatrix}5&6\\7&8\end{pmatrix}", [r"\begin{bmatrix}5&6\\7&8\end{bmatrix}", r"\begin{pmatrix} 5 & 6 \\ 7 & 8 \end{pmatrix}", r"\left(\begin{array}{cc}5&6\\7&8\end{array}\right)", r"\begin{pmatrix}5&6\\7&8\\\end{pmatrix}"], [r"\begin{pmatrix}5&7\\6&8\end{pmatrix}", r"\begin{vmatrix}5&6\\7&8\end{vmatrix}", r"\begin{pmatrix}5&6\\7&9\end{pmatrix}"]),
     (r"\begin{pmatrix}1/2\\3\end{pmatrix}", [r"\begin{pmatrix}\frac12\\3.0\end{pmatrix}"], []),
     (r"\begin{pmatrix}1\\3\end{pmatrix}", [], [r"\begin{pmatrix}1&3\end{pmatrix}", "(1,3)"]),
     (r"\begin{pmatrix}1&0\\0&1\end{pmatrix}", [], [r"\begin{pmatrix}0&1\\1&0\end{pmatrix}"]),
     (r"\begin{pmatrix}x&y\\0&1\end{pmatrix}", [r"\begin{Bmatrix}x&y\\0&1\end{Bmatrix}"], []),
-    # --- thousands
+    ],
+    "thousands": [
     ("7654", ["7,654", "7{,}654", r"7\,654", "7 654", "7\xa0654", "7\u2009654", "7'654"], ["7,655", "76,54", "7,65", "7.654", "7, 654"]),
     ("7,654", ["7654.00", "7,654.0"], []),
     ("2500000", ["2.5 million", "2,500,000"], ["25,000,00", "2.5 billion", "250,000"]),
     ("3000", ["3 thousand"], []),
     ("12,345.67", ["12345.67"], ["12,345.76"]),
     ("1,000,000", ["1000000", "10^6"], []),
-    # --- shape
+    ],
+    "shape": [
     ("12", ["12 (units)", "12 [cm]"], []),
     ("3/4", ["three quarters", "three-fourths"], []),
     ("0.75", ["3/4 cup"], []),
@@ -246,7 +263,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("17", ["**17**.", r"\boxed{17}.", r"$\boxed{17}$ cm", r"\boxed{17}\text{ cm}", "ANSWER: 17", "answer = 17", "= 17", ": 17", '\n\n17\n\n', '16\n17', "So, $17.", "17/1", "Answer:17", r"answer is: $\boxed{17}$", "The answer is 17%", "The answer is 17!"], [r"\boxed{-17}", r"$-\boxed{17}$", "Therefore, Tom has 17 dollars left after 3 days.", '17\n18', "The answer is 17 and 18", "The answer is 17 or 18", "The answer is either 17 or 18.", "The answer is 1 7", "The answer is 17x", r"The answer is $\frac{17}{2}$", "The answer is 17/2.", "The answer is 17.5.", "The answer is 17,000.", "The answer is 17 thousand.", "The answer is 17^2."]),
     ("18", [], ["The result is 17, not 18"]),
     ("3", [], ["no more than 3", "does not exceed 3", "exceeds 3", "more than or equal to 3", "3 or greater", "3 and above", "any number above 3", "below 3", "The answer is no more than 3 apples.", "The answer is at least $3$.", "from 3 to 5", "3 through 5", "a number greater than 3", "x is at least 3", "x is less than 3", "x must be more than 3", "max 3", "min. 3"]),
-    # --- prose
+    ],
+    "prose": [
     ("3", ["It takes at least 3 hours. The answer is 3", "She needs at least 3 buses.", "So she needs to buy at least 3 boxes.", "about 3", "approximately 3", r"\approx 3", "roughly 3", "The answer is approximately 3", "The maximum is 3", "The minimum value is 3.", "minimum value: 3", "3..", "3rd"], ["at least 3 is the answer", "A: at least 3", 'I add.\n#### at least 3', 'Think.\nAt least 3', "**at least 3**", "<answer>at least 3</answer>", "at least $3$", r"\text{at least } 3", "at least three", "at least 3 hours", r"The final answer is $\geq 3$", "almost 3", "just under 3", "nearly 3", "a little over 3", r"Bob gets \frac{2}{3} of the cake.", r"Bob gets $\frac{2}{3}$ of the cake.", r"The area of it is then $2\sqrt{3}$ in total", "3 miles at least", "3 mod 5", "maximum 3", "between 2 and 4", "$3$ or $4$", "3 (or 4)", "3/4 or 3", "3^2", r"\boxed{3}\text{ or }\boxed{4}", "-(3)", r"\sim 3", "3~4", "3-4", "3...5", "<3", "3<x", "3 <", "Three or four", "three to four", "the third"]),
     (r"\frac23", [r"Bob gets \frac{2}{3} of the cake.", r"Bob gets $\frac{2}{3}$ of the cake."], []),
     (r"2\sqrt3", [r"The area of it is then $2\sqrt{3}$ in total", r"The area of it is then 2\sqrt{3} in total"], []),
@@ -267,7 +285,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     ("-1", ["3-4"], []),
     ("60", ["5 dozen"], []),
     ("50", [], ["5,0"]),
-    # --- third round
+    ],
+    "third round": [
     ("4", ["The answer is 2^2", "2 + 2", "|4|", "4%", "400%", "4e0", r"\sqrt{16}", r"\lfloor 4.5 \rfloor", r"\{4\}", r"4\%", r"<think>5</think>\boxed{4}", r"\boxed{5}</think>\boxed{4}", r"\boxed{4}%", r"=> \boxed{4}", r"- \boxed{4}", r"Why not? \boxed{4}", r"$x \geq \boxed{4}$"], ["2+2=5", "4'", "4 = 2 + 3", "4=4=5", "x=4 or x=-4", "±4", "4!", "4i", "4x", "4^2", "4_2", "(4,4)", "4/4", "4:1", r"4\frac{1}{2}", "4½", "4 1/2", "4.4", "44", "-4", "0.04", "4e1", r"4\pi", r"\sqrt{4}", "4,000", "4 million", "four hundred", "forty", "fourteen", "fourth", "a quarter", "1/4", "4 out of 5", "4 of 5", "4 in 5", "4 halves", "half of 4", "twice 4", "double 4", "4 squared", "4 times 2", "4 plus 1", "4 less than 10", "4 dozen", "sqrt 4", "4 choose 2", "log 4", "x^4", "x_4", "f(4)", r"\frac{4}{x}", "4 - x", r"4\cdot 10^3", "10^4", "4 or none", "!4", "¬4", r"\neg 4", r"\overline{4}", r"\bar{4}", r"4\ldots", "4, ...", "4, 5, 6, ...", "0.4", r"\not 4", r"4 \text{ or } 5", r"\boxed{4}\boxed{5}", "Either 4 or 5.", "The answer is 4 or maybe 5.", "I think it's between 3 and 4.", "The answer is roughly 4 to 5.", "The answers are 4 and 5", "It's definitely not 4.", "The answer isn't 4", "4 is not the answer.", "The answer is 5, not 4.", "The answer is 4x + 2", r"\boxed{4}<think>5</think>", "<answer>5</answer> 4", "<answer>4</answer><answer>5</answer>", r"<answer>\boxed{5}</answer> \boxed{4}", '#### 4\n#### 5', '#### 5\nThe answer is 4', '\\boxed{4} \n\n Actually no: \\boxed{5}', r"\boxed{4\text{ or }5}", r"\boxed{4 \quad 5}", r"\boxed{4\\5}", r"x \ne \boxed{4}", r"x > \boxed{4}", r"The answer is not \boxed{4}", r"The answer is at least \boxed{4}", r"The answer is $\pm\boxed{4}$", r"x > \boxed{4}", r"not $\boxed{4}$", r"The answer is at least $\boxed{4}$."]),
     ("5", ["The answer is 5, not 4."], ["The answer is roughly 4 to 5.", "The answer is 4-5.", "It is 4-5 apples", r"\boxed{5}</think>\boxed{4}", "Add 20 + 5", "Jan 3 - 5 apples"]),
     ("2", [], ["The answer is 4x + 2", "So it's 4x + 2", "y = 4x + 2", "So the line is y = 4x + 2"]),
@@ -294,7 +313,8 @@ PAIRS: list[tuple[str, list[str], list[str]]] = [
     (r"\pm4", [r"x = \pm\boxed{4}"], []),
     (r"\delta", [], [r"\Delta"]),
     (r"\Delta+2", [r"2+\Delta"], []),
-]
+    ],
+}
 
 # A second author would have judged these otherwise, or not at all; the verifier's rule decides.
 CONVENTIONS: list[tuple[str, str, str, bool]] = [
@@ -328,52 +348,43 @@ BOUNDS = (
 # fmt: on
 
 
-@pytest.mark.parametrize(("reference", "equal", "unequal"), PAIRS)
-def test_second_opinion(reference: str, equal: list[str], unequal: list[str]) -> None:
-    answers = equal + unequal
-    verdicts = verify_batch(answers, [reference] * len(answers))
-    got = {a: v.verdict == "correct" for a, v in zip(answers, verdicts, strict=True)}
-    assert got == {**dict.fromkeys(equal, True), **dict.fromkeys(unequal, False)}
+@pytest.mark.parametrize("category", PAIRS)
+def test_second_opinion(category: str) -> None:
+    check_verdicts(
+        (reference, answer, is_equal)
+        for reference, equal, unequal in PAIRS[category]
+        for is_equal, answers in ((True, equal), (False, unequal))
+        for answer in answers
+    )
 
 
-@pytest.mark.parametrize(("reference", "answer", "why", "equal"), CONVENTIONS)
-def test_a_convention(reference: str, answer: str, why: str, equal: bool) -> None:
-    assert (verify(answer, reference).verdict == "correct") is equal, why
+def test_conventions() -> None:
+    check_verdicts((reference, answer, equal) for reference, answer, _, equal in CONVENTIONS)
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize(
-    "form",
-    [
+def test_a_bound_is_no_value() -> None:
+    forms = [
         "{} 3", "**{} 3**", "{} $3$ hours", r"\boxed{{{} 3}}", r"\boxed{{\text{{{} }}3}}",
         "The answer is {} 3.", "Answer: {} 3", "A: {} 3", "I added 1 and 2.\n#### {} 3",
         "I added 1 and 2.\n{} 3", "<answer>{} 3</answer>", "{} 3 is the answer.",
-    ],
-)  # fmt: skip
-def test_a_bound_is_no_value(bound: str, form: str) -> None:
-    assert verify(form.format(bound), "3").verdict != "correct"
+    ]  # fmt: skip
+    check_verdicts(("3", form.format(bound), False) for form in forms for bound in BOUNDS)
 
 
-@pytest.mark.parametrize(
-    "form", ["3 or more", "3 at least", "3 miles at most", "3+", ">3", r"\ge 3", "≥3", "3 to 20"]
-)
-def test_neither_is_one_after_the_number_or_in_signs(form: str) -> None:
-    assert verify(form, "3").verdict == "wrong_answer"
+def test_neither_is_one_after_the_number_or_in_signs() -> None:
+    cases = ["3 or more", "3 at least", "3 miles at most", "3+", ">3", r"\ge 3", "≥3", "3 to 20"]
+    check_verdicts(("3", form, "wrong_answer") for form in cases)
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
+def test_a_bound_within_a_sentence_and_an_approximation_are_values() -> None:
+    cases = [
         "It takes at least 3 hours. The answer is 3", "So she needs to buy at least 3 boxes.",
         "Over 2 years, he grows 3 inches.", "minimum value: 3",
         "The maximum is 3.", "about 3", "approximately 3", r"\approx 3", "The answer is about 3.",
-    ],
-)  # fmt: skip
-def test_a_bound_within_a_sentence_and_an_approximation_are_values(response: str) -> None:
-    assert verify(response, "3").verdict == "correct"
+    ]  # fmt: skip
+    check_verdicts(("3", response, "correct") for response in cases)
 
 
-@pytest.mark.parametrize("answer", [r"\approx 3.46", "about 3.46"])
-def test_an_approximation_is_compared_like_any_number(answer: str) -> None:
-    assert verify(answer, r"2\sqrt{3}").verdict == "wrong_answer"
-    assert verify(answer, "3.46").verdict == "correct"
+def test_an_approximation_is_compared_like_any_number() -> None:
+    for answer in [r"\approx 3.46", "about 3.46"]:
+        check_verdicts([(r"2\sqrt{3}", answer, "wrong_answer"), ("3.46", answer, "correct")])

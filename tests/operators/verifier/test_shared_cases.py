@@ -60,6 +60,7 @@ AGREED = {
 }
 
 
+@pytest.mark.slow
 def test_shared_cases(shared_data):
     path = shared_data / "verifier_cases.jsonl"
     if not path.is_file():

@@ -1,17 +1,10 @@
 r"""Commas that group thousands and commas that separate; numerals in other bases."""
 
-import pytest
-
-from rejuice.operators.verifier import verify
+from graded_cases import check_boxed
 
 
-def paid(answer: str, reference: str) -> bool:
-    return verify(rf"\boxed{{{answer}}}", reference).verdict == "correct"
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_base_numerals_by_digits_and_base() -> None:
+    cases = [
         ("4343_6", "999_{10}", False),
         ("4343_6", "999", False),
         ("999", "4343_6", False),
@@ -24,15 +17,12 @@ def paid(answer: str, reference: str) -> bool:
         ("999", "999_{10}", True),
         ("10", "a_{11}", False),  # a name: it has no digit
         ("x_{36}", "33", False),
-    ],
-)
-def test_base_numerals_by_digits_and_base(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "equal"),
-    [
+def test_thousands_in_brackets() -> None:
+    cases = [
         ("1100", "(1,100)", False),
         ("(1,100)", "1100", False),
         ("1,100", "(1,100)", False),
@@ -47,7 +37,5 @@ def test_base_numerals_by_digits_and_base(reference: str, answer: str, equal: bo
         ("(1,000, 2,000)", "(1000,2000)", True),
         ("1100", "1,100", True),
         ("1100", "(1100)", True),
-    ],
-)
-def test_thousands_in_brackets(reference: str, answer: str, equal: bool) -> None:
-    assert paid(answer, reference) is equal
+    ]
+    check_boxed(cases)

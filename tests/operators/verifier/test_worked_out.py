@@ -2,14 +2,13 @@ r"""The form of an answer, where a formula of the right value is not enough."""
 
 from __future__ import annotations
 
-import pytest
+from graded_cases import check_verdicts
 
-from rejuice.operators.verifier import verify, verify_batch
+from rejuice.operators.verifier import verify
 
 
-@pytest.mark.parametrize(
-    ("reference", "worked_out", "formulas"),
-    [
+def test_a_formula_of_the_right_value_is_not_worked_out() -> None:
+    table: list[tuple[str, list[str], list[str]]] = [
         (
             "42",
             ["42", "x=42", r"6 \cdot 7 = 42", r"42\text{ cm}", "forty-two", r"\boxed{42.0}"],
@@ -31,15 +30,14 @@ from rejuice.operators.verifier import verify, verify_batch
         ("2x", ["2x", "x+x", r"2 \cdot x"], [r"\frac{d}{dx}x^2"]),
         ("1, 2", ["1, 2", r"\{1,2\}", "x=1, x=2"], []),
         (r"\text{east}", ["east", r"\text{east}"], []),
-    ],
-)  # fmt: skip
-def test_a_formula_of_the_right_value_is_not_worked_out(
-    reference: str, worked_out: list[str], formulas: list[str]
-) -> None:
-    answers = [*worked_out, *formulas]
-    verdicts = verify_batch(answers, [reference] * len(answers), worked_out=True)
-    found = {answer: bool(verdict) for answer, verdict in zip(answers, verdicts, strict=True)}
-    assert found == {**dict.fromkeys(worked_out, True), **dict.fromkeys(formulas, False)}
+    ]  # fmt: skip
+    cases = [
+        (reference, answer, is_worked_out)
+        for reference, worked_out, formulas in table
+        for is_worked_out, answers in ((True, worked_out), (False, formulas))
+        for answer in answers
+    ]
+    check_verdicts(cases, worked_out=True)
 
 
 def test_by_default_an_equal_value_is_enough() -> None:

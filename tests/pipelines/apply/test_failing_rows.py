@@ -126,6 +126,7 @@ def root(n):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_command_names_the_row_and_prints_a_traceback_on_demand(
     workers, recipe_file, tmp_path, monkeypatch, capsys

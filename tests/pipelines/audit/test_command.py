@@ -170,6 +170,7 @@ def test_the_code_of_a_run_is_graded_by_one_verifier_only(rejuice, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_help_loads_nothing_heavy(tmp_path):
     assert heavy_after(["audit", "--help"], cwd=tmp_path) == []
 

@@ -47,6 +47,7 @@ def check_clean(runs, steps, **fields):
         assert (p <= 0.2).sum() >= least * (runs - most_alarms(runs, 0.8)), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 40])
 def test_few_clean_runs_have_an_alarm(steps):
     check_clean(100, steps)

@@ -92,6 +92,7 @@ def test_verdicts_of_a_dataset_have_no_operator(tmp_path):
     assert recheck(graded) == ["correct"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_shipped_recipes(name, tmp_path, monkeypatch):
     """Judgements are not answers: their verdicts are not looked at."""

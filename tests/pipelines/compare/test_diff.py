@@ -156,6 +156,7 @@ def test_new_responses_are_frequent_and_absent_before():
     assert new_responses(before, after) == {"c d": 3}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.sampled_from([0.0, 0.3, 1.0, -0.5, 2.0]), min_size=4, max_size=4),

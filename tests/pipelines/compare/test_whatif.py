@@ -176,6 +176,7 @@ def process_of(drawn):
     return found
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(drawn=AFTERWARDS)
 def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):

@@ -9,6 +9,8 @@ from djrows import rows
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 FIELDS = both_ways.effective_fields()
 EQUAL = (both_ways.IDENTICAL, both_ways.ORDER)
 
@@ -37,24 +39,26 @@ EVERY = [(name, number) for name, sets in FIELDS.items() for number in range(len
 QUICK = [case for case in EVERY if case[1] == 0 or case[0].startswith("python_")]
 
 
-@pytest.mark.parametrize("case", QUICK, ids=label)
+ONE = pytest.param(QUICK[0], marks=pytest.mark.smoke)
+
+
+@pytest.mark.parametrize("case", [ONE, *QUICK[1:]], ids=label)
 def test_the_same_rows_both_ways(case, folder):
     check(*case, folder, quick=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in EVERY if case not in QUICK], ids=label)
 def test_the_same_rows_with_other_fields(case, folder):
     check(*case, folder)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIELDS)
 def test_default_fields_give_the_same_rows(name, folder):
     outcome = both_ways.outcome(name, -1, folder, quick=True)
     assert outcome.verdict not in both_ways.BAD, outcome.line
 
 
+@pytest.mark.smoke
 def test_a_difference_is_found(folder):
     table = rows(folder, groups=1)
     assert both_ways.difference(table, table) == ""

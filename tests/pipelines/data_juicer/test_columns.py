@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from each import check_each
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines.apply.frame import Frame
@@ -110,18 +111,20 @@ def test_an_operator_that_does_without_a_text(name):
     assert not columns.reads_text(name)
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
-def test_what_counts_as_reading_its_text_fails_without_it(name):
+def test_what_counts_as_reading_its_text_fails_without_it():
     """So a recipe is refused only where it would fail."""
-    assert columns.reads_text(name)
-    rows = pa.table({"other": ["some text", "more of it"]})
-    with pytest.raises(OperatorError, match="it may need column 'text': set text_keys"):
-        compute_change(steps.step(name, {}), Frame.of(rows))
+
+    def check(name):
+        assert columns.reads_text(name)
+        rows = pa.table({"other": ["some text", "more of it"]})
+        with pytest.raises(OperatorError, match="it may need column 'text': set text_keys"):
+            compute_change(steps.step(name, {}), Frame.of(rows))
+
+    check_each(OF_TEXTS, check)
 
 
-@pytest.mark.parametrize(
-    ("name", "keeps"),
-    [
+def test_which_operators_keep_the_columns():
+    cases = [
         ("clean_links_mapper", True),
         ("words_num_filter", True),
         ("document_line_deduplicator", True),
@@ -131,15 +134,20 @@ def test_what_counts_as_reading_its_text_fails_without_it(name):
         ("python_file_mapper", False),
         ("naive_grouper", False),
         ("nobody_has_this_mapper", False),
-    ],
-)
-def test_which_operators_keep_the_columns(name, keeps):
-    assert columns.keeps_columns(name) is keeps
+    ]
+
+    def check(name, keeps):
+        assert columns.keeps_columns(name) is keeps
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize("name", [name for name in OF_TEXTS if columns.keeps_columns(name)])
-def test_what_counts_as_keeping_the_columns_does(name):
-    rows = pa.table({"text": ["1. Some  text, HTTP://x.org", "more"], "other": [1, 2]})
-    after = Frame.of(rows).after(compute_change(steps.step(name, {}), Frame.of(rows))).table()
-    names = exported(after.column_names, keep_stats=False, keep_hashes=False)
-    assert set(names) == {"text", "other"}
+@pytest.mark.slow
+def test_what_counts_as_keeping_the_columns_does():
+    def check(name):
+        rows = pa.table({"text": ["1. Some  text, HTTP://x.org", "more"], "other": [1, 2]})
+        after = Frame.of(rows).after(compute_change(steps.step(name, {}), Frame.of(rows))).table()
+        names = exported(after.column_names, keep_stats=False, keep_hashes=False)
+        assert set(names) == {"text", "other"}
+
+    check_each([name for name in OF_TEXTS if columns.keeps_columns(name)], check)

@@ -169,6 +169,7 @@ def test_index_key_numbers_all_rows(recipe_file, tmp_path):
     assert steps.step("text_length_filter", fields).scope is Scope.DATASET
 
 
+@pytest.mark.slow
 def test_what_data_juicer_logs_as_it_is_imported_is_not_shown():
     code = (
         "from rejuice.pipelines.data_juicer import steps;"

@@ -4,6 +4,7 @@ import ast
 from contextlib import suppress
 
 import pytest
+from each import check_each
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines import recipe
@@ -15,9 +16,8 @@ from rejuice.pipelines.recipe.yaml_text import parse
 pytest.importorskip("data_juicer")
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "message"),
-    [
+def test_a_value_of_another_type():
+    cases = [
         ("text_length_filter", {"max_len": "abc"}, "field 'max_len' is 'abc'; input should be a valid integer"),
         ("text_length_filter", {"max_len": "2e5"}, "field 'max_len' is '2e5'; input should be a valid integer"),
         ("text_length_filter", {"max_len": True}, "field 'max_len' is True; input should be a valid integer"),
@@ -34,34 +34,36 @@ pytest.importorskip("data_juicer")
         ("language_id_score_filter", {"lang": 5}, "field 'lang' is 5; input should be a valid string or a valid list"),
         ("specified_field_filter", {"target_value": "x"}, "field 'target_value' is 'x'; input should be a valid list"),
         ("llm_extract_mapper", {"output_schema": {"a": 1}}, "field 'output_schema.a' is 1; input should be a valid string"),
-    ],
-)  # fmt: skip
-def test_a_value_of_another_type(name, fields, message):
-    with pytest.raises(RecipeError) as raised:
-        steps.step(name, fields)
-    assert str(raised.value) == message
+    ]  # fmt: skip
+
+    def check(name, fields, message):
+        with pytest.raises(RecipeError) as raised:
+            steps.step(name, fields)
+        assert str(raised.value) == message
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "message"),
-    [
+def test_annotations_are_read_from_the_source():
+    cases = [
         ("Literal['a', 'b']", "c", "input should be 'a' or 'b'"),
         ("typing.List[int]", 3, "input should be a valid list"),
         ("'Optional[int]'", "x", "input should be a valid integer"),
         ("int | None", "x", "input should be a valid integer"),
         ("ClosedUnitInterval", 2, "input should be less than or equal to 1"),
         ("Tuple[int, int]", [1, "x"], "input should be a valid integer"),
-    ],
-)
-def test_annotations_are_read_from_the_source(annotation, value, message):
-    with pytest.raises(RecipeError) as raised:
-        check_type("f", annotation, value)
-    assert raised.value.right == message
+    ]
+
+    def check(annotation, value, message):
+        with pytest.raises(RecipeError) as raised:
+            check_type("f", annotation, value)
+        assert raised.value.right == message
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
+def test_what_data_juicer_accepts_and_what_nobody_knows():
+    cases = [
         ("int", 5.0),
         ("int", None),
         ("float", 1),
@@ -75,10 +77,12 @@ def test_annotations_are_read_from_the_source(annotation, value, message):
         ("Field(ge=0)", "x"),
         ("Dict[int]", {}),
         ("", "x"),
-    ],
-)
-def test_what_data_juicer_accepts_and_what_nobody_knows(annotation, value):
-    check_type("f", annotation, value)
+    ]
+
+    def check(annotation, value):
+        check_type("f", annotation, value)
+
+    check_each(cases, check)
 
 
 def test_every_default_fits_its_own_annotation():

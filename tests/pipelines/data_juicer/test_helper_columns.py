@@ -24,6 +24,8 @@ from rejuice.pipelines.recipe.columns import check_columns
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 HASH = "__dj__hash"
 PROCESS = [
     {"text_length_filter": {"min_len": 5}},

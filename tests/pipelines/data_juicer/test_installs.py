@@ -14,6 +14,7 @@ pytest.importorskip("data_juicer")
 PYTHON = sys.executable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "package"),
     [
@@ -33,12 +34,14 @@ def test_a_command_that_installs_is_refused(command, package):
     assert raised.value.package == package
 
 
+@pytest.mark.slow
 def test_a_refusal_that_is_swallowed_ends_the_step():
     refused = pytest.raises(NotInstalledError, match=r"^x is not installed$")
     with refused, no_installs(), suppress(ImportError):
         os.system("pip install x")
 
 
+@pytest.mark.slow
 def test_a_refusal_that_becomes_another_error_names_the_package():
     with pytest.raises(NotInstalledError, match=r"^x is not installed$"), no_installs():
         try:
@@ -47,6 +50,7 @@ def test_a_refusal_that_becomes_another_error_names_the_package():
             raise RuntimeError("cannot go on") from None
 
 
+@pytest.mark.slow
 def test_other_commands_run_and_so_do_those_that_no_operator_starts():
     with no_installs():
         assert subprocess.run([PYTHON, "-c", "print('install')"], check=True).returncode == 0

@@ -115,6 +115,7 @@ PACKAGE = {
 }
 
 
+@pytest.mark.slow
 def test_their_operators_are_known_without_an_import(install, tmp_path):
     install("vowels", PACKAGE)
     assert {"vowel_count_filter", "shout_mapper"} <= set(catalogue.names())

@@ -50,6 +50,7 @@ def reasons(change):
 # What is known without importing
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_to_check_a_recipe():
     code = (
         "import sys; from rejuice.pipelines.data_juicer import steps;"

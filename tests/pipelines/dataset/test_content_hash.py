@@ -83,6 +83,7 @@ def test_damaged_hashes_are_none(tmp_path, hashed, damage):
     assert list(json.loads((cache / "content-hashes.json").read_bytes())) == [str(file.path)]
 
 
+@pytest.mark.slow
 def test_hashes_of_files_in_a_store_are_kept(store, hashed, monkeypatch):
     path, cache = to_path(store) / "a.jsonl", to_path(store) / "cache"
     path.write_text("aa")

@@ -309,6 +309,7 @@ def remote(store):
     return to_path(store)
 
 
+@pytest.mark.slow
 def test_every_kind_of_path_in_a_store(remote, tmp_path):
     table = pa.table({"prompt_id": ["p", "p", "q"], "n": [0, 1, 2]})
     for name in ("a.jsonl", "b.parquet", "deep/c.jsonl.gz", "d.arrow"):
@@ -329,10 +330,12 @@ def test_every_kind_of_path_in_a_store(remote, tmp_path):
         assert found.chunk(0).to_pylist() == table.to_pylist()[:2]
 
 
+@pytest.mark.slow
 def test_a_pattern_in_a_store_leaves_out_what_a_folder_leaves_out(remote):
     check_hidden(remote)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_matches_nothing_in_a_store(remote):
     assert message(f"{remote}/*.jsonl") == (
         f"no file matches {remote}/*.jsonl; correct the pattern in dataset_path"

@@ -36,6 +36,7 @@ def graded(problems: list[CodeProblem], responses: list[str], tests: str) -> lis
     return verdicts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tests", STYLES)
 def test_solutions_pass_their_tests(tests: str):
     problems = list(code_problems(1, "test", len(CODE_TEMPLATES)))
@@ -44,6 +45,7 @@ def test_solutions_pass_their_tests(tests: str):
     assert graded(problems, solutions, tests) == ["correct"] * len(problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tests", STYLES)
 def test_programs_have_the_faults_of_their_programmers(tests: str):
     problem = next(code_problems(0, "train", 1))
@@ -52,6 +54,7 @@ def test_programs_have_the_faults_of_their_programmers(tests: str):
     assert graded([problem] * len(responses), responses, tests) == expected
 
 
+@pytest.mark.slow
 def test_who_has_misread_the_task_is_wrong_somewhere():
     problems = list(code_problems(0, "train", 60))
     responses = [PROGRAMMERS["other_operation"](each, seeded(0)) for each in problems]

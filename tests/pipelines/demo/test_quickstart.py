@@ -39,6 +39,7 @@ def table(prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_the_quickstart_curates(table: pa.Table) -> None:
     generated = table.filter(pc.equal(table["task"], "generate"))
     judged = table.filter(pc.equal(table["task"], "verify"))

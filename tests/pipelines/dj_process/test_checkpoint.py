@@ -15,6 +15,8 @@ from loguru import logger
 from rejuice.pipelines.dj_process import on_default, operator_class
 from rejuice.pipelines.dj_process.step_in_run import StepInRun
 
+pytestmark = pytest.mark.slow
+
 PROCESS = [
     {"group_size_filter": {"min": 2}},
     {"text_length_filter": {"text_key": "response", "min_len": 2}},
@@ -95,9 +97,9 @@ def test_a_first_run_with_checkpoints_is_as_one_without(tmp_path, rows, whole):
     ("name", "error"),
     [
         ("group_size_filter_2", RejuiceError("no")),
-        pytest.param("pass_rate_filter", RejuiceError("no"), marks=pytest.mark.slow),
-        pytest.param("grpo_advantage_mapper", KeyboardInterrupt(), marks=pytest.mark.slow),
-        pytest.param("exact_deduplicator", RejuiceError("no"), marks=pytest.mark.slow),
+        ("pass_rate_filter", RejuiceError("no")),
+        ("grpo_advantage_mapper", KeyboardInterrupt()),
+        ("exact_deduplicator", RejuiceError("no")),
     ],
 )
 def test_a_resumed_run_ends_as_if_it_had_never_stopped(
@@ -111,7 +113,6 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     check_whole(tmp_path, whole)
 
 
-@pytest.mark.slow
 def test_a_step_that_wrote_its_audit_log_and_is_not_in_the_checkpoint_is_listed_once(
     tmp_path, rows, whole, monkeypatch
 ):
@@ -131,7 +132,6 @@ def test_a_step_that_wrote_its_audit_log_and_is_not_in_the_checkpoint_is_listed_
     check_whole(tmp_path, whole)
 
 
-@pytest.mark.slow
 def test_a_changed_recipe_begins_again(tmp_path, rows, whole, monkeypatch):
     """The checkpoint is of other steps: neither its rows nor its audit log are used."""
     other = [{"group_size_filter": {"min": 1}}, *PROCESS[1:]]
@@ -141,7 +141,6 @@ def test_a_changed_recipe_begins_again(tmp_path, rows, whole, monkeypatch):
     check_whole(tmp_path, whole)
 
 
-@pytest.mark.slow
 def test_a_report_that_is_gone_is_reported(tmp_path, rows, whole, monkeypatch):
     recipe = resumable(tmp_path, rows)
     end_at(monkeypatch, recipe, "exact_deduplicator", RejuiceError("no"))

@@ -19,6 +19,8 @@ from data_juicer.ops import load_ops
 
 from rejuice.operators import RejuiceError
 
+pytestmark = pytest.mark.slow
+
 RECORDED = {"recorded_rollout_mapper": {"columns": ["output"]}}
 LENGTH = {"text_length_filter": {"min_len": 1}}
 SPACES = {"whitespace_normalization_mapper": {}}

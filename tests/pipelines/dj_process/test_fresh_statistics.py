@@ -30,6 +30,8 @@ from two_runners import (
 
 from rejuice.pipelines.dj_process import fresh_statistics
 
+pytestmark = pytest.mark.slow
+
 LINKS = {"clean_links_mapper": {"text_key": "response"}}
 REPEATS = {
     "after_a_mapper": [
@@ -177,7 +179,6 @@ def test_an_actor_of_ray_computes_again(tmp_path):
     assert copy(batch)["__dj__stats__"] == [{"text_len": 3, "num_words": 1}]
 
 
-@pytest.mark.slow
 def test_two_processes_compute_again(tmp_path):
     process = [*STATISTICS[:2], {"text_length_filter": {"text_key": "response", "max_len": 11}}]
     path = written(tmp_path, process, np=2)

@@ -16,6 +16,8 @@ from datasets import Dataset, Json
 
 from rejuice.pipelines.dj_process import on_ray, plugin
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "pass_rate_filter",
     "grpo_advantage_mapper",

@@ -11,6 +11,8 @@ from juicer_run import execute
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
+pytestmark = pytest.mark.slow
+
 PROCESS = [{"length_filter": {"min": 12}}, {"rule_quality_reward_mapper": {}}]
 
 

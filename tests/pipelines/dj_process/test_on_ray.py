@@ -16,6 +16,8 @@ pytest.importorskip("data_juicer")
 from rejuice.operators.change import split
 from rejuice.pipelines.dj_process import on_ray
 
+pytestmark = pytest.mark.slow
+
 ends_of = on_ray._ends
 
 

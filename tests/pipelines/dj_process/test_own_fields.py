@@ -12,6 +12,8 @@ from two_runners import configured, loaded, written
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dj_process import own_fields
 
+pytestmark = pytest.mark.slow
+
 
 def fields_of(cfg):
     return [next(iter(entry.values())) for entry in cfg.process]

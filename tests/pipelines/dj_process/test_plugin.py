@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from dj_processes import OFFLINE, DjEnded
+from each import check_each
 from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, RejuiceError, build, drop, get, installed
@@ -37,6 +38,8 @@ from datasets import ClassLabel, Dataset
 
 from rejuice.pipelines.data_juicer.running import datasets
 from rejuice.pipelines.dj_process import on_default, plugin
+
+pytestmark = pytest.mark.slow
 
 OPERATORS: Registry = plugin.OPERATORS
 
@@ -142,22 +145,24 @@ def test_signature_is_made_from_the_fields():
     assert ":param needed: How many." in juicer.__init__.__doc__
 
 
-@pytest.mark.parametrize("name", sorted(installed()))
-def test_defaults_of_the_signature_build_the_default_operator(name):
-    kind = get(name)
-    parameters = inspect.signature(OPERATORS.modules[name].__init__).parameters
-    given = {n: p.default for n, p in parameters.items() if n in kind.model_fields}
+def test_defaults_of_the_signature_build_the_default_operator():
+    def check(name):
+        kind = get(name)
+        parameters = inspect.signature(OPERATORS.modules[name].__init__).parameters
+        given = {n: p.default for n, p in parameters.items() if n in kind.model_fields}
 
-    def make():
-        return OPERATORS.modules[name](**given, text_key="text", num_proc=2)
+        def make():
+            return OPERATORS.modules[name](**given, text_key="text", num_proc=2)
 
-    with suppress(RecipeError):
-        expected = build(kind, {})
-        assert make().operator == expected
-        return
-    with pytest.raises(RecipeError) as needs_fields:
-        build(kind, {})
-    assert message_of(make) == f"{name}: {needs_fields.value}"
+        with suppress(RecipeError):
+            expected = build(kind, {})
+            assert make().operator == expected
+            return
+        with pytest.raises(RecipeError) as needs_fields:
+            build(kind, {})
+        assert message_of(make) == f"{name}: {needs_fields.value}"
+
+    check_each(sorted(installed()), check)
 
 
 @pytest.mark.parametrize(
@@ -391,7 +396,6 @@ def check_same(folder, path, table):
     assert 0 < expected.num_rows < table.num_rows * 2
 
 
-@pytest.mark.slow
 def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
     theirs = [{"whitespace_normalization_mapper": {"text_key": "response"}}]
     more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]
@@ -417,7 +421,6 @@ def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
     assert set(first["step"].to_pylist()) == {"pass_rate_filter"}
 
 
-@pytest.mark.slow
 def test_ray_executor_gives_the_rows_of_the_reference(dj_process, tmp_path):
     theirs = [{"whitespace_normalization_mapper": {"text_key": "response"}}]
     more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]
@@ -431,7 +434,6 @@ def test_ray_executor_gives_the_rows_of_the_reference(dj_process, tmp_path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
 def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
     questions = [f"question {row}" for row in range(rollouts().num_rows)]
@@ -450,7 +452,6 @@ def test_a_bad_row_stops_the_run_whatever_skip_op_error_is(tmp_path, executor):
     assert not (tmp_path / "out" / "curated.parquet").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
 def test_a_column_of_the_dataset_is_not_replaced(dj_process, tmp_path, executor):
     """The run ends before its first step of ours."""
@@ -469,7 +470,6 @@ def test_a_column_of_the_dataset_is_not_replaced(dj_process, tmp_path, executor)
     assert not (tmp_path / "out" / "curated.run").exists()
 
 
-@pytest.mark.slow
 def test_an_export_of_dj_process_is_computed_again(dj_process, tmp_path):
     """The report beside it says what the steps have written."""
     table = rollouts().drop_columns(["verdict", "extracted_answer"])
@@ -484,7 +484,6 @@ def test_an_export_of_dj_process_is_computed_again(dj_process, tmp_path):
     assert again["verdict"].to_pylist() == first["verdict"].to_pylist()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
 def test_statistics_and_tags_are_in_the_export_where_they_are_kept(dj_process, tmp_path, executor):
     """Under Ray they stay in any case: its exporter looks at the columns of the dataset."""
@@ -511,7 +510,6 @@ def known(column):
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-@pytest.mark.slow
 def test_ray_goes_on_when_no_row_is_left(dj_process, tmp_path):
     process = [
         {"length_filter": {"min": 10_000}},
@@ -524,7 +522,6 @@ def test_ray_goes_on_when_no_row_is_left(dj_process, tmp_path):
     assert [part.num_rows for part in audit_logs(tmp_path).values()] == [table.num_rows, 0, 0]
 
 
-@pytest.mark.slow
 def test_ray_also_fails_when_a_prompt_comes_up_again(dj_process, tmp_path):
     table = rollouts()
     torn = pa.concat_tables([table.slice(1), table.slice(0, 1)])
@@ -550,7 +547,6 @@ class ShortAnswerFilter(Filter):
 """
 
 
-@pytest.mark.slow
 def test_an_operator_on_disk_is_known(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(CUSTOM)
@@ -561,7 +557,6 @@ def test_an_operator_on_disk_is_known(tmp_path):
     assert exported(tmp_path).num_rows < table.num_rows
 
 
-@pytest.mark.slow
 def test_fields_can_be_set_on_the_command_line(dj_process, tmp_path):
     ran, _, table = dj_process(tmp_path, OURS[:1], "--pass_rate_filter.min", "0.9")
     assert ran.returncode == 0, ran.log

@@ -18,6 +18,8 @@ from loguru import logger
 
 from rejuice.pipelines.dj_process.stop import stop
 
+pytestmark = pytest.mark.slow
+
 PROCESS = [{"group_size_filter": {"min": 2}}, {"grpo_advantage_mapper": {}}]
 BAD = [{"pass_rate_filter": {"min": 0.9, "max": 0.1}}]
 LINE = "pass_rate_filter: min 0.9 is above max 0.1"

@@ -29,7 +29,7 @@ def ours(prompts, tmp_path_factory):
     return pq.read_table(export)
 
 
-@pytest.mark.parametrize("executor", ["default", "ray"])
+@pytest.mark.parametrize("executor", [pytest.param("default", marks=pytest.mark.smoke), "ray"])
 def test_dj_process_samples_the_same(prompts, ours, dj_process_of, tmp_path, executor):
     export = tmp_path / "curated.parquet"
     words = ["--config", RECIPE, "--dataset_path", prompts, "--export_path", export]

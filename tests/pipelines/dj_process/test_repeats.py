@@ -6,6 +6,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from two_runners import of_data_juicer, of_rejuice, rollouts, without_helpers, written
 
+pytestmark = pytest.mark.slow
+
 COLUMN = ["text", "response"]
 POOL = {
     "reward_sum_mapper": {
@@ -84,7 +86,6 @@ def test_repeats_of_any_recipe_give_the_rows_of_rejuice_run(tmp_path, process):
     assert outcome(of_data_juicer, path) == outcome(of_rejuice, path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["default", "ray"])
 def test_dj_process_gives_repeats_the_rows_of_rejuice_run(dj_process_of, tmp_path, executor):
     process = [

@@ -7,6 +7,8 @@ from rejuice.operators import DataError
 from rejuice.pipelines.dj_process.current_run import CurrentRun
 from rejuice.pipelines.dj_process.step_in_run import StepInRun
 
+pytestmark = pytest.mark.slow
+
 SUM = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}}
 ADVANTAGE = {"grpo_advantage_mapper": {}}
 LENGTH = {"text_length_filter": {"text_key": "response", "min_len": 1}}

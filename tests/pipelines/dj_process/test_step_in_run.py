@@ -11,6 +11,8 @@ from rejuice.pipelines.dj_process.step_in_run import StepInRun
 from rejuice.pipelines.filesystem.files import written
 from rejuice.pipelines.filesystem.remote import to_path
 
+pytestmark = pytest.mark.slow
+
 
 def step_of(**settings):
     """The only step of a run with these settings."""

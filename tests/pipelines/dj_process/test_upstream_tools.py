@@ -31,6 +31,8 @@ from datasets.fingerprint import Hasher
 
 from rejuice.pipelines.dj_process import on_default
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 # Search
@@ -181,7 +183,6 @@ def test_the_cache_of_hugging_face_tells_operators_apart():
     assert Hasher.hash(operator()) == Hasher.hash(operator()) != Hasher.hash(other)
 
 
-@pytest.mark.slow
 def test_another_process_reads_an_operator():
     """As a spawned worker, which has imported nothing before."""
     code = (
@@ -197,7 +198,6 @@ def test_another_process_reads_an_operator():
         assert ran.stdout.decode() == f"pass_rate_filter 0.3 7 {entry}\n"
 
 
-@pytest.mark.slow
 def test_a_worker_of_ray_reads_an_operator():
     import ray
 
@@ -241,7 +241,6 @@ def calls(monkeypatch):
     return names
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -288,7 +287,6 @@ def test_recipes_without_ours_are_probed(rows, monkeypatch):
 # dj-analyze
 
 
-@pytest.mark.slow
 def test_analysis_takes_the_statistics_of_the_dataset(tmp_path, rows, data_juicer):
     recipe = write_recipe(tmp_path, FUSIBLE[:6], rows, op_fusion=True)
     command = Path(sys.executable).with_name("dj-analyze")
@@ -308,7 +306,6 @@ def test_analysis_takes_the_statistics_of_the_dataset(tmp_path, rows, data_juice
     assert not (tmp_path / "out" / "curated.run").exists()
 
 
-@pytest.mark.slow
 def test_analysis_ends_with_the_line_of_a_bad_value(tmp_path, rows, data_juicer):
     recipe = write_recipe(tmp_path, [{"pass_rate_filter": {"min": 0.9, "max": 0.1}}], rows)
     command = Path(sys.executable).with_name("dj-analyze")
@@ -341,7 +338,6 @@ print(len(rejuice.operators.installed()), "of a wheel")
 """
 
 
-@pytest.mark.slow
 def test_the_searcher_reads_a_wheel(tmp_path):
     source, folder = tmp_path / "source", tmp_path / "installed"
     source.mkdir()

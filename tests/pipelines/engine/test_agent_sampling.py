@@ -126,6 +126,7 @@ def test_killed_again_and_again_no_finished_group_is_run_again(recipe_of, tmp_pa
         assert killed.equals(table_of(whole))
 
 
+@pytest.mark.slow
 def test_chunks_are_sampled_side_by_side_with_the_bytes_of_a_single_one(recipe_of):
     with SameAnswers() as server:
         whole = recipe_of(server, "whole", concurrency=4)

@@ -20,11 +20,23 @@ KINDS = {
 
 @pytest.mark.slow
 def test_each_damage_is_found_and_computed_again_or_named(folder_in_memory):
-    attempts = list(DamagedRuns(folder_in_memory).attempts(DAMAGES, seed=1, at_once=3))
-    assert sum(len(attempt.damaged) for attempt in attempts) == DAMAGES
-    for attempt in attempts:
-        assert attempt.outcome in RIGHT, attempt
+    attempts = attempted(folder_in_memory, DAMAGES)
     kinds = Counter(each.file for attempt in attempts for each in attempt.damaged)
     assert kinds.keys() >= KINDS
     # What a damaged file held was sampled again, or this test damages nothing that matters.
     assert sum(attempt.sampled for attempt in attempts) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.smoke
+def test_one_damage_is_found_and_computed_again_or_named(folder_in_memory):
+    attempted(folder_in_memory, 1)
+
+
+def attempted(folder, damages):
+    """Attempts with so many damages in all, each with a right outcome."""
+    attempts = list(DamagedRuns(folder).attempts(damages, seed=1, at_once=3))
+    assert sum(len(attempt.damaged) for attempt in attempts) == damages
+    for attempt in attempts:
+        assert attempt.outcome in RIGHT, attempt
+    return attempts

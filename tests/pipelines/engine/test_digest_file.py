@@ -84,6 +84,7 @@ def test_damage_is_found_by_those_who_read_it(tmp_path, monkeypatch):
                 read()
 
 
+@pytest.mark.slow
 @given(
     bytes_B=st.lists(st.integers(0, 9), min_size=BUCKETS, max_size=BUCKETS), most=st.integers(1, 30)
 )

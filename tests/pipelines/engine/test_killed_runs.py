@@ -13,7 +13,12 @@ SEED = 17  # One of those whose first three victims are drivers and workers.
 
 
 @pytest.mark.parametrize(
-    ("options", "kills"), [([], 6), (["--np", "2"], 3)], ids=["one process", "two workers"]
+    ("options", "kills"),
+    [
+        pytest.param([], 1, marks=pytest.mark.smoke, id="one kill"),
+        pytest.param([], 6, id="one process"),
+        pytest.param(["--np", "2"], 3, id="two workers"),
+    ],
 )
 def test_the_next_run_goes_on_where_it_was(folder_in_memory, options, kills):
     runs = list(

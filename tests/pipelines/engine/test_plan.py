@@ -57,6 +57,7 @@ def test_keys_do_not_depend_on_where_files_are_or_how_they_are_called(path, tmp_
     assert keys(path, {**other, "project_name": "another"}) == first
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_another_process(path):
     code = f"import sys; sys.path[:0] = [{os.path.dirname(__file__)!r}]; import test_plan, pathlib; print(test_plan.keys(pathlib.Path({str(path)!r})))"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -102,6 +103,7 @@ def forked(work):
     return os.waitpid(pid, 0)[1]
 
 
+@pytest.mark.slow
 def test_an_edited_operator_file_is_run_again(recipe_file, rollouts, tmp_path):
     mine = tmp_path / "mine.py"
     path = recipe_file(

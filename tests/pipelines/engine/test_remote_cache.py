@@ -17,6 +17,8 @@ from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.filesystem.sections import Sections
 from rejuice.pipelines.recipe.read import load
 
+pytestmark = pytest.mark.slow
+
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1}},
     {"exact_deduplicator": {}},

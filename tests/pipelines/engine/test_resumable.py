@@ -153,6 +153,7 @@ def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollo
     assert load_commit(chunk).change.failed.tolist() == failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fate", ["stop", "kill"])
 def test_what_was_finished_is_not_done_again(recipe_path, rollouts, log, tmp_path, fate):
     (tmp_path / "log.fate").write_text(fate)

@@ -299,6 +299,7 @@ def test_what_another_chunking_knows_as_failed_is_not_found_again(scorer, recipe
     assert scorer.computed() == [scorer.ids[3]]
 
 
+@pytest.mark.slow
 def test_with_a_cache_in_a_store_failures_of_all_chunks_are_retried_in_one_pass(
     scorer, store, tmp_path
 ):

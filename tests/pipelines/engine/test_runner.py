@@ -53,6 +53,7 @@ def test_the_export_is_what_the_operators_give_in_memory(recipe_path, rollouts):
     assert exported.to_pylist() == run_in_memory(operators(PROCESS), rollouts(60)).to_pylist()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -142,9 +142,8 @@ def test_the_window_is_bounded(recipe_path, log, undisturbed, monkeypatch, limit
     assert max(chunks for _, chunks in processed(log)) == limit[1]
 
 
-@pytest.mark.parametrize(
-    "after", [17, pytest.param(1, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("after", [17, 1, 30])
+@pytest.mark.slow
 def test_killed_in_the_window_nothing_is_lost_and_nothing_done_twice(
     recipe_path, log, undisturbed, after
 ):
@@ -161,9 +160,8 @@ def test_killed_in_the_window_nothing_is_lost_and_nothing_done_twice(
     assert set(Counter(again).values()) == {1}
 
 
-@pytest.mark.parametrize(
-    "draw", [*range(3), *(pytest.param(draw, marks=pytest.mark.slow) for draw in range(3, 30))]
-)
+@pytest.mark.parametrize("draw", range(30))
+@pytest.mark.slow
 def test_damage_to_anything_that_was_kept_costs_only_what_was_damaged(
     recipe_path, log, undisturbed, draw, monkeypatch
 ):

@@ -9,6 +9,8 @@ from rejuice.pipelines.filesystem import lease
 from rejuice.pipelines.filesystem.lease import leased
 from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(store, monkeypatch):

@@ -13,6 +13,8 @@ from rejuice.pipelines.filesystem.files import remove_folder, write_file, writte
 from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.filesystem.store_answers import is_of_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(store):

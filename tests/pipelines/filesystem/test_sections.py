@@ -25,6 +25,7 @@ def test_any_range_is_read_as_it_was_written(tmp_path, content, data):
     assert list(map(bytes, opened.read(first, stop))) == content[first:stop]
 
 
+@pytest.mark.slow
 def test_an_index_that_is_longer_than_what_is_fetched_first(store, monkeypatch):
     path = to_path(store) / "file"
     content = [b"%d" % number for number in range(99)]
@@ -51,6 +52,7 @@ def test_a_range_is_read_though_the_rest_is_damaged(tmp_path):
     assert list(map(bytes, Sections.open(path).read(1, 3))) == CONTENT[1:]
 
 
+@pytest.mark.slow
 def test_a_file_of_a_store_that_is_removed_after_it_was_opened(store):
     path = to_path(store) / "file"
     write_sections(path, CONTENT, METADATA)

@@ -168,6 +168,7 @@ def test_texts_that_hardly_shrink_stay_below_the_size(tmp_path):
     assert 0 < summary.with_texts < 4000
 
 
+@pytest.mark.slow
 def test_each_set_has_the_same_share_of_its_texts(tmp_path):
     rng = np.random.default_rng(1)
     only = page_fixture.page_data(hostile=False).sets[0]
@@ -269,6 +270,7 @@ def test_the_policy_names_the_hash_of_every_script(tmp_path):
     assert text.index("Content-Security-Policy") < 400
 
 
+@pytest.mark.slow
 def test_the_command_loads_nothing_heavy(export, tmp_path):
     loaded = command.heavy_after(["view", export, "--no_open"], cwd=tmp_path)
     assert not {"torch", "verl", "ray", "matplotlib", "data_juicer", "math_verify"} & {*loaded}

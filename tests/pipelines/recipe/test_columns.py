@@ -91,6 +91,7 @@ def test_all_columns_are_named_in_one_line(recipe_file):
     )
 
 
+@pytest.mark.slow
 def test_the_commands_say_it_and_end_with_status_2(recipe_file):
     path = recipe_file([VERIFY], [{**ROW, "verdict": "as I say"}])
     rejuice = Path(sys.executable).with_name("rejuice")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each import check_each
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.hub import HubDataset
@@ -63,9 +64,8 @@ def test_a_dataset_of_the_hub(tmp_path):
     assert found.parts == (DatasetPart(HubDataset("some/set", "main", split="train")),)
 
 
-@pytest.mark.parametrize(
-    ("head", "line"),
-    [
+def test_what_is_wrong_is_one_line(tmp_path):
+    cases = [
         ({"dataset_path": []}, "it is an empty list; give a path"),
         ({"dataset_path": " "}, "a path is empty; give a path"),
         ({"dataset_path": [3]}, "3 is no path; give one, or a list of them"),
@@ -87,10 +87,12 @@ def test_a_dataset_of_the_hub(tmp_path):
         ({"dataset": {"configs": [{**LOCAL, "weight": 0}], "max_sample_num": 3}}, "all weights are 0; give one that is not"),
         ({"dataset_path": "a.jsonl", "columns": []}, "it selects no column; name one, or leave it out"),
         ({"dataset_path": "a.jsonl", "columns": {"a": "x", "b": "x"}}, "two columns are called 'x'; rename one"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_one_line(tmp_path, head, line):
-    path = recipe(tmp_path, **head)
-    with pytest.raises(RecipeError) as error:
-        load(path)
-    assert str(error.value) == f"{path}, line {len(head)}, {list(head)[-1]}: {line}"
+    ]  # fmt: skip
+
+    def check(head, line):
+        path = recipe(tmp_path, **head)
+        with pytest.raises(RecipeError) as error:
+            load(path)
+        assert str(error.value) == f"{path}, line {len(head)}, {list(head)[-1]}: {line}"
+
+    check_each(cases, check)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from command import runner
+from each import check_each
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.engine import run
@@ -49,9 +50,8 @@ def warned(recipe_file, tmp_path):
     return of
 
 
-@pytest.mark.parametrize(
-    ("process", "found"),
-    [
+def test_steps_that_drop_single_responses_before_a_group_is_summarised(warned):
+    cases = [
         ([STATS, RATE, SUM, ADVANTAGE, EXACT, LONG], []),
         ([EXACT, RATE], [EXACT]),
         ([EXACT, LONG, SUM, ADVANTAGE], [EXACT, "length_filter"]),
@@ -77,10 +77,12 @@ def warned(recipe_file, tmp_path):
         # Data-Juicer's, too.
         ([{"text_length_filter": {"text_key": "response"}}, SUM, ADVANTAGE], ["text_length_filter"]),
         ([{"text_length_filter": {"text_key": "question"}}, SUM, ADVANTAGE], []),
-    ],
-)  # fmt: skip
-def test_steps_that_drop_single_responses_before_a_group_is_summarised(warned, process, found):
-    assert warned(process) == found
+    ]  # fmt: skip
+
+    def check(process, found):
+        assert warned(process) == found
+
+    check_each(cases, check)
 
 
 def test_prompts_may_be_chosen_by_their_content_before_sampling(warned):
@@ -93,9 +95,12 @@ def test_recorded_responses_are_sampled_before_they_are_read(warned):
     assert warned([SUM, ADVANTAGE], first=by_text) == [EXACT]
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_no_recipe_that_is_shipped_is_warned_of(path):
-    assert group_warnings(load(path)) == []
+@pytest.mark.slow
+def test_no_recipe_that_is_shipped_is_warned_of():
+    def check(path):
+        assert group_warnings(load(path)) == []
+
+    check_each(RECIPES, check)
 
 
 def test_responses_of_the_dataset_are_sampled_before_the_first_step(warned):

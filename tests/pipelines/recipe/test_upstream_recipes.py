@@ -13,6 +13,8 @@ from rejuice.pipelines.data_juicer.reading import needs
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 BENCH = Path(__file__).parents[3] / "benchmarks" / "bench_upstream_recipes.py"
 READ = {
     "configs/demo/plain.yaml": """

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from rejuice.pipelines.apply.report import Report, StepReport
-from rejuice.pipelines.show.funnel import show_funnel
+from rejuice.pipelines.show.funnel import LOG_WIDTH, show_funnel
 
 STEPS = (
     StepReport(
@@ -38,7 +38,7 @@ STEPS = (
 )
 
 
-def shown(project="try", export="out/[x]/curated.parquet", steps=STEPS):
+def shown(project="try", export="out/[x]/curated.parquet", steps=STEPS, **console):
     report = Report(
         project_name=project,
         recipe="r.yaml",
@@ -54,7 +54,7 @@ def shown(project="try", export="out/[x]/curated.parquet", steps=STEPS):
         seconds=1.2,
         steps=steps,
     )
-    console = Console(file=io.StringIO())
+    console = Console(file=io.StringIO(), **console)
     show_funnel(report, console)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -65,6 +65,23 @@ def test_golden():
         "step                     rows in  added  dropped  rows out  seconds  drop reasons            details",
         "recorded_rollout_mapper    1,000  3,000              4,000     1.23                          reward: 0.500 ± 0.250; shortfall: 2",
         "pass_rate_filter           4,000               2     3,998   cached  too_hard 1, too_easy 1  policy: [/INST] 2, b 1",
+        "3,998 rows in out/[x]/curated.parquet",
+        "audit log and report: out/[x]/curated.run",
+    ]
+
+
+def test_a_narrow_terminal_has_the_drop_reasons_below_the_table():
+    narrow = {"force_terminal": True, "color_system": None}
+    assert shown(**narrow, width=LOG_WIDTH) == shown()
+    lines = shown(**narrow, width=80)
+    assert lines == shown(**narrow, width=LOG_WIDTH - 1)
+    assert lines == [
+        "try",
+        "step                     rows in  added  dropped  rows out  seconds",
+        "recorded_rollout_mapper    1,000  3,000              4,000     1.23",
+        "pass_rate_filter           4,000               2     3,998   cached",
+        "pass_rate_filter dropped: too_hard 1, too_easy 1",
+        "(a terminal of 140 columns shows the details of each step)",
         "3,998 rows in out/[x]/curated.parquet",
         "audit log and report: out/[x]/curated.run",
     ]

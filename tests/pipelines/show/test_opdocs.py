@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each import check_each
 
 from rejuice.operators import RecipeError, get, installed
 from rejuice.operators.agents.registry import FLOWS, TOOLS
@@ -25,31 +26,37 @@ def test_everything_is_listed_once_with_what_it_does():
             assert line.endswith((".", "?")), f"the first line of a docstring is a sentence: {line}"
 
 
-@pytest.mark.parametrize("name", list(installed()))
-def test_an_entry_names_every_field_and_reason(name):
-    kind, text = get(name), opdocs.entry(name)
-    assert text.startswith(f"### {name}\n")
-    for field, info in kind.model_fields.items():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
-        cells = row.replace("\\|", "").split("|")
-        assert len(cells) == 6, f"a pipe breaks the table: {row}"
-        assert cells[4].strip(), f"{field} has no docstring"
-        assert (cells[3].strip() == "required") == info.is_required()
-    for slug, meaning in kind.reasons.items():
-        assert f"| `{slug}` | {meaning} |" in text
+def test_an_entry_names_every_field_and_reason():
+    def check(name):
+        kind, text = get(name), opdocs.entry(name)
+        assert text.startswith(f"### {name}\n")
+        for field, info in kind.model_fields.items():
+            (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
+            cells = row.replace("\\|", "").split("|")
+            assert len(cells) == 6, f"a pipe breaks the table: {row}"
+            assert cells[4].strip(), f"{field} has no docstring"
+            assert (cells[3].strip() == "required") == info.is_required()
+        for slug, meaning in kind.reasons.items():
+            assert f"| `{slug}` | {meaning} |" in text
+
+    check_each(list(installed()), check)
 
 
-@pytest.mark.parametrize("name", [*FLOWS.installed(), *TOOLS.installed()])
-def test_a_flow_or_tool_is_a_table_of_its_fields(name):
-    kind, text = (FLOWS.find(name) or TOOLS.get(name)), opdocs.entry(name)
-    assert text.startswith(f"### {name}\n")
-    assert "Scope" not in text
-    for field, info in kind.model_fields.items():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
-        cells = row.replace("\\|", "").split("|")
-        assert len(cells) == 6, f"a pipe breaks the table: {row}"
-        assert cells[4].strip(), f"{field} has no docstring"
-        assert (cells[3].strip() == "required") == info.is_required()
+def test_a_flow_or_tool_is_a_table_of_its_fields():
+    cases = [*FLOWS.installed(), *TOOLS.installed()]
+
+    def check(name):
+        kind, text = (FLOWS.find(name) or TOOLS.get(name)), opdocs.entry(name)
+        assert text.startswith(f"### {name}\n")
+        assert "Scope" not in text
+        for field, info in kind.model_fields.items():
+            (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
+            cells = row.replace("\\|", "").split("|")
+            assert len(cells) == 6, f"a pipe breaks the table: {row}"
+            assert cells[4].strip(), f"{field} has no docstring"
+            assert (cells[3].strip() == "required") == info.is_required()
+
+    check_each(cases, check)
 
 
 def test_what_the_fields_of_a_field_require():
@@ -85,6 +92,7 @@ def test_an_entry_of_data_juicers_by_hand(monkeypatch):
     assert " required | " in text
 
 
+@pytest.mark.slow
 def test_every_operator_of_data_juicers_is_a_table_of_its_fields():
     for name in catalogue.names():
         rows = [line for line in opdocs.entry(name).splitlines() if line.startswith("| `")]

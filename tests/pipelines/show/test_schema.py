@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from each import check_each
 from typer.testing import CliRunner
 
 from rejuice.operators import RecipeError, installed
@@ -26,9 +27,11 @@ def validator():
     return jsonschema.Draft202012Validator(schema)
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_recipe_is_valid(validator, path):
-    validator.validate(yaml.safe_load(path.read_text("utf-8")))
+def test_every_recipe_is_valid(validator):
+    def check(path):
+        validator.validate(yaml.safe_load(path.read_text("utf-8")))
+
+    check_each(RECIPES, check)
 
 
 @pytest.mark.parametrize(
@@ -43,9 +46,8 @@ def changed(**values):
     return {**copy.deepcopy(GOOD), **values}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_what_load_refuses_is_refused(validator, tmp_path):
+    cases = [
         changed(dataset_paht="x"),
         changed(np=0),
         changed(np="two"),
@@ -66,15 +68,16 @@ def changed(**values):
         {key: value for key, value in GOOD.items() if key != "export_path"},
         {key: value for key, value in GOOD.items() if key != "process"},
         [],
-    ],
-    ids=str,
-)
-def test_what_load_refuses_is_refused(validator, tmp_path, wrong):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(wrong))
-    with pytest.raises(RecipeError):
-        load(path)
-    assert not validator.is_valid(wrong)
+    ]
+
+    def check(wrong):
+        path = tmp_path / "recipe.yaml"
+        path.write_text(yaml.safe_dump(wrong))
+        with pytest.raises(RecipeError):
+            load(path)
+        assert not validator.is_valid(wrong)
+
+    check_each(cases, check)
 
 
 MINE = """from rejuice.operators import Filter

@@ -117,6 +117,7 @@ def test_a_run_that_left_nothing(tmp_path):
         assert one.decisions().num_rows == 12
 
 
+@pytest.mark.slow
 def test_an_export_of_dj_process_has_the_rows_that_are_left(tmp_path):
     path = write_tiny(
         tmp_path, np=1, open_monitor=False, use_cache=False, ds_cache_dir=str(tmp_path / "cache"),

@@ -13,6 +13,8 @@ from rejuice.pipelines.figures.rows import KEPT, stored_rows
 from rejuice.pipelines.recipe import load
 from rejuice.pipelines.stored.open import open_stored
 
+pytestmark = pytest.mark.slow
+
 EXPORT = {"export_path": "out/curated.parquet", "np": "1"}
 
 

@@ -52,6 +52,7 @@ def python(server):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["-c", "-m", "file"])
 def test_a_fork_does_what_a_new_process_does(python, tmp_path, kind):
     (tmp_path / "state_of_test.py").write_text(STATE)
@@ -70,6 +71,7 @@ def test_a_fork_does_what_a_new_process_does(python, tmp_path, kind):
     assert states[0] == states[1]
 
 
+@pytest.mark.slow
 def test_a_signal_that_ends_a_fork_ends_who_waits_for_it(python):
     assert python("-c", "import os; os.kill(os.getpid(), 9)").returncode == -signal.SIGKILL
     assert python("-c", "import os; os.kill(os.getpid(), 15)").returncode == -signal.SIGTERM
@@ -87,6 +89,7 @@ def _started(server, code=WAITS, **more):
     return child, int(child.stdout.readline())
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_the_fork(server):
     code = f"import signal; signal.signal(15, lambda *_: exit(5)); {WAITS}"
     child, _ = _started(server, code)
@@ -94,6 +97,7 @@ def test_a_signal_reaches_the_fork(server):
     assert child.wait(10) == 5
 
 
+@pytest.mark.slow
 def test_a_fork_ends_with_who_waits_for_it(server):
     child, pid = _started(server)
     ended = os.pidfd_open(pid)
@@ -108,29 +112,34 @@ def _has_ended(pidfd):
     return bool(select.select([pidfd], [], [], 10)[0])
 
 
+@pytest.mark.slow
 def test_forks_draw_different_numbers(python):
     code = "import random, numpy; print(random.random(), numpy.random.rand())"
     one, two = (python("-c", code).stdout.split() for _ in range(2))
     assert len({*one, *two}) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["OMP_NUM_THREADS", "PYTHONPATH", "MALLOC_ARENA_MAX"])
 def test_a_variable_that_was_read_already_needs_a_new_process(python, variable):
     code = f"import os, sys; print('wave' in sys.modules, os.environ['{variable}'])"
     assert python("-c", code, env={variable: "7"}).stdout == "False 7\n"
 
 
+@pytest.mark.slow
 def test_an_option_of_the_interpreter_needs_a_new_process(python):
     code = "import sys; print('wave' in sys.modules, sys.flags.optimize)"
     assert python("-O", "-c", code).stdout == "False 1\n"
 
 
+@pytest.mark.slow
 def test_without_a_server_there_is_a_new_process(tmp_path):
     variables = {**os.environ, fork_server.VARIABLE: str(tmp_path / "gone")}
     words = [*PYTHON, "-c", "import sys; sys.exit(3)"]
     assert subprocess.run(words, env=variables, check=False).returncode == 3
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_its_last_fork_and_its_forks_with_it():
     with PreloadServer({}, LIBRARIES) as server:
         child, _ = _started(server)
@@ -190,6 +199,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_sampling_processes_are_forks_and_end_with_the_sampler():
     """The sampler is killed, as Ray kills it."""
     path = os.pathsep.join(filter(None, sys.path))

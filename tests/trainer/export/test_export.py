@@ -131,6 +131,7 @@ def test_verls_reward_loop_gives_the_score(config, exported):
     assert found["reward_extra_info"]["acc"] == 1.0
 
 
+@pytest.mark.slow
 def test_verls_names_are_the_overrides(exported):
     folder, made = exported
     assert made.prompts == {"train": 4, "validation": 1}
@@ -159,6 +160,7 @@ def test_a_score_is_the_reward_offline_to_the_bit(tmp_path_factory, response, in
     assert RowReward(folder)(response, info)["score"] == offline["reward"][0].as_py()
 
 
+@pytest.mark.slow
 def test_threads_score_at_once(exported):
     reward = RowReward(exported[0])
     infos = pq.read_table(exported[0] / "train.parquet")["extra_info"].to_pylist()
@@ -168,6 +170,7 @@ def test_threads_score_at_once(exported):
     assert found == [float(k % 5 == k % 4 + 1) for k in range(64)]
 
 
+@pytest.mark.slow
 def test_the_folder_can_be_moved(exported, tmp_path):
     shutil.move(exported[0], tmp_path / "elsewhere")
     info = pq.read_table(tmp_path / "elsewhere" / "train.parquet")["extra_info"][1].as_py()
@@ -348,6 +351,7 @@ def test_a_missing_reward_is_an_error_and_no_number(recipe, tmp_path, on_missing
         RowReward(tmp_path / "export")("<answer>\\frac{1}{2}</answer>", info)
 
 
+@pytest.mark.slow
 def test_another_export_is_not_taken_for_this_one(exported, recipe):
     folder, _ = exported
     info = pq.read_table(folder / "train.parquet")["extra_info"][1].as_py()
@@ -362,6 +366,7 @@ def test_another_export_is_not_taken_for_this_one(exported, recipe):
         reward(RIGHT, {**info, "split": "test"})
 
 
+@pytest.mark.slow
 def test_datasets_that_the_recipe_generates_are_written(recipe, tmp_path):
     paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "held_out")}
     made = export_verl(
@@ -379,6 +384,7 @@ def test_datasets_that_the_recipe_generates_are_written(recipe, tmp_path):
     assert made.prompts == {"train": 3, "validation": 2}
 
 
+@pytest.mark.slow
 def test_prompts_that_are_too_long_are_left_out_as_in_training(recipe, tmp_path):
     long = {"question": "1 + 1? " * 200, "answer": "2"}
     made = export_verl(recipe(rows=[*ROWS, long], train={"max_prompt_tokens": 64}), tmp_path / "a")
@@ -575,6 +581,7 @@ def test_an_option_of_another_format_is_refused(curated, tmp_path, words, messag
     assert not (tmp_path / "hf").exists()
 
 
+@pytest.mark.slow
 def test_the_command_loads_nothing_heavy():
     heavy = ("torch", "verl", "trl", "datasets", "transformers", "ray", "pandas")
     code = (

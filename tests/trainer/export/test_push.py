@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from command import runner
-from datasets import load_dataset
 from huggingface_hub.errors import HfHubHTTPError
 
 from rejuice.operators import DataError, RejuiceError
@@ -61,8 +60,11 @@ def export(recipe_file):
     return make
 
 
+@pytest.mark.slow  # It loads datasets.
 @pytest.mark.parametrize("path", ["out/curated.parquet", "out/curated", "out/curated.jsonl"])
 def test_the_hub_gets_the_files_and_a_card(export, hub, path, tmp_path):
+    from datasets import load_dataset
+
     made = export(path, max_rows_per_file="2")
     found = push(made, "user/curated", private=True)
     assert hub.asked == [("user/curated", {"private": True, "repo_type": "dataset", "exist_ok": True})]  # fmt: skip
@@ -152,6 +154,7 @@ def test_an_export_in_a_store_is_pushed(in_store, hub):
     assert "\n4 rows to 3 prompts. " in (hub.folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_not_finished_in_a_store_is_not_pushed(in_store, hub, monkeypatch):
     engine.run(in_store)
     export = in_store.head.export_path

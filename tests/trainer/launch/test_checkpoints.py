@@ -72,6 +72,7 @@ def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
     assert not (run / "checkpoints" / "global_step_2").exists()
 
 
+@pytest.mark.slow
 def test_a_policy_knows_nothing_of_how_it_was_trained(run, merger, tmp_path):
     merger(MERGES)
     path = tmp_path / "new" / "policy"
@@ -82,6 +83,7 @@ def test_a_policy_knows_nothing_of_how_it_was_trained(run, merger, tmp_path):
     assert "attn_implementation" in (actor / "huggingface" / "config.json").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not is_supported(), reason="this system cannot watch forks")
 def test_the_fork_server_of_a_run_forks_what_merges(run, monkeypatch, tmp_path):
     """It has loaded what takes ten seconds to load."""
@@ -116,6 +118,7 @@ def test_verls_megatron_saves_it_there():
     assert sorted(names, reverse=True) == [*checkpoints._MEGATRONS.parts]
 
 
+@pytest.mark.slow
 def test_a_merger_that_fails_leaves_nothing(run, merger, tmp_path):
     merger(MERGES + "\nraise ValueError('no such weights')")
     with pytest.raises(RejuiceError) as error:

@@ -1,6 +1,7 @@
 """From a recipe to verl's keys."""
 
 import pytest
+from each import check_each
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
@@ -63,9 +64,8 @@ def test_the_rollouts_are_configured_by_the_recipe_alone(keys):
     assert found["data.max_prompt_length"] == found[f"{ROLLOUT}.prompt_length"] == 33
 
 
-@pytest.mark.parametrize(
-    ("train", "key", "value"),
-    [
+def test_fields(keys):
+    cases = [
         ({"steps": 9}, "trainer.total_training_steps", 9),
         ({"prompts_per_step": 12}, "data.train_batch_size", 12),
         ({"prompts_per_step": 12, "updates_per_step": 3}, f"{ACTOR}.ppo_mini_batch_size", 4),
@@ -97,10 +97,12 @@ def test_the_rollouts_are_configured_by_the_recipe_alone(keys):
         ({"refill": 0}, "data.gen_batch_size", None),
         ({"verl": {"trainer.logger": ["file"]}}, "trainer.logger", ["file"]),
         ({"verl": {"+a.b": 1}}, "+a.b", 1),
-    ],
-)
-def test_fields(keys, train, key, value):
-    assert keys(**train)[key] == value
+    ]
+
+    def check(train, key, value):
+        assert keys(**train)[key] == value
+
+    check_each(cases, check)
 
 
 def test_resume(keys):
@@ -172,6 +174,7 @@ def test_sglang_has_room_for_the_longest_prompt_and_response(keys):
     assert sglang[f"{ROLLOUT}.max_model_len"] == 100 + 16 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("train", "seeded"),
     [

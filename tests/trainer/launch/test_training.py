@@ -314,6 +314,7 @@ def test_a_resume_removes_the_oldest_checkpoints(make):
 # launch
 
 
+@pytest.mark.slow
 def test_status_log_and_command(make, verl):
     run = make()
     verl("import os, sys; print(os.environ['VERL_PLATFORM'], len(sys.argv)); sys.exit(3)")
@@ -335,6 +336,7 @@ def test_status_log_and_command(make, verl):
     assert (done.returncode, done.stdout.strip()) == (3, first), "a shell runs it as it stands"
 
 
+@pytest.mark.slow
 def test_a_shell_runs_what_a_dry_run_prints(tmp_path, verl):
     """The script of a run that has written nothing, in a folder whose name needs quotes."""
     path = write_recipe(tmp_path / "recipe.yaml")
@@ -352,6 +354,7 @@ def test_a_shell_runs_what_a_dry_run_prints(tmp_path, verl):
     assert list(run.folder.iterdir()) == [run.folder / "verl.yaml"]
 
 
+@pytest.mark.slow
 def test_an_error_of_an_earlier_launch_is_forgotten(make, verl):
     run = make()
     (run.folder / "error.json").write_text('{"message": "old", "expected": true}')
@@ -367,6 +370,7 @@ def test_a_key_that_verl_does_not_know_is_an_error_before_anything_is_made(make,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_weights_on_their_way_to_the_sampler_do_not_stay(make, verl):
     run = make()
     verl(f"import pathlib; pathlib.Path({str(run.folder / WEIGHTS)!r}).touch()")
@@ -374,6 +378,7 @@ def test_weights_on_their_way_to_the_sampler_do_not_stay(make, verl):
     assert not (run.folder / WEIGHTS).exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_left_is_ended(make, verl):
     run = make()
     verl(f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)")  # fmt: skip
@@ -381,6 +386,7 @@ def test_a_process_that_is_left_is_ended(make, verl):
     assert processes.of_run(run.folder) == []
 
 
+@pytest.mark.slow
 def test_all_is_ended_when_verl_is_killed(make, verl):
     run = make()
     verl(
@@ -401,6 +407,7 @@ def hears():
         signal.signal(number, handler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["exception", "SIGTERM", "SIGHUP"])
 def test_all_is_ended_when_we_are(make, verl, hears, end):
     run = make()
@@ -419,6 +426,7 @@ def test_all_is_ended_when_we_are(make, verl, hears, end):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
     run = make()
     verl(SLEEP)
@@ -436,6 +444,7 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not is_supported(), reason="no fork server here")
 def test_the_fork_server_of_a_run_outlives_its_processes(make, verl, monkeypatch):
     monkeypatch.setattr(processes, "_PATIENCE_S", 0.2)  # It would be ended after that.
@@ -448,6 +457,7 @@ def test_the_fork_server_of_a_run_outlives_its_processes(make, verl, monkeypatch
             assert server.process.poll() is None
 
 
+@pytest.mark.slow
 def test_processes_of_another_run_are_left_alone(tmp_path):
     run = write_run(tmp_path / "run")
     child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, RUN_VARIABLE: f"{run}2"})  # fmt: skip

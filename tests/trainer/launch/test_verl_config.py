@@ -20,6 +20,8 @@ from rejuice.trainer.launch.verl_config import (
     write_config,
 )
 
+pytestmark = pytest.mark.slow
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" ")),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.from_regex(r"[a-z_]{1,5}", fullmatch=True), inner, max_size=3),

@@ -1,6 +1,7 @@
 """Keys of `train.verl` that cannot work beside the recipe: each is refused in a line."""
 
 import pytest
+from each import check_each
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators import RecipeError
@@ -40,9 +41,8 @@ def refused(run):
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-@pytest.mark.parametrize(
-    ("key", "value", "line"),
-    [
+def test_what_is_in_the_way_of_the_recipe(run, profile):
+    cases = [
         ("trainer.v1.trainer_mode", "colocate_async", f"cannot be 'colocate_async': {SYNCHRONOUS}; leave it out"),
         ("trainer.v1.trainer_mode", "separate_async", f"cannot be 'separate_async': {SYNCHRONOUS}; leave it out"),
         ("trainer.v1.separate_async.parameter_sync_step", 2, f"cannot be 2: {SYNCHRONOUS}; leave it out"),
@@ -65,16 +65,17 @@ def refused(run):
         ("data.val_batch_size", 8, "cannot be 8: each validation set is reported as a whole, and it would be validated on in parts; leave it out"),
         (f"{MODEL}.lora.rank", 8, "cannot be 8: checkpoints would be exported without such an adapter; set train.lora, with train.gpu.strategy fsdp2"),
         ("trainer.logger", ["console", "wandb"], "lacks 'file', which writes metrics.jsonl; give train.loggers instead"),
-    ],
-)  # fmt: skip
-def test_what_is_in_the_way_of_the_recipe(run, profile, key, value, line):
-    assert refused(run({key: value}, profile=profile)) == f"'{key.lstrip('+')}' {line}"
+    ]  # fmt: skip
+
+    def check(key, value, line):
+        assert refused(run({key: value}, profile=profile)) == f"'{key.lstrip('+')}' {line}"
+
+    check_each(cases, check)
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-@pytest.mark.parametrize(
-    ("key", "value", "field"),
-    [
+def test_what_a_field_sets(run, profile):
+    cases = [
         ("data.train_files", "mine.parquet", "dataset_path"),
         ("data.val_files", "mine.parquet", "train.validation_path"),
         ("data.train_batch_size", 1024, "train.prompts_per_step"),
@@ -101,16 +102,17 @@ def test_what_is_in_the_way_of_the_recipe(run, profile, key, value, line):
         ("trainer.default_local_dir", "elsewhere", "--output"),
         ("trainer.resume_mode", "auto", "--resume"),
         ("trainer.resume_from_path", "elsewhere", "--resume"),
-    ],
-)  # fmt: skip
-def test_what_a_field_sets(run, profile, key, value, field):
-    line = f"'{key.lstrip('+')}' would contradict {field}; give {field} instead"
-    assert refused(run({key: value}, profile=profile)) == line
+    ]  # fmt: skip
+
+    def check(key, value, field):
+        line = f"'{key.lstrip('+')}' would contradict {field}; give {field} instead"
+        assert refused(run({key: value}, profile=profile)) == line
+
+    check_each(cases, check)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "line"),
-    [
+def test_what_profile_cpu_cannot_do(run):
+    cases = [
         (f"{MODEL}.enable_gradient_checkpointing", True, "would contradict train.cpu.gradient_checkpointing; give train.cpu.gradient_checkpointing instead"),
         (f"{MODEL}.lora_rank", 8, "would contradict train.lora; give train.lora instead"),
         (f"{MODEL}.target_modules", ["lm_head"], "would contradict train.lora; give train.lora instead"),
@@ -124,10 +126,12 @@ def test_what_a_field_sets(run, profile, key, value, field):
         (f"{ACTOR}.strategy", "fsdp", f"cannot be 'fsdp': {CPU}; leave it out"),
         (f"{ROLLOUT}.name", "sglang", f"cannot be 'sglang': {CPU}; leave it out"),
         (f"{ROLLOUT}.top_k", 20, "cannot be 20: the sampler of profile cpu has no top_k; leave it out"),
-    ],
-)  # fmt: skip
-def test_what_profile_cpu_cannot_do(run, key, value, line):
-    assert refused(run({key: value})) == f"'{key.lstrip('+')}' {line}"
+    ]  # fmt: skip
+
+    def check(key, value, line):
+        assert refused(run({key: value})) == f"'{key.lstrip('+')}' {line}"
+
+    check_each(cases, check)
 
 
 STRATEGY = "set train.gpu.strategy to fsdp2 or megatron"
@@ -135,9 +139,8 @@ FSDP2 = f"train.gpu.strategy is fsdp2, by which the other keys are chosen; {STRA
 MEGATRON = f"train.gpu.strategy is megatron, by which the other keys are chosen; {STRATEGY}"
 
 
-@pytest.mark.parametrize(
-    ("gpu", "key", "value", "line"),
-    [
+def test_what_profile_gpu_cannot_do(run):
+    cases = [
         ({}, "model_engine", "megatron", f"cannot be 'megatron': {FSDP2}"),
         ({}, f"{ACTOR}.strategy", "megatron", f"cannot be 'megatron': {FSDP2}"),
         ({}, "model_engine", "veomni", f"cannot be 'veomni': {FSDP2}"),
@@ -146,10 +149,12 @@ MEGATRON = f"train.gpu.strategy is megatron, by which the other keys are chosen;
         ({}, f"{ROLLOUT}.name", "sglang", "cannot be 'sglang': train.gpu.rollout is vllm; set train.gpu.rollout to vllm or sglang"),
         ({}, f"{ROLLOUT}.name", "trtllm", "cannot be 'trtllm': train.gpu.rollout is vllm; set train.gpu.rollout to vllm or sglang"),
         ({}, f"{ROLLOUT}.full_determinism", True, "cannot be True: verl would give all responses to a prompt one seed, where requests have none; set train.gpu.reproducible, too"),
-    ],
-)  # fmt: skip
-def test_what_profile_gpu_cannot_do(run, gpu, key, value, line):
-    assert refused(run({key: value}, profile="gpu", gpu=gpu)) == f"'{key}' {line}"
+    ]  # fmt: skip
+
+    def check(gpu, key, value, line):
+        assert refused(run({key: value}, profile="gpu", gpu=gpu)) == f"'{key}' {line}"
+
+    check_each(cases, check)
 
 
 def test_a_replay_keeps_its_log_probabilities(run):

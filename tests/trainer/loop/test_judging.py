@@ -18,6 +18,8 @@ from rejuice.pipelines.figures.rows import stored_rows
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.report.stored import open_training
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 SOLUTIONS = ROOT.parent / "shared" / "data" / "gsm8k"
 ASK = {"self_verification_mapper": {"mode": "response", "template": "{question} R {response}"}}

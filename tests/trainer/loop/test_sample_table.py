@@ -18,6 +18,8 @@ from rejuice.pipelines.stored.open import open_stored
 from rejuice.trainer.loop.curation import curate
 from rejuice.trainer.loop.sample_table import LONGEST, SampleRow, as_markdown, sample_rows
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = [
     "<script>window.hit=1</script>",
     "<img src=https://example.org/pixel.png onerror=alert(1)>",
@@ -181,7 +183,6 @@ def texts_of(folder):
     ]
 
 
-@pytest.mark.slow  # Imports verl.
 def test_both_trackers_get_it_at_validated_steps_and_the_last(tracked, wandb, tmp_path):
     after = [PLAIN[0], summed("drop_row"), PLAIN[-1]]
     made = tracked(["wandb", "tensorboard"], after, steps=5, validate_every=2)
@@ -201,7 +202,6 @@ def test_both_trackers_get_it_at_validated_steps_and_the_last(tracked, wandb, tm
     assert "| &#60;b&#62;0&#46;5&#60;&#47;b&#62; |" in texts[0][2]
 
 
-@pytest.mark.slow  # Imports verl.
 def test_without_either_tracker_nothing_is_made(tracked, wandb, tmp_path, capsys):
     made = tracked(["console"], steps=1)
     made.answer({0: ["1", "0"], 1: ["1", "0"]})
@@ -211,7 +211,6 @@ def test_without_either_tracker_nothing_is_made(tracked, wandb, tmp_path, capsys
     assert "samples" not in capsys.readouterr().out
 
 
-@pytest.mark.slow  # Imports verl.
 def test_a_table_that_cannot_be_logged_is_a_warning_once(tracked, wandb, tmp_path, capsys):
     """And the other tracker gets its own."""
     made = tracked(["wandb", "tensorboard"], steps=3, validate_every=1)

@@ -17,6 +17,8 @@ from rejuice.trainer.loop.curation import curate
 from rejuice.trainer.loop.signal_figures import missing_figures, signal_figures
 from rejuice.trainer.report.stored import open_training
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
@@ -56,7 +58,6 @@ def test_reasons_are_counted_by_component_and_pieces_add_up(tiny):
     assert found == {"missing/accuracy/no_response": 2.0, "missing/format/no_response": 2.0}
 
 
-@pytest.mark.slow  # Imports verl.
 def test_a_step_logs_both_and_they_are_those_of_the_stored_rows(stage):
     made = stage([PLAIN[0], summed("drop_row"), PLAIN[-1]])
     texts = {0: ["1", "0", "scorer_timeout"], 1: ["1", "1"], 2: ["scorer_busy", "scorer_timeout"]}

@@ -13,6 +13,9 @@ import pytest
 import yaml
 from killed_run import killed_while_saving
 
+from rejuice.operators.cores import usable_cores
+from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
+from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.report import metrics
 from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
 
@@ -84,6 +87,19 @@ class Run:
     def figures(self, step):
         found = {point.step: point.figures for point in metrics.read(self.folder)}
         return found[step]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server():
+    """One for all trainings, of which each would load the libraries of verl for ten seconds."""
+    if not is_supported():
+        yield
+        return
+    environment = {**DEFAULT_ENVIRONMENT, "OMP_NUM_THREADS": str(usable_cores())}
+    with PreloadServer(environment) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.variables.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

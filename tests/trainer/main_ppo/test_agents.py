@@ -105,7 +105,7 @@ def home(tmp_path_factory):
         (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (home / "parts.py").write_text(PARTS)
     agents = {
-        "n": N, "max_tokens": 40, "flow": {"ask_around": {"seconds": 20}},
+        "n": N, "max_tokens": 40, "flow": {"ask_around": {"seconds": 12}},
         "tools": [{"desk": {"url": f"http://127.0.0.1:{server.server_port}/"}}],
     }  # fmt: skip
     document = {
@@ -159,6 +159,7 @@ def replayed(home, run, rejuice, ended):
     return ended(home / "replay")
 
 
+@pytest.mark.smoke
 def test_it_trains_on_turns_and_says_what_they_were(run):
     assert run.trained == [1, 2, 3]
     for step in run.trained:
@@ -184,6 +185,7 @@ def test_it_trains_on_turns_and_says_what_they_were(run):
     }
 
 
+@pytest.mark.smoke
 def test_what_a_tool_does_is_missing_with_a_reason_and_never_a_zero(run):
     """The server fails, hangs or vanishes for three of eight prompts, and is late for one."""
     ends = {"status": "tool_failed", "hang": "time_limit", "vanish": "tool_failed"}
@@ -209,6 +211,7 @@ def test_what_a_tool_does_is_missing_with_a_reason_and_never_a_zero(run):
         assert "late" in {fault_of(question) for question in curated["question"].to_pylist()}
 
 
+@pytest.mark.smoke
 def test_the_step_is_repeated_by_its_own_recipe(run, rejuice):
     folder = run.step(2)
     rejuice("run", folder / "recipe.yaml", cwd=folder)

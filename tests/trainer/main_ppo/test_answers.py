@@ -15,7 +15,7 @@ from rejuice.pipelines.apply.steps import iterate_steps
 from rejuice.pipelines.figures.rows import KEPT, stored_rows
 from rejuice.trainer.report.stored import open_training
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 STEPS, PROMPTS = 4, 16
 ANSWERS, JUDGEMENTS = (1, 3), (2, 4)

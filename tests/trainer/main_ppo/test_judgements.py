@@ -7,7 +7,7 @@ import pytest
 from rejuice.pipelines.engine.runner import run as run_recipe
 from rejuice.pipelines.recipe.read import load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 
 def test_judgements_train_at_every_second_step_on_answers_of_both(run):

@@ -12,6 +12,8 @@ from rejuice.pipelines.figures.rows import row_table
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
 
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
+
 STEPS = 4
 
 

@@ -6,7 +6,7 @@ import pytest
 from exact import written
 from rounding import LOG_PROBS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 LAST = 4
 

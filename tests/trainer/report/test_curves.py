@@ -9,6 +9,8 @@ from fake_run import line, write_run
 from rejuice.operators import RejuiceError
 from rejuice.trainer.report.curves import Curve, band, draw, grouped
 
+pytestmark = pytest.mark.slow
+
 
 def steps(*accuracies):
     return [line(0, validation=0.1)] + [line(at, a) for at, a in enumerate(accuracies, 1)]

@@ -151,6 +151,7 @@ def test_a_row_of_a_step_of_an_earlier_version_is_not_explained(training_run, ro
     )
 
 
+@pytest.mark.slow
 def test_the_recipe_of_a_run_is_explained(training_run, rejuice):
     assert "pass_rate_filter (group)" in rejuice("explain", training_run)[1]
 

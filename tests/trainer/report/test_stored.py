@@ -153,6 +153,7 @@ def test_the_names_of_steps_are_those_of_the_run(trained):
     assert {*one.decisions()["step"].to_pylist()} <= {*(s.name for s in one.steps), "training"}
 
 
+@pytest.mark.slow
 def test_opening_training_loads_nothing_heavy(trained):
     # But for pandas: Arrow loads it as soon as it makes an array of numpy's, if it is there.
     code = f"""

@@ -18,6 +18,8 @@ from rejuice.trainer.warmstart.demonstrations import Curriculum
 from rejuice.trainer.warmstart.lookups import LookupCurriculum
 from rejuice.trainer.warmstart.model import Size, build_model
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     RECORD, "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
     "tokenizer.json", "tokenizer_config.json",
@@ -150,7 +152,6 @@ def test_each_policy_has_its_own_words(built, tmp_path):
     assert records[0]["made_of"] != records[1]["made_of"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Curriculum, LookupCurriculum])
 def test_the_same_seed_gives_the_same_bytes(tmp_path, kind):
     curriculum = kind(steps=4, batch=4, window=2)
@@ -159,7 +160,6 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path, kind):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-@pytest.mark.slow
 def test_a_killed_build_leaves_no_policy_and_no_process(tmp_path):
     command = [sys.executable, "-m", "rejuice.trainer", "policy", "build", "policy", "--quiet"]
     with subprocess.Popen(command, cwd=tmp_path) as process:

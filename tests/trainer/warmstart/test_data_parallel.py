@@ -13,6 +13,8 @@ from rejuice.operators import RejuiceError
 from rejuice.trainer.warmstart import data_parallel
 from rejuice.trainer.warmstart.data_parallel import Link, partner
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_average_of_two():
     # Longer than what a socket holds: if both sent first, neither would end.

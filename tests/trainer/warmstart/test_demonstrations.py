@@ -51,6 +51,7 @@ def test_drills_end_with_the_first_phase():
     assert drills(first_phase=0.0, drilled=1.0) == 0
 
 
+@pytest.mark.slow
 def test_two_ranks_share_all_demonstrations(tokenizer, monkeypatch):
     monkeypatch.setattr(module, "pack", lambda rows: rows)
     shares = [list(batches(tokenizer, 0, SMALL, rank)) for rank in (0, 1)]
@@ -75,6 +76,7 @@ def test_everybody_appears_and_no_problem_changes():
     assert seen == {name for names in NAMES.values() for name in names}
 
 
+@pytest.mark.slow
 def test_responses_that_share_a_prompt_do_not_see_each_other(tokenizer, model):
     posed = problem(0, "train", 5, LEVELS)
     rows = encode(tokenizer, [demonstrate(posed, random.Random(0), 3, care=False)])
@@ -84,6 +86,7 @@ def test_responses_that_share_a_prompt_do_not_see_each_other(tokenizer, model):
     assert together == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_of_different_length_do_not_change_each_other(tokenizer, model):
     shown = [Demonstration("Calculate.", ["1."]), some(0)[0]]
     rows = encode(tokenizer, shown)

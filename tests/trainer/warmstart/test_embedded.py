@@ -14,6 +14,8 @@ from rejuice.trainer.warmstart.build import RECORD, build
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 def figures(folder):
     threads = torch.get_num_threads()
@@ -92,7 +94,6 @@ def test_nothing_bends_its_sampling():
     assert GenerationConfig.from_pretrained(EMBEDDED).eos_token_id == written["eos_token_id"]
 
 
-@pytest.mark.slow
 def test_there_is_room_to_learn(shipped):
     assert shipped["well-formed"] >= 0.9
     assert 0.25 <= shipped["pass@1"] <= 0.6
@@ -100,7 +101,6 @@ def test_there_is_room_to_learn(shipped):
     assert 0.55 <= shipped["judging"] <= 0.68
 
 
-@pytest.mark.slow
 @pytest.mark.rebuild
 def test_rebuilt_it_behaves_the_same(shipped, tmp_path):
     """As another seed would: no processor gives the shipped bytes.

@@ -14,6 +14,8 @@ from rejuice.trainer.warmstart.build import CURRICULA, RECORD, build
 from rejuice.trainer.warmstart.lookups import LookupCurriculum
 from rejuice.trainer.warmstart.model import build_model
 
+pytestmark = pytest.mark.slow
+
 
 def figures(folder):
     threads = torch.get_num_threads()
@@ -71,7 +73,6 @@ def test_transformers_loads_it():
     assert GenerationConfig.from_pretrained(EMBEDDED_FLOW).eos_token_id == tokenizer.eos_token_id
 
 
-@pytest.mark.slow
 def test_there_is_room_to_learn(shipped):
     """Every kind of question is answered now and then, and none of them well."""
     assert 0.2 <= shipped["success"] <= 0.4
@@ -82,7 +83,6 @@ def test_there_is_room_to_learn(shipped):
     assert 2.5 <= shipped["turns"] <= 3.5
 
 
-@pytest.mark.slow
 @pytest.mark.rebuild
 def test_rebuilt_it_behaves_the_same(shipped, tmp_path):
     """As another seed would: no processor gives the shipped bytes, see `test_embedded.py`."""

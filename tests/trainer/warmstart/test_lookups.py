@@ -144,6 +144,7 @@ def test_phases_follow_one_another():
     assert set(responses[first:]) == {4}
 
 
+@pytest.mark.slow
 def test_two_ranks_share_all_demonstrations(tokenizer, monkeypatch):
     monkeypatch.setattr("rejuice.trainer.warmstart.batches.pack", lambda rows: rows)
     small = LookupCurriculum(steps=6, batch=4, window=3)
@@ -168,11 +169,13 @@ def texts():
         yield from (each.prompt, *each.responses)
 
 
+@pytest.mark.slow
 def test_every_text_comes_back(tokenizer):
     for text in texts():
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
+@pytest.mark.slow
 def test_names_nouns_verbs_and_digits_are_one_token(tokenizer):
     """So that to copy one is one step."""
     for word in (*PEOPLE, *WORDS["things"], *GOODS, *SHOPS):
@@ -181,6 +184,7 @@ def test_names_nouns_verbs_and_digits_are_one_token(tokenizer):
         assert tokenizer.tokenize(f"{verb}: 368") == [verb, ":", "Ġ", "3", "6", "8"]
 
 
+@pytest.mark.slow
 def test_prompts_are_short(tokenizer):
     longest = max(len(tokenizer(text)["input_ids"]) for text in texts())
     assert longest < 150  # `max_prompt_tokens` of recipes/flow_lookup.yaml, less the chat's own.

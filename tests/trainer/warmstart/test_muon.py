@@ -5,6 +5,8 @@ import torch
 
 from rejuice.trainer.warmstart.muon import Muon, orthogonalised
 
+pytestmark = pytest.mark.slow
+
 SHAPES = [(128, 128), (384, 128), (128, 384)]
 
 

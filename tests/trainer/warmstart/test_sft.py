@@ -11,6 +11,8 @@ from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.sft import SCHEDULE, _gradient, _loss, _rate, train, warm_start
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
+pytestmark = pytest.mark.slow
+
 SMALL = Curriculum(steps=4, batch=4, window=2)
 
 
@@ -70,7 +72,6 @@ def test_a_fresh_model_leaves_the_global_generator_alone(tokenizer):
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.slow
 def test_another_seed_gives_other_weights_and_torch_is_left_as_it_was():
     def weights(seed):
         counts = []

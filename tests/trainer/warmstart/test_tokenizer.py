@@ -13,6 +13,8 @@ from rejuice.trainer.warmstart.demonstrator import demonstrate, drill, judge
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.tokenizer import build_tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tokenizer():

@@ -161,6 +161,7 @@ def test_a_program_that_is_not_there_is_found_without_starting_it(program):
     Mcp(url="http://127.0.0.1:9/mcp").check()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_none():
     for fields, message in [
         ({"command": ("/no/such/program",)}, "[Errno 2] No such file or directory"),
@@ -174,6 +175,7 @@ def test_a_server_that_is_none():
         assert message in text
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer():
     with pytest.raises(EngineError) as error:
         Mcp(command=("sh", "-c", "cat > /dev/null"), start_s=0.2).preflight()

@@ -16,6 +16,8 @@ from rejuice.operators.agents.tools.python import Python
 from rejuice.operators.errors import RecipeError
 from rejuice.operators.sandbox.run import SandboxError
 
+pytestmark = pytest.mark.slow
+
 
 def observe(*codes, **fields):
     """The observations of calls at the same time, by the way that flows take."""

@@ -278,6 +278,7 @@ def test_a_run_that_waits_for_the_cache_says_so_once(tmp_path, monkeypatch):
     assert logged.empty()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_lets_go_of_its_cache(tmp_path):
     code = (
         "import os, sys, pathlib, signal\n"

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import load_dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +121,10 @@ def test_a_folder_that_lacks_a_part_is_not_read(recipe):
     assert str(error.value) == f"{folder} lacks part-00001.parquet; run its recipe again"
 
 
+@pytest.mark.slow  # It loads datasets.
 def test_readers_take_the_folder(recipe):
+    from datasets import load_dataset
+
     other = in_parts(recipe, 20)
     engine.run(recipe, chunk_rows=16)
     engine.run(other, chunk_rows=16)
@@ -141,7 +143,10 @@ def test_readers_take_the_folder(recipe):
     assert [p.name for p in sorted(folder.glob("*.parquet"))] == ["part-00000.parquet"]
 
 
+@pytest.mark.slow  # It loads datasets.
 def test_one_part_alone_is_read_by_hugging_face(recipe):
+    from datasets import load_dataset
+
     other = in_parts(recipe, 1_000)
     engine.run(other)
     folder = other.head.export_path

@@ -20,6 +20,8 @@ from rejuice.pipelines.filesystem.remote import RemotePath, to_path
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.stored.open import open_stored
 
+pytestmark = pytest.mark.slow
+
 PROCESS = [{"group_size_filter": {"min": 2}}, {"grpo_advantage_mapper": {}}]
 
 

@@ -26,6 +26,7 @@ def test_a_lock_on_disk(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_a_lease_in_a_store(store, monkeypatch):
     monkeypatch.setattr(lease, "_BEAT_S", 0.1)
     export = to_path(f"{store}/curated.parquet")

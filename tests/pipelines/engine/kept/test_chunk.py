@@ -78,6 +78,7 @@ def test_everything_is_good_of_what_is_not_damaged(chunk):
     assert found == list(enumerate(values))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_whatever_is_damaged_what_is_found_is_right(chunk, tmp_path_factory, data):

@@ -99,6 +99,7 @@ def run(ray_cluster, tmp_path):
     return run
 
 
+@pytest.mark.smoke
 def test_one_two_and_four_workers_write_the_bytes_of_the_local_engine(made, run):
     path = made({"slow_filter": {}})
     expected = run(path, "local", ray=False)
