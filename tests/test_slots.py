@@ -105,7 +105,7 @@ def test_the_nearest_comes_first_and_others_as_far_as_time_allows():
 def test_without_history_one_slot_is_chosen(monkeypatch, capsys):
     monkeypatch.setattr(slots, "_git", lambda *_: None)
     assert [slot.name for slot in slots.chosen_by_ci()] == [ALL[0].name]
-    assert "no history" in capsys.readouterr().err
+    assert "no full pass" in capsys.readouterr().err
 
 
 def test_a_change_is_what_differs_from_the_last_full_pass(monkeypatch, tmp_path, capsys):

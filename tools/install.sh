@@ -28,7 +28,7 @@ latest() {
 # Each minute says so; ends with this script, and with what it waits for.
 minutes() {
     minute=0
-    while sleep 60 >/dev/null; do
+    while sleep 60 >/dev/null 2>&1; do
         kill -0 $$ 2>/dev/null || exit
         minute=$((minute + 1))
         echo "  $minute min: $(latest)"

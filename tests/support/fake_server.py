@@ -269,7 +269,9 @@ class FakeServer:
         response = web.StreamResponse()
         await response.prepare(request)
         with suppress(ConnectionError):  # Until the client has had enough.
-            while True:
+            for _ in range(
+                1 << 13
+            ):  # 32 MiB; a client that takes all of it is to fail, not to hang.
                 await response.write(b" " * 4096)
         return response
 

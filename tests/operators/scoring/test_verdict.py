@@ -114,12 +114,14 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
 @pytest.mark.parametrize("expected", [False, True])
-def test_what_is_no_verdict_is_malformed(text, expected):
-    assert message_about(text, expected=expected)
-    tokens = tokens_of(*text[:9999])
-    assert message_about(text, expected=expected, tokens=tokens)
+def test_what_is_no_verdict_is_malformed(expected):
+    def check(text):
+        assert message_about(text, expected=expected)
+        tokens = tokens_of(*text[:9999])
+        assert message_about(text, expected=expected, tokens=tokens)
+
+    check_each(MALFORMED, check)
 
 
 AROUND = [
@@ -131,10 +133,12 @@ AROUND = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), AROUND)
 @pytest.mark.parametrize("answer_format", ["json_schema", "json_object", "text"])
-def test_one_verdict_with_text_around_it(before, after, answer_format):
-    assert read(f"{before}{VERDICT}{after}", answer_format=answer_format) == (4.0, 2.0)
+def test_one_verdict_with_text_around_it(answer_format):
+    def check(before, after):
+        assert read(f"{before}{VERDICT}{after}", answer_format=answer_format) == (4.0, 2.0)
+
+    check_each(AROUND, check)
 
 
 @pytest.mark.parametrize("text", ["{v} or {v}", "[{v}]", '{"scores": {v}}', "{v}}", "{{v}"])
