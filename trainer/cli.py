@@ -72,18 +72,16 @@ def train(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Train a policy by GRPO on verl; the recipe supplies each step's prompts, rewards and
-    filtering.
+    """Train a policy by GRPO on verl, by a recipe of prompts, rewards and filters.
 
-    A run that was stopped resumes from its latest checkpoint with --resume. Of a run that is
-    finished, the result is shown again.
+    A run that was stopped resumes from its latest checkpoint with --resume. A finished one is
+    shown again.
     """
     _need_extra()
     from rich.console import Console
 
     from ..pipelines.recipe.read import load
     from .launch.checks import check_training
-    from .launch.training import finished_at
     from .run import TrainingRun
 
     path, folder = _found(recipe, output)
@@ -102,15 +100,11 @@ def train(
     if dry_run:
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
-        return
-    finished = finished_at(run)
-    if finished is not None:
-        _show_finished(run, finished, folder, console)
-        return
-    _need_for(run.config)
-    with ExitStack() as stack:
-        run, server = _prepare(loaded, folder, resume, console, stack)
-        _train(run, server, loaded.head.project_name, folder, resume, quiet)
+    elif not _show_finished(run, folder, console):
+        _need_for(run.config)
+        with ExitStack() as stack:
+            run, server = _prepare(loaded, folder, resume, console, stack)
+            _train(run, server, loaded.head.project_name, folder, resume, quiet)
 
 
 def _prepare(
@@ -306,11 +300,16 @@ def _train(
         raise typer.Exit(_FAILED)
 
 
-def _show_finished(run: TrainingRun, step: int, folder: Path, console: Console) -> None:
+def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
+    """Show the result of a run that has finished; return whether it has."""
     from rich.console import Console
 
     from .launch import outcome
+    from .launch.training import finished_at
 
+    step = finished_at(run)
+    if step is None:
+        return False
     console.print(
         f"nothing to do: {folder} has trained {step} steps; "
         "--steps with --resume trains more, another --output starts anew",
@@ -319,6 +318,7 @@ def _show_finished(run: TrainingRun, step: int, folder: Path, console: Console) 
         soft_wrap=True,
     )
     outcome.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
+    return True
 
 
 def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:

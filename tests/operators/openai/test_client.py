@@ -35,7 +35,7 @@ POST, GET = "POST, with a probe", "GET, without one"
 
 
 class Fault(NamedTuple):
-    """What a caller is told of a fault.
+    """What a caller learns of a fault.
 
     Attributes:
         reason, detail: of the error; how the detail begins.
@@ -84,7 +84,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
+class Answers(NamedTuple):
     """What became of some requests.
 
     Attributes:
@@ -136,7 +136,7 @@ def ask(*numbers, way=POST, at_once=99, jitter=False, model="m", server=None, **
                     found[number] = error
 
             await run_concurrently(one, numbers, at_once)
-            return Asked(found, serving, failed, serving.now)
+            return Answers(found, serving, failed, serving.now)
 
     with pytest.MonkeyPatch.context() as patch:
         if not jitter:
@@ -199,7 +199,7 @@ def test_a_server_that_answers_nobody_has_failed_itself(trouble):
 
 
 @pytest.mark.parametrize("trouble", FAULTS)
-def test_without_a_probe_a_caller_is_told_of_its_own_request(trouble):
+def test_without_a_probe_a_caller_learns_of_its_own_request(trouble):
     asked = ask(1, way=GET, server={"always": trouble})
     check_error(asked.found[1], FAULTS[trouble])
     assert asked.server.sent_at == {1: times(trouble, GET)}
@@ -228,7 +228,7 @@ NO_V2 = (
         (None, POST, {"base_url": "http://server/v2"}, NO_V2),
     ],
 )
-def test_what_no_request_can_pass_is_said_at_once_in_one_line(trouble, way, fields, message):
+def test_what_no_request_can_pass_is_reported_at_once_in_one_line(trouble, way, fields, message):
     asked = ask(1, way=way, server={"always": trouble}, **fields)
     assert type(asked.found[1]) is EngineError
     assert str(asked.found[1]) == message

@@ -231,7 +231,7 @@ def test_a_restart_of_the_server_loses_nothing(make):
         check_group(group, index, server.attempts[index] - 1)
 
 
-def test_a_server_without_this_api_is_told_of_another_one(make):
+def test_a_server_without_this_api_is_pointed_to_another_one(make):
     with FakeServer(always=Trouble.NOT_FOUND) as server:
         with pytest.raises(EngineError) as error:
             list(make(server).sample(prompts(5), FOUR))
