@@ -266,7 +266,7 @@ def chosen_by_ci() -> list[Slot]:
     names = {slot.name for slot in chosen}
     waiting = [name for name in distances if name not in names]
     why = (
-        "no history"
+        "no full pass to compare with"
         if changed is None
         else f"{len(changed)} files changed since the last full pass"
     )

@@ -451,7 +451,10 @@ def test_the_fork_server_of_a_run_outlives_its_processes(make, verl, monkeypatch
     verl("import sys; sys.exit(3)")
     run = make()
     with PreloadServer(training.process_environment(run), ()) as server:
-        assert [each.pid for each in processes.of_run(run.folder)] == [server.process.pid]
+        # Right after its start, a process cannot be asked for its environment yet.
+        while not (found := processes.of_run(run.folder)):
+            assert server.process.poll() is None
+        assert [each.pid for each in found] == [server.process.pid]
         for _ in range(2):
             assert launch(run, fork_server=server) == 3
             assert server.process.poll() is None
