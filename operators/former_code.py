@@ -2,7 +2,7 @@
 
 Until then the version of a user's resumable operator had the code of the files of rejuice that it
 uses, too (see `cache_key.former_code_version`). `former_code.json` is what `parse_code` gave for
-them last, in version 0.4.0, and is never written again: from what is there now nobody could tell
+them last, at commit 22504f3, and is never written again: from what is there now nobody could tell
 how folders were named.
 
     "groups": [digest, imports]
@@ -22,6 +22,13 @@ from typing import Any
 from .source_code import Code, Import
 
 _PACKAGE = "rejuice.operators"
+FORMER_CODES = {
+    "AgentRolloutMapper": "1",
+    "LlmQualityRewardMapper": "eb9d2f23d5bb0a870ee1479b32c79ea36a43fb563db17561a088b3f191c0bfd6",
+    "LlmVerifyMapper": "63b4fec72f0eb9bacb7a848da9390c68f0882b179879dff0d3d630c7e9926c8c",
+    "PolicyRolloutMapper": "1",
+}
+"""The `code` of each built-in resumable operator as it was then."""
 
 
 @cache

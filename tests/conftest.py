@@ -48,7 +48,7 @@ def pytest_configure(config):
 def pytest_ignore_collect(collection_path, config):
     """Files of which nothing is run are not imported: what they import takes half a minute."""
     is_test = collection_path.match("test_*.py") and collection_path.is_file()
-    return tiers.is_left_out(collection_path, config.option.markexpr) if is_test else None
+    return (is_test and tiers.is_left_out(collection_path, config.option.markexpr)) or None
 
 
 @pytest.hookimpl(tryfirst=True)

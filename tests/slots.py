@@ -3,11 +3,12 @@
     python tests/slots.py                 # lists them
     python tests/slots.py run engine ray  # runs some; `--all` runs all
     python tests/slots.py choose          # names those that CI runs for this commit
+    python tests/slots.py passed          # notes that all tests pass at this commit
 
 CI runs `make test` for each change, and of the rest what fits into `CI_MINUTES`: first the slot that
-imports a changed file by the shortest way, then others that import one, in turn by the number of
-commits. If the change touches no slot, it is the turn of one of them. What counts as changed is what
-differs from the commit that tests/last_full_pass names: `make test-all` writes it when all pass.
+imports a changed file by the shortest way, then others that a change touches, in turn by the number
+of commits. If the change touches no slot, it is the turn of one of them. What counts as changed is
+what differs from the commit that tests/last_full_pass names: `make test-all` writes it when all pass.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +30,12 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LAST_FULL_PASS = ROOT / "tests" / "last_full_pass"
-CI_MINUTES = 14
+CI_MINUTES = 16
 SLOW = "slow and not smoke and not alone and not vllm and not browser and not rebuild and not real_model"
 PRODUCT = ("operators", "pipelines", "trainer", "recipes")
 SUPPORT = ROOT / "tests" / "support"
+FOR_ALL = ("constraints.txt", "setup.cfg")
+"""What is installed decides the tests of every slot."""
 _IN_TEXT = re.compile(r"\brejuice((?:\.\w+)+)")
 
 
@@ -43,6 +47,7 @@ class Slot(NamedTuple):
     minutes: float
     mark: str = SLOW
     starts: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     workers: int = 2
     environment: Mapping[str, str] = {}
     only_if_touched: bool = False
@@ -60,14 +65,22 @@ class Slot(NamedTuple):
         return any(path.startswith(f"{each.rstrip('/')}/") for each in self.paths)
 
 
-def slots() -> list[Slot]:
+@cache
+def slots() -> tuple[Slot, ...]:
     """Those of tests/slots.yaml, in their order."""
     document = yaml.safe_load((ROOT / "tests" / "slots.yaml").read_text("utf-8"))
-    lists = ("paths", "starts")
-    return [
+    lists = ("paths", "starts", "files")
+    return tuple(
         Slot(name, **{k: tuple(v) if k in lists else v for k, v in fields.items()})
         for name, fields in document.items()
-    ]
+    )
+
+
+def _is_in(slot: Slot, file: Path) -> bool:
+    """Whether a test file of the paths of a slot has tests that run in it."""
+    if slot.mark != SLOW:
+        return f"mark.{slot.mark}" in file.read_text("utf-8")
+    return slot_of(str(file.relative_to(ROOT))) == slot
 
 
 def slot_of(file: str) -> Slot | None:
@@ -86,7 +99,8 @@ def slot_of(file: str) -> Slot | None:
 
 def reached(slot: Slot) -> dict[Path, int]:
     """Files that decide what its tests do, each with the number of imports on the shortest way."""
-    found: dict[Path, int] = {}
+    found = {ROOT / name: 0 for name in FOR_ALL}
+    found |= {file: 0 for pattern in slot.files for file in ROOT.glob(pattern)}
     todo = [*_test_files(slot), *filter(None, map(_module_file, slot.starts))]
     for distance in range(len(_operator_files()) + 1000):
         todo = [file for file in dict.fromkeys(todo) if file not in found]
@@ -99,8 +113,9 @@ def reached(slot: Slot) -> dict[Path, int]:
 
 def _test_files(slot: Slot) -> Iterator[Path]:
     for path in map(ROOT.joinpath, slot.paths):
-        yield from path.rglob("*.py") if path.is_dir() else [path]
-        folder = path.parent
+        files = path.rglob("test_*.py") if path.is_dir() else [path]
+        yield from (file for file in files if _is_in(slot, file))
+        folder = path if path.is_dir() else path.parent
         while folder.is_relative_to(ROOT / "tests"):
             if (folder / "conftest.py").exists():
                 yield folder / "conftest.py"
@@ -261,7 +276,9 @@ def chosen_by_ci() -> list[Slot]:
         near = [files[file] for file in changed or () if file in files]
         if near:
             distances[slot.name] = min(near)
-    turn = int(_git("rev-list", "--count", "HEAD") or 0)
+    # A shallow clone has one commit, whatever it is.
+    commits = int(_git("rev-list", "--count", "HEAD") or 0)
+    turn = commits if commits > 1 else date.today().toordinal()
     chosen = choose(all_slots, distances, turn)
     names = {slot.name for slot in chosen}
     waiting = [name for name in distances if name not in names]
@@ -302,7 +319,9 @@ def run(wanted: Sequence[Slot], words: Sequence[str] = ()) -> int:
 def write_full_pass() -> None:
     """Note the commit of a full pass, unless something differs from it."""
     commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
-    if commit and not changes:
+    if changes:
+        print("what is tested is not committed, so no full pass is noted")
+    elif commit:
         LAST_FULL_PASS.write_text(commit)
         print(f"all tests pass at {commit.strip()}: commit {LAST_FULL_PASS.relative_to(ROOT)}")
 
@@ -310,7 +329,8 @@ def write_full_pass() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("action", nargs="?", choices=["list", "choose", "run"], default="list")
+    actions = ["list", "choose", "run", "passed"]
+    parser.add_argument("action", nargs="?", choices=actions, default="list")
     parser.add_argument("names", nargs="*", help="slots; what follows -- goes to pytest")
     parser.add_argument("--all", action="store_true", help="every slot")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -322,13 +342,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.action == "choose":
         print("\n".join(slot.name for slot in chosen_by_ci()))
         return 0
-    if chosen.action == "run" and chosen.all:
-        failed = run(list(by_name.values()), words)
-        if not failed:
-            write_full_pass()
-        return failed
+    if chosen.action == "passed":
+        write_full_pass()
+        return 0
     if chosen.action == "run":
-        return run([by_name[name] for name in chosen.names], words)
+        wanted = list(by_name.values()) if chosen.all else [by_name[name] for name in chosen.names]
+        if not wanted:
+            parser.error("name slots, or give --all")
+        return run(wanted, words)
     for slot in by_name.values():
         print(f"{slot.name:12} {slot.minutes:>3g} min  {' '.join(slot.paths)}")
     return 0

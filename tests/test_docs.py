@@ -76,7 +76,7 @@ def test_files_that_are_named_exist():
     """A path of this repository, where a page names one in its text."""
 
     def check(page):
-        folders = "docs|operators|pipelines|recipes|tests|trainer"
+        folders = "benchmarks|docs|operators|pipelines|recipes|tests|tools|trainer"
         text = page.read_text("utf-8")
         for path in re.findall(
             rf"(?<![\w./…-])(?:{folders})/[\w./-]*\.(?:py|md|yaml|json)\b", text

@@ -69,10 +69,19 @@ def test_a_slot_leaves_out_what_is_in_another():
         ("faults", "trainer/loop/buffer.py"),
         ("vllm", "operators/sampling/vllm_engine.py"),
         ("pages", "recipes/quickstart.yaml"),
+        ("pages", "README.md"),
+        ("browser", "pipelines/page/assets/page.js"),
+        ("ray", "constraints.txt"),
     ],
 )
 def test_a_slot_reaches_what_decides_its_tests(name, file):
     assert ROOT / file in reached(BY_NAME[name])
+
+
+def test_a_test_file_is_of_the_slot_that_runs_it():
+    file = ROOT / "tests/trainer/main_ppo/test_replay.py"
+    near = [slot.name for slot in ALL if reached(slot).get(file) == 0]
+    assert near == ["replay"]
 
 
 def test_what_a_package_exports_again_leads_to_where_it_is_defined():
@@ -104,7 +113,7 @@ def test_the_nearest_comes_first_and_others_as_far_as_time_allows():
 
 def test_without_history_one_slot_is_chosen(monkeypatch, capsys):
     monkeypatch.setattr(slots, "_git", lambda *_: None)
-    assert [slot.name for slot in slots.chosen_by_ci()] == [ALL[0].name]
+    assert len(slots.chosen_by_ci()) == 1
     assert "no full pass" in capsys.readouterr().err
 
 
@@ -116,6 +125,8 @@ def test_a_change_is_what_differs_from_the_last_full_pass(monkeypatch, tmp_path,
     assert "browser" in [slot.name for slot in slots.chosen_by_ci()]
     assert "1 files changed" in capsys.readouterr().err
     printed["diff"] = "docs/agents.md\n"
+    assert [slot.name for slot in slots.chosen_by_ci()] == ["pages"]
+    printed["diff"] = "LICENSE\n"
     assert [slot.name for slot in slots.chosen_by_ci()] == [ALL[3].name]
 
 

@@ -75,8 +75,8 @@ class LlmQualityRewardMapper(JudgedMapper):
     """Take the mean of the scores 1 to 5, weighted by their probabilities, instead of the sampled
     score. The server must give log-probabilities, 20 at a token; a score that is not among them has
     probability 0."""
-    # What version 0.4.0 computed from its source: verdicts that were kept then are found. Change it
-    # with what the model is asked and with how its answers are read.
+    # What was computed from its source at commit 22504f3: verdicts that were kept then are found.
+    # Change it with what the model is asked and with how its answers are read.
     code: ClassVar[str | None] = "eb9d2f23d5bb0a870ee1479b32c79ea36a43fb563db17561a088b3f191c0bfd6"
     reasons: ClassVar[Mapping[str, str]] = {
         "empty_response": "the response is null or blank, so it is not scored",

@@ -85,8 +85,8 @@ class LlmVerifyMapper(JudgedMapper):
     so that the LLM may reason first. A verdict that is not exactly `{"correct": true}` or
     `{"correct": false}` is malformed."""
 
-    # What version 0.4.0 computed from its source: verdicts that were kept then are found. Change it
-    # with what the model is asked and with how its answers are read.
+    # What was computed from its source at commit 22504f3: verdicts that were kept then are found.
+    # Change it with what the model is asked and with how its answers are read.
     code: ClassVar[str | None] = "63b4fec72f0eb9bacb7a848da9390c68f0882b179879dff0d3d630c7e9926c8c"
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the answer is null",

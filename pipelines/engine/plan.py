@@ -2,7 +2,7 @@
 
     key of a step = hash(key of the step before it, operator config, operator code)
     key of a resumable operator = hash(operator config, operator code), and the rows of the chunk;
-        a user's own has the code that it had in version 0.4.0, while there are results under that
+        a user's own has the code that it had at commit 22504f3, while there are results under that
     key of the source = hash(content, chunking)
 
 A result is found again if and only if everything that led to it is unchanged.

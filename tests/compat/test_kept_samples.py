@@ -68,6 +68,7 @@ def kept():
     return {str(file): file.read_bytes() for file in found if file.suffix != ".lock"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CANNOT_SAMPLE)
 def test_samples_of_the_earlier_version_are_found(case, name):
     table = case(name)

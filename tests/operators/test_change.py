@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ def test_failed_rows_and_messages_survive_a_split():
     assert concatenate([part._replace(failed=None) for part in parts], [2, 2, 2]).failed is None
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(st.integers(0, 3), min_size=1, max_size=8), data=st.data())
 def test_some_parts_of_a_split_are_those_of_all(sizes, data):
     rows = len(sizes)

@@ -106,6 +106,7 @@ def test_little_is_kept_of_a_row(mode, most):
 JUDGED = st.builds("{}:{}".format, st.sampled_from("123"), st.text("YN-", max_size=3))
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(st.lists(JUDGED, min_size=1, max_size=5), max_size=5), st.randoms())
 def test_it_is_what_a_loop_finds_in_whatever_order_and_pieces_the_groups_come(groups, random):

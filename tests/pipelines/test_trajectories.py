@@ -111,6 +111,7 @@ def test_a_row_is_explained_turn_by_turn(recorded):
     assert f'   3. policy: "{last["text"]}"' in shown
 
 
+@pytest.mark.slow
 def test_trajectories_of_a_dataset_are_explained_turn_by_turn(recorded, recipe_file):
     recipe = recorded()
     run(recipe)

@@ -19,7 +19,7 @@ def check_each(cases: Iterable[Any], check: Callable[..., object]) -> None:
     for case in cases:
         try:
             check(*case) if isinstance(case, tuple) else check(case)
-        except (Exception, pytest.fail.Exception) as error:
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
             failed.append(f"{_shown(case)}: {type(error).__name__}: {error}")
     assert_none(failed, of=len(cases))
 

@@ -38,7 +38,10 @@ def is_left_out(file: Path, expression: str) -> bool:
 def mark_slow(items: Sequence[pytest.Item]) -> None:
     """Mark as slow what has a mark that implies it."""
     for item in items:
-        if any(item.get_closest_marker(mark) for mark in NOT_FAST):
+        marks = [mark for mark in NOT_FAST if item.get_closest_marker(mark)]
+        if item.get_closest_marker("smoke") and marks != ["slow"]:
+            raise pytest.UsageError(f"{item.nodeid}: mark it slow and smoke, and nothing else")
+        if marks:
             item.add_marker("slow")
 
 
@@ -55,9 +58,13 @@ def _forbid(event: str, arguments: Sequence[object]) -> None:
     if _running is None:
         return
     if event in _STARTS:
-        raise NotFastError(f"{_running} starts a process: mark it slow")
+        _no_process()
     if event == "import" and arguments[0] in _HEAVY:
         raise NotFastError(f"{_running} loads {arguments[0]}: mark it slow")
+
+
+def _no_process(*_: object) -> None:
+    raise NotFastError(f"{_running} starts a process: mark it slow")
 
 
 @contextmanager
@@ -68,6 +75,8 @@ def fast_test(name: str) -> Iterator[None]:
     global _running
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pool, "run", _graded_here)
+        # What multiprocessing and loky call, of which no audit event tells.
+        patch.setattr("_posixsubprocess.fork_exec", _no_process)
         _running = name
         try:
             yield

@@ -1,5 +1,6 @@
 """`rejuice train` and its like, word by word; nothing here trains."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -103,6 +104,7 @@ def test_the_extra_is_named_where_it_is_missing(rejuice, recipe, monkeypatch):
         )
 
 
+@pytest.mark.slow
 def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypatch):
     write_run(tmp_path / "run", [line(1, 0.1)])
     monkeypatch.setattr(cli, "_NEEDED", ("no_such_thing",))
@@ -375,6 +377,24 @@ def test_a_run_with_other_settings_is_another(rejuice, recipe, verl, tmp_path, w
     assert rejuice("train", recipe, *words, "-q") == (2, "", f"rejuice: {message}\n")
 
 
+@pytest.mark.parametrize("what", ["data", "no recipe", "half a recipe"])
+def test_a_run_on_other_data_or_without_its_recipe_is_not_shown(
+    rejuice, recipe, verl, tmp_path, what
+):
+    rejuice("train", recipe, "-q")
+    run = tmp_path / "outputs" / "try"
+    save(run, 4)
+    if what == "data":
+        dataset = Path(yaml.safe_load(Path(recipe).read_text())["dataset_path"])
+        os.utime(tmp_path / dataset, (2e9, 2e9))
+    elif what == "no recipe":
+        (run / "recipe.yaml").unlink()
+    else:
+        (run / "recipe.yaml").write_text("process:\n")
+    code, _, err = rejuice("train", recipe, "-q")
+    assert (code, err.startswith("rejuice: outputs/try holds a run already; ")) == (2, True)
+
+
 def test_a_run_without_checkpoints_is_finished_by_its_last_step(rejuice, recipe, verl):
     words = ("train", recipe, "--train.save_every", "0")
     rejuice(*words, "-q")
@@ -542,6 +562,7 @@ def test_report_prints_judge_failures_and_groups_without_signal_where_they_are_l
     assert (["judge", "failures", "3", "3"] in rows) == logged
 
 
+@pytest.mark.slow
 def test_curves(rejuice, tmp_path):
     write_run(tmp_path / "run", [line(1, 0.1)])
     assert rejuice("curves", "run", "-o", "x.png") == (0, "x.png: 1 run.\n", "")

@@ -57,6 +57,7 @@ def commands(message):
     return re.findall(r"`(rejuice [^`]*)`", message)
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("trainer/cli.py", "`rejuice train {…} --resume`")
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_a_run_that_failed_is_resumed(rejuice, trains, checkpoint):

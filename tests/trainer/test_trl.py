@@ -76,6 +76,7 @@ def test_texts_are_taken_like_chats(recipe):
     assert reward(prompts=["1 + 1?"] * 2, completions=[RIGHT, WRONG], **reported) == [1.1, 0.1]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.sampled_from([RIGHT, WRONG, BARE, ""]), min_size=3, max_size=3), min_size=1, max_size=4))  # fmt: skip
 def test_rewards_are_those_of_the_same_steps_offline(tmp_path_factory, groups):

@@ -99,7 +99,7 @@ def restore_on_error(path: Path) -> Iterator[None]:
 def finished_at(run: TrainingRun) -> int | None:
     """The last step of a run that is in the folder already, and finished; None if none is.
 
-    It has the same settings, but perhaps more steps.
+    It has the same settings, but perhaps more steps, and its dataset has not changed since.
     """
     if not is_prepared(run.folder):
         return None
@@ -107,10 +107,23 @@ def finished_at(run: TrainingRun) -> int | None:
     step = checkpoints.last(run.folder) if run.config.save_every else max(trained, default=None)
     if step is None or step < run.config.steps or not trained:
         return None
-    stored = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
     given = yaml.safe_load(dump(_absolute(run.recipe)))
-    stored["train"]["steps"] = given["train"]["steps"]
-    return step if stored == given else None
+    try:
+        stored = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
+        stored["train"]["steps"] = given["train"]["steps"]
+    except (OSError, yaml.YAMLError, TypeError, KeyError):
+        return None
+    return step if stored == given and not _has_newer_data(run) else None
+
+
+def _has_newer_data(run: TrainingRun) -> bool:
+    """Whether files of the dataset were written after the prompts of the run were made of them."""
+    found = run.recipe.head.dataset_path
+    paths = found if isinstance(found, (list, tuple)) else [found]
+    made = (run.folder / "prompts" / "train.parquet").stat().st_mtime
+    return any(
+        isinstance(path, Path) and path.is_file() and path.stat().st_mtime > made for path in paths
+    )
 
 
 def command(run: TrainingRun) -> list[str]:
@@ -175,7 +188,8 @@ def launch(
     verl_config.write_config(run.folder, overrides(run, resume))
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
     (run.folder / ERROR_FILE).unlink(missing_ok=True)
-    python = PYTHON if fork_server is not None or is_given() else [sys.executable]
+    shared = run.config.profile == "cpu" and is_given()
+    python = PYTHON if fork_server is not None or shared else [sys.executable]
     with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
         child = subprocess.Popen(
             [*python, *_arguments(run)],

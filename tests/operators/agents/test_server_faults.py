@@ -74,8 +74,8 @@ def test_what_one_server_does_to_some_does_not_touch_the_others(failing):
     search_script, chat_script = (script, {}) if failing == "tool_failed" else ({}, script)
     # The wait that it asks for is longer than any request may take.
     with (
-        FakeSearch(search_script, retry_after="3600") as search,
-        FakeChat(chat_script, retry_after="3600") as chat,
+        FakeSearch(search_script, retry_after="130") as search,
+        FakeChat(chat_script, retry_after="130") as chat,
     ):
         found = asyncio.run(ends(*both(search, chat), [*GOOD, *script]))
     assert found == dict.fromkeys([*GOOD, *once], "stop") | dict.fromkeys(lasting, failing)

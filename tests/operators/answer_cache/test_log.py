@@ -65,6 +65,7 @@ def test_a_flipped_bit_loses_one_record_at_most_wherever_it_is(tmp_path, monkeyp
         assert found_in(path) == [each for each in written if each.time_ns != hit], at
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200)
 def test_damage_never_makes_a_record(tmp_path_factory, data):

@@ -87,6 +87,7 @@ def test_the_digest_is_eight_bytes_a_row():
     assert ExactDeduplicator().digest(rows).nbytes <= 8 * 100 + 16
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.sampled_from(["a", "b", "", "A", None]), min_size=1, max_size=4), max_size=6

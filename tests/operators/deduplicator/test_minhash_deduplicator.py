@@ -157,6 +157,7 @@ def test_a_signature_depends_on_its_text_alone(texts, ngram):
         assert together[1][i] == alone[1][0]
 
 
+@pytest.mark.slow
 @given(texts)
 @settings(max_examples=60)
 def test_chunks_do_not_change_the_result(texts):

@@ -175,6 +175,7 @@ def test_the_stream_gives_what_apply_gives(scripted):
 WORDS = ("answer 1", "read x;answer 2", "fail timeout", "read x;read x", "read z;answer 3", "")
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -281,6 +282,7 @@ def test_prompts_without_content_are_not_sampled(scripted):
     assert not scripted.engine.prompts
 
 
+@pytest.mark.slow
 def test_tools_get_the_columns_that_they_read(scripted):
     step = scripted(n=1)
     assert step.reads() == ("prompt_id", "prompt", "pages")

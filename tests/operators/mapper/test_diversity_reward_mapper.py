@@ -152,6 +152,7 @@ def test_mixed_groups_only():
 words = st.lists(st.sampled_from(["a", "b", "c d", "7", "", None]), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(st.lists(words, min_size=1, max_size=4), st.sampled_from(MEASURES))
 @settings(max_examples=40)
 def test_within_bounds_and_the_same_alone(groups, measure):

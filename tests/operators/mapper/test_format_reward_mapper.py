@@ -136,6 +136,7 @@ def test_hostile_tags_take_no_time(text):
     assert not in_linear_time(is_tagged, text, THINK_ANSWER)
 
 
+@pytest.mark.slow
 def test_hostile_braces_take_linear_time():
     assert not in_linear_time(has_one_box, "\\boxed{" + "{" * 1_000_000)
 

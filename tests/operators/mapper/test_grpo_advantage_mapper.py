@@ -125,6 +125,7 @@ def of(groups, **fields):
     return np.asarray(change.columns["advantage"])
 
 
+@pytest.mark.slow
 @given(groups_of_rewards, kinds)
 def test_advantages_of_a_group_sum_to_zero(groups, normalise):
     advantage, at = of(groups, normalise=normalise), 0

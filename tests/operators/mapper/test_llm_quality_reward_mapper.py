@@ -337,8 +337,8 @@ def test_a_failure_passes_or_is_missing_with_its_reason(make):
     lasting = {10 + number: [trouble] * 9 for number, trouble in enumerate(reasons)}
     script = {1: [Trouble.ERROR_503, Trouble.RESET]} | lasting
     # The wait that it asks for is longer than any request may take.
-    with FakeJudge(script, retry_after="3600") as judge:
-        change = make(judge).apply(numbered(0, 1, *lasting, 3))
+    with FakeJudge(script, retry_after="61") as judge:
+        change = make(judge, server={"give_up_s": 60}).apply(numbered(0, 1, *lasting, 3))
         assert missing(change) == [None, None, *reasons.values(), None]
         wanted = [reward_of(0), reward_of(1), *[None] * len(lasting), reward_of(3)]
         assert rewards(change) == wanted

@@ -568,6 +568,7 @@ def check_both(recipe, report, n):
     return table
 
 
+@pytest.mark.slow
 def test_a_recipe_with_both_samplings(recipe_file, monkeypatch):
     """Run, interrupted in the judgements, resumed, and repeated: each prompt is sampled once."""
     rows = [{"question": f"{k}0 + 1 is?", "answer": f"#### {k}1"} for k in range(1, 8)]

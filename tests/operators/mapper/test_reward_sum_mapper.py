@@ -447,6 +447,7 @@ def figures(rows):
     return [(row["prompt_id"], row["reward"], row["advantage"]) for row in rows]
 
 
+@pytest.mark.slow
 @given(graded_rows)
 @settings(max_examples=30)
 def test_generation_and_verification_never_meet(graded):

@@ -156,6 +156,7 @@ def share(choice, label, answer):
     return np.mean([each[1] == answer for each in of_label])
 
 
+@pytest.mark.slow
 def test_answers_are_drawn_as_often_as_responses_give_them_as_published():
     """The standard error over 1,000 prompts is 0.014."""
     groups = ["c1 c1 c1 c5 w2 w2 w2 w3"] * 1000

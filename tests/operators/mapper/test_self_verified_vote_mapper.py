@@ -161,6 +161,7 @@ VOTE = st.builds("{}:{}".format, st.sampled_from(["1", "2", "3", ""]), st.text("
 GROUPS = st.lists(st.lists(VOTE, min_size=1, max_size=6).map(" ".join), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(GROUPS)
 def test_one_answer_of_each_prompt_wins_each_vote(groups):
@@ -177,6 +178,7 @@ def test_one_answer_of_each_prompt_wins_each_vote(groups):
     assert change.notes["prompts"] == len({p for p, a in keys if a})
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(GROUPS, st.sampled_from(["Y", "N", "YN", "YNN"]))
 def test_where_all_are_judged_alike_the_vote_is_the_majority(groups, letter):

@@ -172,6 +172,7 @@ AGREED = [
 ]
 
 
+@pytest.mark.slow
 def test_true_labels_stand():
     rows = table(*((v, a, r, f"So the answer is ${a}$.") for v, a, r in AGREED))
     change = run(VerdictRecheckMapper(), rows)

@@ -236,14 +236,23 @@ def test_what_no_request_can_pass_is_reported_at_once_in_one_line(trouble, way, 
     assert asked.failed == {}
 
 
-def test_a_server_without_a_valid_certificate_is_not_waited_for():
+def test_a_server_without_a_valid_certificate_is_not_waited_for(monkeypatch):
     async def work(url):
         async with OpenAIClient(ServerOptions(base_url=url, patience_s=60), 1) as client:
             await client.answer(request(1), request(PROBE), Counter())
 
+    begun = []
+    begin = OpenAIClient._exchange_http
+
+    async def exchange(self, *arguments):
+        begun.append(arguments)
+        return await begin(self, *arguments)
+
+    monkeypatch.setattr(OpenAIClient, "_exchange_http", exchange)
     with FakeServer() as server, pytest.raises(EngineError) as error:
         url = server.url.replace("http:", "https:")
         asyncio.run(work(url))
+    assert len(begun) <= 2, "the request and its probe"
     assert str(error.value).startswith(f"no secure connection to {url}: ")
     assert str(error.value).endswith("; is it https, and is its certificate trusted here?")
     assert "\n" not in str(error.value)

@@ -153,6 +153,7 @@ CHATS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @example(chats=[[("u", "1"), ("u", "u")], [("u", "1:u:u")]])
 @example(chats=[[("1:u", "1")], [("1", "u:1")]])

@@ -69,6 +69,7 @@ def test_small_groups_stay_as_they_are():
     assert kept(DiverseResponseSelector(k=3), ["a", None, "a"], ["b"], [None]) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.sampled_from(["a", "a b", "c", "", None, "4 2"]), min_size=1, max_size=6),

@@ -37,12 +37,14 @@ def same(texts, n):
 texts = st.lists(st.text(alphabet=st.sampled_from("ab1 \n√é日🙂\x00"), max_size=40), max_size=6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(texts | st.lists(st.text(max_size=40), max_size=4), st.integers(1, 12))
 def test_any_text(texts, n):
     same(texts, n)
 
 
+@pytest.mark.slow
 def test_real_text(shared_data):
     lines = (shared_data / "gsm8k" / "model_solutions.jsonl").read_text("utf-8").splitlines()
     solutions = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from graded_cases import check_verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,6 +236,7 @@ PIECES = [
 WORDS = ["of", "or", "million", "mod", "cm", "people", "log", "<<", ">>", r"\(", r"\)", "not "]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES + WORDS), max_size=25).map("".join))
 @settings(max_examples=500, deadline=None)
 def test_any_text_with_a_digit_has_an_end(text: str) -> None:

@@ -49,6 +49,7 @@ def test_extraction_never_raises_and_finds_text_of_the_response(text: str) -> No
     assert answer is None or answer.strip()
 
 
+@pytest.mark.slow
 @given(texts, texts)
 @settings(max_examples=400, deadline=None)
 def test_the_exact_tier_never_raises(answer: str, reference: str) -> None:
@@ -101,6 +102,7 @@ def test_no_spelling_of_another_number_is(n: int, m: int) -> None:
     assert [s for s, v in zip(spellings(n), verdicts, strict=True) if v.verdict == "correct"] == []
 
 
+@pytest.mark.slow
 @given(st.fractions(max_denominator=10**6), st.fractions(max_denominator=10**6))
 @settings(max_examples=200, deadline=None)
 def test_fractions_are_exact_and_symmetric(p: Fraction, q: Fraction) -> None:

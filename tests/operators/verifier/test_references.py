@@ -1,5 +1,6 @@
 r"""References that the textual check lets through, and what an answer to a good one breaks."""
 
+import pytest
 from graded_cases import check_boxed
 
 from rejuice.operators.verifier import check_reference, check_references
@@ -47,6 +48,7 @@ def test_what_the_answer_breaks_is_wrong() -> None:
     none_is_equal(answers, [r"\sqrt{2}", "42", "x+1", r"\{1, 2\}"])
 
 
+@pytest.mark.slow
 def test_references_over_the_old_limits() -> None:
     cases = [
         (r"2 \cdot 2^{2004}", "2^{2005}", True),

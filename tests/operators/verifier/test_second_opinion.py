@@ -348,6 +348,7 @@ BOUNDS = (
 # fmt: on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("category", PAIRS)
 def test_second_opinion(category: str) -> None:
     check_verdicts(

@@ -68,6 +68,7 @@ def model_after(rows, names, change):
     return out, after
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_changes_give_what_a_list_of_dicts_gives(data):

@@ -175,6 +175,7 @@ def test_the_help_loads_nothing_heavy(tmp_path):
     assert heavy_after(["audit", "--help"], cwd=tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("pipelines/show/signs.py", "rows: add --rows {…}")
 @pytest.mark.recommended("pipelines/show/signs.py", "--rows {…}")
 def test_signs_come_last_and_name_their_rows(rejuice, tmp_path):

@@ -73,6 +73,7 @@ def test_a_sample_of_whole_groups_is_seeded(trained, tiny, monkeypatch):
     assert group == 0
 
 
+@pytest.mark.slow
 def test_every_group_is_as_likely_in_the_sample(trained, monkeypatch):
     monkeypatch.setattr(module, "MOST_GROUPS", 3)
     counts = np.zeros(5)

@@ -65,6 +65,7 @@ def found_in(hack, runs, steps=None):
     return sum(audited(seed, hack, steps=steps)[hack].alarm for seed in range(runs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hack", HACKS)
 def test_a_planted_hack_is_found(hack):
     assert found_in(hack, 4) == 4
@@ -76,6 +77,7 @@ def test_planted_hacks_are_found_in_95_of_100_runs(hack):
     assert found_in(hack, 20) >= 19
 
 
+@pytest.mark.slow
 def test_a_component_as_strong_as_accuracy_is_found_as_often_as_stated():
     """The edge of the null hypothesis: each group is as likely to have more of one as of the other."""
     p = []

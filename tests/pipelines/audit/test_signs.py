@@ -98,6 +98,7 @@ def trained(tmp_path_factory):
     return write_trained(folder / "run", rollouts, range(1, 5))
 
 
+@pytest.mark.slow
 def test_steps_of_training_are_one_set(trained):
     found = {each.name: each for each in audit_signs(open_stored(trained), 0)}
     assert {each.set for each in found.values()} == {"answers"}

@@ -66,6 +66,7 @@ def test_steps_and_training_in_words(tmp_path):
     assert recipe_differences(load(three), first) == ["train added"]
 
 
+@pytest.mark.slow
 def test_two_runs_on_data_by_hand(runs):
     """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
     found = diff_of(runs["tiny"], runs["easy"])
@@ -114,6 +115,7 @@ def test_the_command(rejuice, runs):
     assert lines[-1].endswith("--rows gained")
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("pipelines/show/diff.py", "details      {…} --rows {…}{…}")
 def test_rows_of_a_figure(rejuice, runs):
     _, out, _ = rejuice("diff", runs["tiny"], runs["weighed"])

@@ -111,6 +111,7 @@ def test_an_operator_that_does_without_a_text(name):
     assert not columns.reads_text(name)
 
 
+@pytest.mark.slow
 def test_what_counts_as_reading_its_text_fails_without_it():
     """So a recipe is refused only where it would fail."""
 

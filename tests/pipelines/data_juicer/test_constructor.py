@@ -31,6 +31,7 @@ def test_check_knows_what_a_constructor_refuses(monkeypatch, name, fields, messa
     assert str(raised.value) == message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fields", "message"), REFUSED)
 def test_the_constructor_does_refuse_it(name, fields, message):
     from data_juicer.ops import OPERATORS

@@ -41,6 +41,7 @@ def fails(monkeypatch):
     return set_up
 
 
+@pytest.mark.slow
 def test_a_null_in_the_text_names_row_and_column():
     message = failure("whitespace_normalization_mapper", {"text": ["fine", "fine", None, "x"]})
     assert message == (
@@ -60,6 +61,7 @@ def test_a_null_in_another_column_names_it(monkeypatch, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_failure_that_is_not_about_nulls_does_not_name_one(tmp_path):
     code = tmp_path / "own.py"
     code.write_text("def process_single(row):\n    return {**row, 'n': 1 / len(row['text'])}\n")

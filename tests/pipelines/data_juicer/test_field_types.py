@@ -85,6 +85,7 @@ def test_what_data_juicer_accepts_and_what_nobody_knows():
     check_each(cases, check)
 
 
+@pytest.mark.slow
 def test_every_default_fits_its_own_annotation():
     checked = 0
     for name in catalogue.names():

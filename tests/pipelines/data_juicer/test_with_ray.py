@@ -44,6 +44,7 @@ def table(rows=60):
     return pa.table(columns)
 
 
+@pytest.mark.slow
 def test_operators_for_ray_are_known_by_their_source():
     found = {name: catalogue.find(name) for name in catalogue.names()}
     assert {n for n, each in found.items() if with_ray.needs_ray(each.defined)} == FOR_RAY

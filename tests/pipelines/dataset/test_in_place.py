@@ -32,6 +32,7 @@ def written(folder, table, parts, row_group):
     return folder
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data(), st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(1, 20))
 def test_however_rows_are_in_files_the_chunks_are_those_of_json_lines(

@@ -53,6 +53,7 @@ def long(bucket, table):
     return DataFile.of(path)
 
 
+@pytest.mark.slow
 def test_two_pages_of_a_column_are_fetched_to_know_how_large_its_rows_are(long, answers, table):
     """A page has 1 MB, if there is so much, and there are two row groups."""
     assert long.size > 8_000_000
@@ -62,6 +63,7 @@ def test_two_pages_of_a_column_are_fetched_to_know_how_large_its_rows_are(long, 
     assert layout.sizes[-1] == pytest.approx(table.nbytes, rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_first_rows_are_those_of_one_row_group(long, answers, monkeypatch):
     monkeypatch.setattr(parquet, "_TOGETHER_BYTES", 1 << 20)
     dataset = Dataset(long.path)

@@ -231,6 +231,7 @@ def test_an_export_is_not_written_where_it_would_be_read(folder):
 # Any cut of rows into files
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(1, 9))
 def test_rows_in_any_files_give_the_same_table_and_the_same_chunks(

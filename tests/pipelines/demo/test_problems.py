@@ -72,6 +72,7 @@ def test_every_step_counts():
             assert f"r{place}" in later, template.name
 
 
+@pytest.mark.slow
 def test_splits_share_nothing(by_split: dict[Split, list[Problem]]):
     for one in SPLITS:
         for other in set(SPLITS) - {one}:
@@ -90,6 +91,7 @@ def test_splits_share_nothing_in_many_more():
             assert seen.setdefault(found.question, split) == split
 
 
+@pytest.mark.slow
 def test_only_the_test_has_the_held_out_templates(by_split: dict[Split, list[Problem]]):
     held_out = {template.name for template in HELD_OUT}
     common = {template.name for template in TEMPLATES}

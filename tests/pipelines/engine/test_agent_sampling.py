@@ -138,6 +138,7 @@ def test_chunks_are_sampled_side_by_side_with_the_bytes_of_a_single_one(recipe_o
     assert table_of(parts).equals(table_of(whole))
 
 
+@pytest.mark.slow
 def test_trajectories_that_failed_are_run_again_and_others_are_kept(recipe_of, tmp_path):
     with SameAnswers() as server:
         path, shelf = recipe_of(server, "shelf"), tmp_path / "shelf"

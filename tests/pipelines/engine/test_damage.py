@@ -26,6 +26,7 @@ def flip(path):
     checked._verified.clear()
 
 
+@pytest.mark.slow
 def test_every_damaged_file_of_a_cache_is_computed_again(recipe_file, rollouts, tmp_path):
     recipe = load(recipe_file(PROCESS, rollouts(30).to_pylist()))
     run = {"chunk_rows": 40}

@@ -139,6 +139,7 @@ def cut(count):
     return [Shard(first, stop) for first, stop in pairwise(ends)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: "-".join(map(str, step.items())))
 @settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -186,6 +187,7 @@ def test_a_shard_has_as_many_buckets_as_fit(opened):
     assert len(shards_of(plan, step, 10_000)) == pytest.approx(500 * (8 + 64) / 10_000, abs=1.1)
 
 
+@pytest.mark.slow
 def test_a_run_in_shards_by_two_workers_is_a_run_in_one(
     recipe_file, rollouts, tmp_path, monkeypatch
 ):

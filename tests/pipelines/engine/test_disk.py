@@ -94,6 +94,7 @@ def test_a_read_only_disk(whole):
         check_nothing_lost(run, run.paid()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "line"),
     [

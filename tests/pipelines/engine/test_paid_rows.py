@@ -74,7 +74,7 @@ def paid(tmp_path):
 
 @contextmanager
 def as_in_0_4():
-    """Keys are those of version 0.4.0 meanwhile."""
+    """Keys are those of commit 22504f3 meanwhile."""
 
     def version(kind):
         return former_code_version(kind) or code_version(kind)

@@ -260,6 +260,7 @@ def new_rows(log):
     return found
 
 
+@pytest.mark.slow
 def test_what_was_done_counts_for_the_same_rows_whatever_led_to_them(recipe_path, log):
     """Another step before, other chunks, fewer rows, more rows: only what is new is done, and what
     was dropped tried again."""

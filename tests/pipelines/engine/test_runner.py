@@ -86,6 +86,7 @@ def test_what_another_run_has_committed_meanwhile_stays(recipe_path, tmp_path, m
     assert files() == before
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same(recipe_path, tmp_path):
     run(recipe_path, chunk_rows=20)
     one = (tmp_path / "out" / "curated.parquet").read_bytes()

@@ -218,6 +218,7 @@ def test_the_embedded_policy_killed_again_and_again(recipe_file, tmp_path):
         assert table[name].to_pylist() == expected[name].to_pylist()
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_process_do_not_mix(recipe_of, tmp_path):
     """Threads have engines of their own: an engine takes one call at a time."""
     with FakeServer(think_s=0.002) as server:

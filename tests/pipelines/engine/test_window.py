@@ -363,6 +363,7 @@ def test_no_lock_is_kept_where_journals_cannot_be_closed(tmp_path, monkeypatch):
     assert_unlocked(tmp_path / "kept-shout-1", raised)
 
 
+@pytest.mark.slow
 def test_kept_rows_in_an_object_store(s3, tmp_path):
     folder = to_path(f"s3://rollouts/{tmp_path.name}")
     done, loud = run_shout(folder, list("abcdefg"))

@@ -87,6 +87,7 @@ def test_repeated_prompts():
     assert repeats(operator, table) == [None, None, None, "p0", "p0"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

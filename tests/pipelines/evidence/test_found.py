@@ -4,6 +4,7 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import real_responses
 from each import check_each
 from hypothesis import given, settings
@@ -61,6 +62,7 @@ def test_each_rule():
     check_each(RULES, check)
 
 
+@pytest.mark.slow
 def test_real_responses():
     """A real model: all have a rule where they have an answer, and nearly all a place."""
     texts = pq.read_table(real_responses.FOLDER / "responses.parquet")["response"].to_pylist()
@@ -97,6 +99,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_any_text_of_pieces(response):

@@ -44,6 +44,7 @@ def replayed(export):
     return parts, values, stored_rows(one)
 
 
+@pytest.mark.slow
 def test_evidence_is_that_of_each_step(export, tmp_path):
     """Also across parts: the response that stayed instead is that of another prompt."""
     build_page(page_of([export]), tmp_path / "p.html")

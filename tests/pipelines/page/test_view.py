@@ -33,6 +33,7 @@ def export(recipe_file, rejuice, tmp_path):
     return tmp_path / "out" / "curated.parquet"
 
 
+@pytest.mark.slow
 def test_a_page_of_an_export(export, rejuice, tmp_path):
     status, out, _ = rejuice("view", export, "--no_open")
     size = (tmp_path / "out" / "curated.html").stat().st_size / 1e6
@@ -42,6 +43,7 @@ def test_a_page_of_an_export(export, rejuice, tmp_path):
     assert rejuice("view", "recipe.yaml", "--no_open") == (status, out, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["out/curated.parquet", "out/curated.run", "recipe.yaml"])
 def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path, given):
     assert rejuice("view", tmp_path / given, "--no_open", "-o", "p.html")[0] == 0
@@ -69,6 +71,7 @@ def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path
     assert page.rows()[1]["extracted_answer"] == "7"
 
 
+@pytest.mark.slow
 def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
     rejuice("view", export, "--no_open", "-o", "p.html")
     page, kept = Page(tmp_path / "p.html"), pl.read_parquet(export)
@@ -100,6 +103,7 @@ def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
     assert figures["funnel"] == report["steps"]
 
 
+@pytest.mark.slow
 def test_signs_are_those_of_the_audit(export, rejuice, tmp_path):
     signs = audit_signs(open_stored(export), seed=0)
     assert rejuice("view", export, "--no_open", "-o", "p.html")[0] == 0
@@ -120,6 +124,7 @@ def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
     assert "12 rows" in out
 
 
+@pytest.mark.slow
 def test_two_exports_are_two_sets(export, rejuice, tmp_path):
     status, out, _ = rejuice("view", export, export, "--no_open", "-o", "p.html")
     assert status == 0
@@ -128,6 +133,7 @@ def test_two_exports_are_two_sets(export, rejuice, tmp_path):
     assert names == [str(export)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.recommended(
     "pipelines/page/build.py",
     "(--most_mb); figures are those of all. Of the others: rejuice explain PATH ID",
@@ -146,6 +152,7 @@ def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     assert len(Page(tmp_path / "p.html").rows()) == 12
 
 
+@pytest.mark.slow
 def test_texts_that_hardly_shrink_stay_below_the_size(tmp_path):
     """As many as fit are there, whatever gzip makes of them."""
     rng, most = np.random.default_rng(0), 6_000_000
@@ -193,12 +200,14 @@ def test_each_set_has_the_same_share_of_its_texts(tmp_path):
     assert max(shown) < 1.2 * min(shown)
 
 
+@pytest.mark.slow
 def test_the_same_page_again_has_the_same_bytes(export, tmp_path):
     for name in ("a.html", "b.html"):
         build_page(page_of([export]), tmp_path / name)
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("pipelines/page/build.py", "give another --output")
 def test_another_file_is_not_replaced(export, rejuice, tmp_path):
     (tmp_path / "mine.html").write_text("<p>mine</p>")
@@ -222,6 +231,7 @@ def test_what_is_refused(rejuice, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_recipe_that_was_not_run_is_refused(rejuice, recipe_file, tmp_path):
     recipe = recipe_file(STEPS, recorded())
     found = "recipe.yaml has not been run; `rejuice run recipe.yaml` first"

@@ -27,6 +27,7 @@ def validator():
     return jsonschema.Draft202012Validator(schema)
 
 
+@pytest.mark.slow
 def test_every_recipe_is_valid(validator):
     def check(path):
         validator.validate(yaml.safe_load(path.read_text("utf-8")))

@@ -143,6 +143,7 @@ def in_store(recipe_file, s3, monkeypatch, tmp_path):
     return load(recipe_file(STEPS, ROWS), {"export_path": path, "max_rows_per_file": "1"})
 
 
+@pytest.mark.slow
 def test_an_export_in_a_store_is_pushed(in_store, hub):
     engine.run(in_store)
     export = in_store.head.export_path

@@ -235,6 +235,7 @@ def test_a_group_without_a_pair_has_none_and_is_counted(rollouts, form):
 TIES = st.lists(st.tuples(st.just("a"), st.sampled_from([0.0, 1.0]), st.sampled_from("uvwxyz")), min_size=3, max_size=8)  # fmt: skip
 
 
+@pytest.mark.slow
 @given((ROLLOUTS | TIES).flatmap(lambda rows: st.tuples(st.just(rows), st.permutations(rows))), OPTIONS)  # fmt: skip
 def test_pairs_do_not_depend_on_the_order_of_rows(orders, form):
     found, shuffled = (pairs_of(form, rollouts)[0] for rollouts in orders)

@@ -363,6 +363,7 @@ def test_an_error_of_an_earlier_launch_is_forgotten(make, verl):
     assert not (run.folder / "error.json").exists()
 
 
+@pytest.mark.slow
 def test_a_key_that_verl_does_not_know_is_an_error_before_anything_is_made(make, tmp_path):
     assert printed(make, verl="{trainer.no: 1}") == (
         "verl has no key 'trainer.no'; did you mean 'trainer.nnodes'?"

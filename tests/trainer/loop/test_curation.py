@@ -125,6 +125,7 @@ def pool():
         yield pool
 
 
+@pytest.mark.slow
 @given(groups=TABLES, data=st.data())
 @settings(deadline=None, max_examples=12)
 @pytest.mark.parametrize("recipe", RECIPES)

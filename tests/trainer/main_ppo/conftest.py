@@ -89,7 +89,7 @@ class Run:
         return found[step]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def fork_server():
     """One for all trainings, of which each would load the libraries of verl for ten seconds."""
     if not is_supported():

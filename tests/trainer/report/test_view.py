@@ -26,6 +26,7 @@ def training_run(tmp_path, rollouts):
     return write_trained(tmp_path / "try", rollouts, (1, 2, 3))
 
 
+@pytest.mark.slow
 def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp_path):
     status, out, _ = rejuice("view", training_run, "--no_open")
     assert (status, out.partition(";")[0]) == (0, "try.html: 36 rows, 9 groups, 3 sets")
@@ -39,11 +40,13 @@ def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp
     assert page.head["curves"][0]["points"][1]["rejuice/pass_rate"] == 0.5
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_by_its_recipe_stands_beside_the_run(training_run, rejuice, tmp_path):
     status, out, _ = rejuice("view", training_run / "recipe.yaml", "--no_open")
     assert (status, (tmp_path / "try.html").is_file()) == (0, True), out
 
 
+@pytest.mark.slow
 def test_two_runs_have_their_curves_apart(training_run, rollouts, rejuice, tmp_path):
     other = write_trained(tmp_path / "other", rollouts, (1, 2))
     assert rejuice("view", training_run, other, "--no_open", "-o", "p.html")[0] == 0
@@ -87,6 +90,7 @@ def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, r
     assert "step 1 was kept by an earlier version, without values.parquet" in banner
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("pipelines/options.py", "write --steps A:B, such as 40:60")
 @pytest.mark.recommended("pipelines/options.py", "--steps {…} is no range")
 def test_some_steps_of_a_run(training_run, rejuice, tmp_path):

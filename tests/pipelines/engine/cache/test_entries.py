@@ -318,6 +318,7 @@ def test_errors_are_one_line(path, rejuice, words):
     assert (code, err) == (2, f"rejuice: {ERRORS[words]}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["recipe.yaml", "out/curated.parquet", "out/curated.run", "out/.rejuice", "out"])  # fmt: skip
 def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
     ran(path)

@@ -29,6 +29,7 @@ PROCESS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.lists(st.lists(st.integers(1, 9), max_size=6), min_size=1, max_size=6), st.integers(1, 20)
@@ -64,6 +65,7 @@ def without_marks(table):
     return table.replace_schema_metadata(None)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(most=st.integers(1, 80), workers=st.integers(1, 3))
 def test_any_number_of_rows_gives_the_same_rows_and_decisions(recipe, most, workers):

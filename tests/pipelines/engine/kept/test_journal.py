@@ -120,6 +120,7 @@ def test_whatever_was_cut_off_the_whole_entries_are_left(tmp_path_factory, whole
     check_found(found, [row for row, end in enumerate(ends) if end <= cut])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_whatever_is_damaged_the_other_entries_are_found(tmp_path_factory, whole, data):
