@@ -74,6 +74,7 @@ def test_a_stated_version_counts_instead_of_the_code():
     assert code_version(StatedFilter) == "7"
 
 
+@pytest.mark.slow
 def test_the_version_of_a_dependency_counts(monkeypatch):
     found = code_version(WithDependency)
     assert found != code_version(WithoutDependency)

@@ -123,6 +123,7 @@ def test_a_shard_that_breaks_its_promise(operator, promise):
     assert caught.value.right == "see CONTRIBUTING.md, the operator contract"
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=20), st.data())
 def test_changes_to_parts_between_each_other_are_put_together(parts, data):
     n = len(parts)

@@ -58,6 +58,7 @@ def test_the_operators_of_another_distribution_are_found(install):
     assert conflicts() == {}
 
 
+@pytest.mark.slow
 def test_an_operator_with_any_name_is_listed_under_its_kind(install):
     before = opdocs.listing()
     install("brief", "1.2", "brief", [("brevity_scorer", "BrevityScorer")])

@@ -129,6 +129,7 @@ def test_operators_of_this_process(table, dataset, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_operators_of_data_juicer(table):
     lowest = {"text_length_filter": {"min_len": 2, "text_key": "response"}}
     long = pc.greater_equal(pc.utf8_length(table["response"]), 2)

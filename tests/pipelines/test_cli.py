@@ -252,6 +252,7 @@ def test_wrong_fields_of_steps(rejuice, recipe, command, words, line):
     assert rejuice(command, recipe, *words) == (2, "", f"rejuice: {line}\n")
 
 
+@pytest.mark.slow
 def test_explain_takes_fields_before_and_after_the_row(rejuice, recipe):
     rejuice("run", recipe, "-q", "--length_filter.min", "4")
     for words in (["--length_filter.min", "4", recipe, "row 1"], [recipe, "row 1", "--length_filter.min=4"]):  # fmt: skip

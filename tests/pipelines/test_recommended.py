@@ -46,6 +46,7 @@ def commands(message):
     return re.findall(r"`(rejuice [^`]*)`", message)
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("operators/registry.py", "see `rejuice ops`")
 @pytest.mark.recommended("pipelines/show/opdocs.py", "see `rejuice ops`")
 @pytest.mark.recommended("pipelines/recipe/steps.py", "`rejuice ops` lists them")
@@ -59,6 +60,7 @@ def test_the_list_of_operators(rejuice, recipe_file):
         assert "pass_rate_filter" in rejuice(command)
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("pipelines/show/opdocs.py", "Written by `rejuice ops --markdown`")
 def test_the_page_of_operators(rejuice):
     (command,) = commands(opdocs.page().split("\n\n")[1])
@@ -98,6 +100,7 @@ def test_the_run_that_is_to_be_opened(rejuice, recipe):
     assert open_stored(path).report.rows_out == 1
 
 
+@pytest.mark.slow
 def test_a_row_is_explained_after_a_run_with_other_fields(rejuice, recipe):
     recipe()
     explain = "rejuice explain 'my recipe.yaml' 'row 1'"

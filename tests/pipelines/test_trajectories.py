@@ -41,6 +41,7 @@ def table_of(recipe):
     return pq.read_table(recipe.head.export_path).to_pylist()
 
 
+@pytest.mark.slow
 def test_one_of_each_kind_of_step(recorded):
     with FakeJudge() as judge:
         server = {"base_url": judge.url, "patience_s": 2}
@@ -83,6 +84,7 @@ def test_one_of_each_kind_of_step(recorded):
         assert row["advantage"] is not None
 
 
+@pytest.mark.slow
 def test_labels_can_be_balanced(recorded):
     recipe = recorded(
         "math_verify_mapper",
@@ -98,6 +100,7 @@ def explain_row(recipe, row):
     return explain_stored_row(open_stored(recipe.path), row, everything=True)
 
 
+@pytest.mark.slow
 def test_a_row_is_explained_turn_by_turn(recorded):
     recipe = recorded("math_verify_mapper")
     run(recipe)
@@ -135,6 +138,7 @@ def test_turns_of_another_kind_are_the_users_own(recipe_file):
     assert "\n   turns = 1 entry\n01_prompt_template_mapper" in shown
 
 
+@pytest.mark.slow
 def test_the_report_has_the_figures_of_trajectories(recorded):
     report = run(recorded("math_verify_mapper"))
     columns = report.steps[1].columns

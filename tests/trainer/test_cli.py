@@ -323,6 +323,7 @@ def test_megatron_is_needed_where_it_trains(rejuice, recipe, verl, monkeypatch):
     assert verl.launched == []
 
 
+@pytest.mark.slow
 def test_a_run_is_not_replaced_and_goes_on(rejuice, recipe, verl, tmp_path):
     rejuice("train", recipe, "-q")
     code, _, err = rejuice("train", recipe, "-q")
@@ -445,6 +446,7 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
     ), "the log of the start before says nothing of this one"
 
 
+@pytest.mark.slow
 def test_a_failure_of_a_step_of_the_recipe(rejuice, recipe, verl):
     def does(run):
         (run.folder / "metrics.jsonl").write_text(line(1, 0.1))

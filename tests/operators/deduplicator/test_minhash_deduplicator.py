@@ -147,6 +147,7 @@ texts = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(texts, st.integers(1, 4))
 @settings(max_examples=60)
 def test_a_signature_depends_on_its_text_alone(texts, ngram):

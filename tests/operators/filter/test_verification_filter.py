@@ -71,6 +71,7 @@ VOTE = st.builds("{}:{}".format, st.sampled_from(["1", "2", ""]), st.text("YN-",
 GROUPS = st.lists(st.lists(VOTE, min_size=1, max_size=5).map(" ".join), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(GROUPS, st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.sampled_from(["keep", "drop"]))
 def test_it_drops_by_the_judged_right_of_the_vote(groups, least, unjudged):

@@ -165,6 +165,7 @@ def test_within_bounds_and_the_same_alone(groups, measure):
     assert all(bounds[0] <= v <= bounds[1] for v in numbers)
 
 
+@pytest.mark.slow
 @given(st.permutations(["a b c", "a b d", "x y z", "4 + 4"]), st.sampled_from(MEASURES))
 @settings(max_examples=20)
 def test_the_order_within_a_group_does_not_matter(order, measure):

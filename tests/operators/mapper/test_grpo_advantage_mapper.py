@@ -134,6 +134,7 @@ def test_advantages_of_a_group_sum_to_zero(groups, normalise):
         at += len(group)
 
 
+@pytest.mark.slow
 @given(groups_of_rewards, kinds, st.integers(-1000, 1000))
 def test_a_shift_of_the_rewards_changes_nothing(groups, normalise, shift):
     shifted = [[reward + shift for reward in group] for group in groups]
@@ -142,6 +143,7 @@ def test_a_shift_of_the_rewards_changes_nothing(groups, normalise, shift):
     )
 
 
+@pytest.mark.slow
 @given(groups_of_rewards, st.sampled_from([0.25, 2.0, 1024.0]))
 def test_scale_changes_nothing_with_std_and_scales_without(groups, scale):
     scaled = [[reward * scale for reward in group] for group in groups]
@@ -164,6 +166,7 @@ def test_a_permutation_of_a_group_permutes_its_advantages(group, normalise, rand
     )
 
 
+@pytest.mark.slow
 @given(groups_of_rewards)
 def test_it_agrees_with_a_loop_over_groups(groups):
     plain = [

@@ -369,6 +369,7 @@ rows_of_tasks = st.lists(
 ).map(lambda rows: sorted(rows, key=lambda row: row[0]))
 
 
+@pytest.mark.slow
 @given(rows_of_tasks, st.sampled_from(["drop_row", "drop_group", "group_mean"]))
 def test_a_task_is_summed_as_if_the_other_rows_were_not_there(rows, on_missing):
     ids, tasks, x, y, reward = (

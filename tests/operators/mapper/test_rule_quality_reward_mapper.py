@@ -83,6 +83,7 @@ def test_bad_texts_score_less():
     assert reward(GOOD + "1 2 3 4 5 6 7 8 9 . ! ? " * 5) < good
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.none() | st.text(max_size=60) | st.just(GOOD), min_size=2, max_size=8), st.data()

@@ -266,6 +266,7 @@ def test_the_notes_account_for_each_candidate(fields, labelled, over, unpaired, 
     assert change.notes.get("short_of_max_per_label") == short
 
 
+@pytest.mark.slow
 def test_no_prompt_gives_more_of_a_label_than_the_limit_chosen_at_random():
     source = table(*["c1 c2 c3 c4 w5 w6 w7"] * 200)
     operator = SelfVerificationMapper(candidates="all", max_per_label=2)
@@ -363,6 +364,7 @@ def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
 WORD = st.builds(str.__add__, st.sampled_from("cwnte?"), st.sampled_from(["", "1", "2", "3"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.lists(st.lists(WORD, min_size=1, max_size=6).map(" ".join), max_size=6),

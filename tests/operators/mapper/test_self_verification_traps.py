@@ -142,6 +142,7 @@ def test_trap_nothing_is_truncated_before_it_is_shuffled(through):
     }
 
 
+@pytest.mark.slow
 def test_trap_no_randomness_is_without_a_seed(through):
     """Published: the choice is another one at each start."""
     rows = graded(*["c1 c2 c3 w4 w5 w6"] * 20)
@@ -391,6 +392,7 @@ def test_balanced_within_each_prompt_no_prompt_dominates(mix):
     assert max(counts.values(), default=0) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("mix", MIXES)
 def test_balanced_over_the_dataset_no_prompt_dominates_a_limit(through, mix, most):
@@ -431,6 +433,7 @@ WORD = st.builds(str.__add__, st.sampled_from("ccwwnte"), st.sampled_from("123")
 GROUPS = st.lists(st.lists(WORD, min_size=1, max_size=8).map(" ".join), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(GROUPS, st.tuples(st.integers(1, 3), st.integers(1, 3)), st.none() | st.integers(6, 30))
 def test_targets_are_in_the_ratio_and_the_notes_count_them(groups, ratio, target):

@@ -188,6 +188,7 @@ def test_where_all_are_judged_alike_the_vote_is_the_majority(groups, letter):
     assert change.notes["voted_differently"] == change.notes["unjudged_votes"] == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(GROUPS, st.randoms())
 def test_order_and_pieces_of_the_groups_change_nothing(groups, random):

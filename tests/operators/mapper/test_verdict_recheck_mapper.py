@@ -180,6 +180,7 @@ def test_true_labels_stand():
     assert [change.notes[name] for name in NOTES] == [9, 9, 0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_labels_that_are_wrong_are_found():
     wrong = {"c": "w", "w": "c"}
     rows = table(*((wrong[v], a, r, f"So the answer is ${a}$.") for v, a, r in AGREED))
@@ -215,6 +216,7 @@ KNOWN = [  # As documented: verdicts of the verifier that math-verify does not s
 ]
 
 
+@pytest.mark.slow
 def test_the_known_differences_are_those_that_are_documented():
     rows = table(*KNOWN)
     graded = MathVerifyMapper().map(rows)

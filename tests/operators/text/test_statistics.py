@@ -57,6 +57,7 @@ def test_real_text(shared_data):
         same(solutions, n)
 
 
+@pytest.mark.slow
 def test_long_texts_span_blocks():
     rng = np.random.default_rng(0)
     same(["".join(rng.choice(list("abcé "), size)) for size in (300_000, 3, 0, 90_000)], 4)
@@ -69,6 +70,7 @@ def test_a_null_is_an_empty_text():
     assert [len(each) for each in statistics(pa.nulls(0, pa.large_string()), 10)] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_the_special_characters_are_data_juicers():
     from data_juicer.ops.common import SPECIAL_CHARACTERS
 

@@ -39,6 +39,7 @@ def test_it_is_what_the_other_parser_reads(formula: str) -> None:
     assert theirs is None or same(ours, theirs.doit())
 
 
+@pytest.mark.slow
 def test_plain_algebra() -> None:
     formulas = [
         "x+1", "2x^2", r"\frac{1}{2}x", r"\sqrt{x+1}^2", "x_1 + x_{12}", "E_1", r"2\pi r",

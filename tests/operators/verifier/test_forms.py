@@ -542,6 +542,7 @@ def pairs(table: str) -> list[Case]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [BARE, RESPONSES], ids=["bare", "responses"])
 def test_form(table: str) -> None:
     check_verdicts(pairs(table))

@@ -198,6 +198,7 @@ PLACES = [
 # fmt: on
 
 
+@pytest.mark.slow
 def test_what_touches_a_number_belongs_to_it() -> None:
     check_verdicts(
         (reference, response.replace("¶", "\n"), is_equal)

@@ -983,6 +983,7 @@ def test_pairs(category: str) -> None:
     check_verdicts(cases(category))
 
 
+@pytest.mark.slow
 def test_one_by_one_the_verdicts_are_those_of_a_batch() -> None:
     golds, answers, _ = zip(*cases("radical"), strict=True)
     one_by_one = [verify(answer, gold) for gold, answer in zip(golds, answers, strict=True)]

@@ -42,6 +42,7 @@ FRAGMENTS = st.lists(
 texts = st.one_of(st.text(max_size=200), FRAGMENTS.map("".join), FRAGMENTS.map(" ".join))
 
 
+@pytest.mark.slow
 @given(texts)
 @settings(max_examples=400, deadline=None)
 def test_extraction_never_raises_and_finds_text_of_the_response(text: str) -> None:
@@ -85,6 +86,7 @@ def spellings(n: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @given(integers)
 @settings(max_examples=150, deadline=None)
 def test_every_spelling_of_a_number_is_that_number(n: int) -> None:

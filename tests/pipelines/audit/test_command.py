@@ -49,6 +49,7 @@ def test_tiny(rejuice, tmp_path):
         assert (tmp_path / "audit.jsonl").read_bytes() == first
 
 
+@pytest.mark.slow
 @pytest.mark.recommended("pipelines/audit/labels.py", "read it with --labels, or {…}")
 @pytest.mark.recommended("pipelines/audit/labels.py", "give another --output")
 def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):

@@ -130,6 +130,7 @@ def test_rows_of_a_figure(rejuice, runs):
     assert [row["reason_before"] for row in rows] == ["too_easy"] * 4
 
 
+@pytest.mark.slow
 def test_a_run_and_itself(rejuice, runs):
     code, out, err = rejuice("diff", runs["tiny"], runs["tiny"])
     assert (code, err) == (0, "")

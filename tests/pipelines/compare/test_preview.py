@@ -78,6 +78,7 @@ def test_the_command(tiny):
     assert ["refill", "1.50", "prompts"] in [line[:3] for line in lines]
 
 
+@pytest.mark.slow
 def test_where_nothing_was_run_some_prompts_are(tmp_path, monkeypatch):
     path = write_tiny(tmp_path, train={"steps": 5, "prompts_per_step": 8, "validation_path": "v"})
     command = ["preview", str(path), "--prompts", "2"]

@@ -263,6 +263,7 @@ def recipe_with(recipe, steps, folder=None):
 # --------------------------------------------------------------------------- the commands
 
 
+@pytest.mark.slow
 def test_commands(tiny):
     path = str(tiny.path)
     run = CliRunner().invoke(app, ["whatif", path, "--pass_rate_filter.max", "1.0"])

@@ -15,6 +15,8 @@ from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 ROWS = [{"question": "1 + 1?", "answer": "2", "output": "It is 2."}]
 RECORDED = ["prompt_template_mapper", {"recorded_rollout_mapper": {"columns": ["output"]}}]
 SPACES = "whitespace_normalization_mapper"
@@ -111,7 +113,6 @@ def test_an_operator_that_does_without_a_text(name):
     assert not columns.reads_text(name)
 
 
-@pytest.mark.slow
 def test_what_counts_as_reading_its_text_fails_without_it():
     """So a recipe is refused only where it would fail."""
 
@@ -143,7 +144,6 @@ def test_which_operators_keep_the_columns():
     check_each(cases, check)
 
 
-@pytest.mark.slow
 def test_what_counts_as_keeping_the_columns_does():
     def check(name):
         rows = pa.table({"text": ["1. Some  text, HTTP://x.org", "more"], "other": [1, 2]})

@@ -11,6 +11,8 @@ from rejuice.pipelines.data_juicer.running.installs import no_installs
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 REFUSED = [
     ("text_chunk_mapper", {"max_len": 3, "overlap_len": 5}, "fields 'max_len' is 3 and 'overlap_len' is 5; overlap_len must be less than max_len"),
     ("text_chunk_mapper", {"split_pattern": None}, "fields 'max_len' is None and 'split_pattern' is None; max_len and split_pattern cannot be both None"),
@@ -31,7 +33,6 @@ def test_check_knows_what_a_constructor_refuses(monkeypatch, name, fields, messa
     assert str(raised.value) == message
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fields", "message"), REFUSED)
 def test_the_constructor_does_refuse_it(name, fields, message):
     from data_juicer.ops import OPERATORS

@@ -20,6 +20,8 @@ from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 
 def failure(name, rows, **fields):
     with pytest.raises(OperatorError) as raised:
@@ -41,7 +43,6 @@ def fails(monkeypatch):
     return set_up
 
 
-@pytest.mark.slow
 def test_a_null_in_the_text_names_row_and_column():
     message = failure("whitespace_normalization_mapper", {"text": ["fine", "fine", None, "x"]})
     assert message == (
@@ -61,7 +62,6 @@ def test_a_null_in_another_column_names_it(monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.slow
 def test_a_failure_that_is_not_about_nulls_does_not_name_one(tmp_path):
     code = tmp_path / "own.py"
     code.write_text("def process_single(row):\n    return {**row, 'n': 1 / len(row['text'])}\n")
@@ -171,7 +171,6 @@ def test_index_key_numbers_all_rows(recipe_file, tmp_path):
     assert steps.step("text_length_filter", fields).scope is Scope.DATASET
 
 
-@pytest.mark.slow
 def test_what_data_juicer_logs_as_it_is_imported_is_not_shown():
     code = (
         "from rejuice.pipelines.data_juicer import steps;"

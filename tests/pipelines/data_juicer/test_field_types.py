@@ -15,6 +15,8 @@ from rejuice.pipelines.recipe.yaml_text import parse
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_value_of_another_type():
     cases = [
@@ -85,7 +87,6 @@ def test_what_data_juicer_accepts_and_what_nobody_knows():
     check_each(cases, check)
 
 
-@pytest.mark.slow
 def test_every_default_fits_its_own_annotation():
     checked = 0
     for name in catalogue.names():

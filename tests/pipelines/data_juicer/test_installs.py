@@ -11,10 +11,11 @@ from rejuice.pipelines.data_juicer.running.installs import NotInstalledError, no
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 PYTHON = sys.executable
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "package"),
     [
@@ -34,14 +35,12 @@ def test_a_command_that_installs_is_refused(command, package):
     assert raised.value.package == package
 
 
-@pytest.mark.slow
 def test_a_refusal_that_is_swallowed_ends_the_step():
     refused = pytest.raises(NotInstalledError, match=r"^x is not installed$")
     with refused, no_installs(), suppress(ImportError):
         os.system("pip install x")
 
 
-@pytest.mark.slow
 def test_a_refusal_that_becomes_another_error_names_the_package():
     with pytest.raises(NotInstalledError, match=r"^x is not installed$"), no_installs():
         try:
@@ -50,7 +49,6 @@ def test_a_refusal_that_becomes_another_error_names_the_package():
             raise RuntimeError("cannot go on") from None
 
 
-@pytest.mark.slow
 def test_other_commands_run_and_so_do_those_that_no_operator_starts():
     with no_installs():
         assert subprocess.run([PYTHON, "-c", "print('install')"], check=True).returncode == 0

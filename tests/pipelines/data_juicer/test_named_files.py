@@ -13,6 +13,8 @@ from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 
 def key(name="python_file_mapper", **fields):
     return cache_key_json(steps.step(name, fields))

@@ -17,6 +17,8 @@ from rejuice.pipelines.data_juicer.running import installs, result, run_operator
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 
 ROWS = pa.table({"text": [f"{'good' if n % 3 else 'bad'} text {n}" for n in range(40)]})
 OPENAI = "it needs openai, which is not installed; pip install openai"

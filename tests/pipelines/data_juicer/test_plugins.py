@@ -20,6 +20,8 @@ from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 FILTER = '''
 from pydantic import PositiveInt
 from data_juicer.ops import OPERATORS, Filter
@@ -115,7 +117,6 @@ PACKAGE = {
 }
 
 
-@pytest.mark.slow
 def test_their_operators_are_known_without_an_import(install, tmp_path):
     install("vowels", PACKAGE)
     assert {"vowel_count_filter", "shout_mapper"} <= set(catalogue.names())

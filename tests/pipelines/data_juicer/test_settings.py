@@ -21,6 +21,8 @@ from rejuice.pipelines.recipe.head import Head
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 ROWS = [{"text": f"text {'of a row ' * n}{n}"} for n in range(6)]
 STEPS = [{"text_length_filter": {"min_len": 20}}]
@@ -49,7 +51,6 @@ OURS = ("train", "generated_datasets", "columns", "max_rows_per_file")
 """Keys that the plug-in adds to their parser."""
 
 
-@pytest.mark.slow
 def test_defaults_are_those_of_data_juicers_parser():
     from data_juicer.config.config import build_base_parser
 
@@ -150,7 +151,6 @@ def test_keys_without_effect_are_reported_in_one_line(recipe_file, tmp_path, mon
     assert rejuice("run", path, "--engine", "local")[2].endswith(line)
 
 
-@pytest.mark.slow
 def test_no_shipped_recipe_has_a_key_without_effect():
     def check(path):
         assert settings.setting_warnings(load(path).for_data_juicer) == []
@@ -166,7 +166,6 @@ def test_names_of_media_columns_reach_each_operator(recipe_file):
     assert "video_key" not in recipe.steps[0].operator.model_extra  # It is the default.
 
 
-@pytest.mark.slow
 def test_each_operator_has_fields_for_the_names_of_media_columns():
     for name in catalogue.names():
         assert set(settings.PASSED_ON) <= set(catalogue.find(name).known), name
@@ -229,7 +228,6 @@ def both(tmp_path):
     return make
 
 
-@pytest.mark.slow
 def test_keys_that_are_obeyed_give_the_rows_of_dj_process(both, tmp_path):
     from PIL import Image
 

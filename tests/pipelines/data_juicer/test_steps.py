@@ -21,6 +21,8 @@ from rejuice.pipelines.data_juicer.running import result
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["  a b  ", "hello world, this is long", "x", "x", "hello world, this is long"]
 
 
@@ -50,7 +52,6 @@ def reasons(change):
 # What is known without importing
 
 
-@pytest.mark.slow
 def test_nothing_is_imported_to_check_a_recipe():
     code = (
         "import sys; from rejuice.pipelines.data_juicer import steps;"
@@ -80,7 +81,6 @@ def test_exists():
         assert not catalogue.exists(name)
 
 
-@pytest.mark.slow
 def test_settings_are_those_of_data_juicers_parser():
     from data_juicer.config.config import build_base_parser
 
@@ -90,7 +90,6 @@ def test_settings_are_those_of_data_juicers_parser():
     assert catalogue.settings() == keys - {"help", "config", *ours}
 
 
-@pytest.mark.slow
 def test_fields_are_those_that_data_juicer_checks():
     from data_juicer.core.preflight import _get_valid_params
     from data_juicer.ops import OPERATORS
@@ -303,7 +302,6 @@ RECIPE = [
 ]
 
 
-@pytest.mark.slow
 def test_a_recipe_of_theirs_gives_what_data_juicer_gives():
     from data_juicer.core.data import NestedDataset
     from data_juicer.ops import load_ops

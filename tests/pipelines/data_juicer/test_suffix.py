@@ -19,6 +19,8 @@ from rejuice.pipelines.dataset.spec import DatasetSpec
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 FILTER = {"suffix_filter": {"suffixes": [".json"]}}
 
 
@@ -77,7 +79,6 @@ def test_a_table_in_memory_is_of_no_file():
     )
 
 
-@pytest.mark.slow
 def test_the_export_is_that_of_dj_process(folder, tmp_path):
     exports = []
     for name in ("ours", "theirs"):

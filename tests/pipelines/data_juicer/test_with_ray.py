@@ -18,6 +18,8 @@ from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
 
 pytest.importorskip("data_juicer")
 
+pytestmark = pytest.mark.slow
+
 FOR_RAY = {
     "ray_bts_minhash_cpp_deduplicator", "ray_bts_minhash_deduplicator", "ray_document_deduplicator",
     "ray_image_deduplicator", "ray_video_deduplicator",
@@ -44,7 +46,6 @@ def table(rows=60):
     return pa.table(columns)
 
 
-@pytest.mark.slow
 def test_operators_for_ray_are_known_by_their_source():
     found = {name: catalogue.find(name) for name in catalogue.names()}
     assert {n for n, each in found.items() if with_ray.needs_ray(each.defined)} == FOR_RAY
@@ -89,7 +90,6 @@ def dropped(name, rows, **fields):
     return change.reasons.is_valid()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "other"),
     [
@@ -106,7 +106,6 @@ def test_the_first_of_equals_is_kept(on_ray, name, other):
     assert dropped(other, rows).to_pylist() == mask.tolist()
 
 
-@pytest.mark.slow
 def test_a_run_that_uses_one_twice_in_chunks(on_ray):
     process = ["ray_document_deduplicator", {"text_length_filter": {"min_len": 1}}] * 2
     rows = table().drop_columns(["nothing"])
@@ -118,7 +117,6 @@ def test_a_run_that_uses_one_twice_in_chunks(on_ray):
     assert out.table.column_names == ["text", "id", "ids", "prompt", "vector"]
 
 
-@pytest.mark.slow
 def test_a_failure_is_one_line_and_its_rows_are_not_searched(on_ray):
     with pytest.raises(OperatorError) as raised:
         dropped("ray_document_deduplicator", table(), text_key="id")

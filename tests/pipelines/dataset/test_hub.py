@@ -26,6 +26,7 @@ def hub(tmp_path, monkeypatch):
     return str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out/train.parquet", "out/train.jsonl"])
 def test_a_split_becomes_a_file(hub, tmp_path, name):
     path = tmp_path / name

@@ -72,6 +72,7 @@ def test_the_first_rows_are_those_of_one_row_group(long, answers, monkeypatch):
     assert answers.bytes < 5_000_000
 
 
+@pytest.mark.slow
 def test_rows_of_a_store_are_those_of_the_file(long, table):
     assert Dataset(long.path).table().equals(table)
 
@@ -88,6 +89,7 @@ def many(bucket):
     return bucket / "many"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["*/*.parquet", "**", "**/*.parquet"])
 def test_a_pattern_lists_each_folder_once(many, answers, pattern):
     answers.clear()
@@ -112,6 +114,7 @@ def test_each_footer_is_read_once(many, answers):
     assert footers() == []
 
 
+@pytest.mark.slow
 def test_rows_are_as_large_in_a_store_as_on_disk(long, table, tmp_path):
     """Chunks are cut by it: a copy of a dataset is cut as the dataset is."""
     path = tmp_path / "a.parquet"

@@ -91,6 +91,7 @@ def test_a_file_has_what_is_known_of_it(tmp_path: Path, suffix: str):
     assert known.to_pylist() == rows[:100]
 
 
+@pytest.mark.slow
 def test_errors_are_one_line():
     with pytest.raises(RejuiceError) as error:
         list(code_problems(0, "all", 1))  # type: ignore[arg-type]

@@ -106,6 +106,7 @@ def test_shares_of_the_splits():
     assert shares == pytest.approx([0.5, 0.25, 0.25], abs=0.015)
 
 
+@pytest.mark.slow
 def test_easy_levels_have_numbers_to_20(by_split: dict[Split, list[Problem]]):
     easy = [n for p in by_split["train"] if p.level <= 2 for n in p.numbers]
     assert min(easy) == 2
@@ -113,6 +114,7 @@ def test_easy_levels_have_numbers_to_20(by_split: dict[Split, list[Problem]]):
     assert max(n for p in by_split["train"] for n in p.numbers) <= RANGES["y"][1]
 
 
+@pytest.mark.slow
 def test_the_vocabulary_is_small_and_plain(by_split: dict[Split, list[Problem]]):
     text = " ".join(f"{p.question} {p.answer}" for split in SPLITS for p in by_split[split])
     assert text.isascii()

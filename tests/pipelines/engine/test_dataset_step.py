@@ -290,6 +290,7 @@ def test_digests_keep_their_order_without_shards(opened):
     assert kept.ends_B[-1] == 7
 
 
+@pytest.mark.slow
 def test_chunks_that_lost_all_rows(recipe_file, rollouts):
     steps = [{"pass_rate_filter": {"min": 0.99}}, {"exact_deduplicator": {"within": "all"}}]
     steps += [{"minhash_deduplicator": {"unit": "prompt", "column": "verdict"}}]

@@ -18,6 +18,7 @@ def table_of(rows):
     return pa.table({"name": pa.array(names, pa.string()), "kind": kinds, "lists": lists})
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     buckets=st.lists(st.integers(0, BUCKETS - 1) | st.integers(500, 503), max_size=40),

@@ -95,6 +95,7 @@ def test_two_workers_give_the_same(recipe_path, tmp_path):
     assert Path(other).read_bytes() == one
 
 
+@pytest.mark.slow
 def test_every_row_is_accounted_for_in_every_step_and_in_total(recipe_path, rollouts):
     report, exported = run(recipe_path, chunk_rows=16)
     rows = rollouts(60).num_rows

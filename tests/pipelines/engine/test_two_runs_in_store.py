@@ -67,6 +67,7 @@ def samples(cache, name):
     return load_commit(cache / name / "0.arrow").change.columns["sample"].to_pylist()
 
 
+@pytest.mark.slow
 def test_what_another_run_has_committed_meanwhile_stays(cache):
     found = {}
     MEANWHILE["first"] = lambda: found.update(second=run(cache, "second"))
@@ -76,6 +77,7 @@ def test_what_another_run_has_committed_meanwhile_stays(cache):
     assert not list((cache / "kept-sample-1").glob("*.journal"))
 
 
+@pytest.mark.slow
 def test_of_two_runs_that_finish_a_chunk_at_once_one_writes_it(cache, monkeypatch):
     found, save, at_work = {}, kept_chunk.save, lease._at_work
     opened, goes_on, asked = (threading.Event() for _ in range(3))

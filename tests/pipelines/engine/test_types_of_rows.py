@@ -42,6 +42,7 @@ def recipe_path(recipe_file, rollouts, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_rows", [7, 1000])
 @pytest.mark.parametrize(
     ("how", "found"),

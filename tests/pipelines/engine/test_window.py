@@ -127,6 +127,7 @@ def forget(path):
         file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
 
 
+@pytest.mark.slow
 def test_the_bytes_are_those_of_one_chunk_after_the_other(recipe_path, log, undisturbed):
     assert run(recipe_path) == undisturbed
     found = processed(log)
@@ -135,6 +136,7 @@ def test_the_bytes_are_those_of_one_chunk_after_the_other(recipe_path, log, undi
     assert not [file for file in kept_files(recipe_path) if file.suffix == ".journal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [("_OPEN_CHUNKS", 2), ("_OPEN_BYTES", 1)])
 def test_the_window_is_bounded(recipe_path, log, undisturbed, monkeypatch, limit):
     monkeypatch.setattr(resumable, *limit)
@@ -215,6 +217,7 @@ def damage_journals(monkeypatch):
     return prepare
 
 
+@pytest.mark.slow
 def test_a_journal_that_is_damaged_while_its_chunk_is_open(
     recipe_path, log, undisturbed, damage_journals
 ):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def changes(draw):
     return first, made
 
 
+@pytest.mark.slow
 @given(changes())
 def test_a_line_has_what_was_last_written_to_its_row(made):
     first, steps = made

@@ -97,6 +97,7 @@ def test_long_responses_are_fewer(export, monkeypatch):
     assert "Evidence is shown of " in page.sets[0].banner
 
 
+@pytest.mark.slow
 def test_a_judges_words_are_in_the_page(tmp_path):
     raw = "No.\n<script>window.hit=1</script>\u202e"
     with FakeJudge(says={11: [raw], 12: [verdict([5, 5, 5, 5])]}) as judge:

@@ -115,6 +115,7 @@ def test_signs_are_those_of_the_audit(export, rejuice, tmp_path):
     assert set(sets) == {str(export)}
 
 
+@pytest.mark.slow
 def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
     steps = [*STEPS[:3], {"pass_rate_filter": {"min": 0.95, "max": 0.99}}, *STEPS[4:]]
     recipe = recipe_file(steps, recorded())

@@ -35,6 +35,7 @@ def test_every_recipe_is_valid(validator):
     check_each(RECIPES, check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "process",
     [["exact_deduplicator"], [{"exact_deduplicator": None}], [{"text_length_filter": {"any": 1}}]],

@@ -115,6 +115,7 @@ def test_suffixes_say_which_files_are_read(tmp_path):
     assert made == PromptCounts(1, 0)
 
 
+@pytest.mark.slow
 def test_prompts_of_some_files_only(tmp_path):
     pytest.importorskip("data_juicer")
     (tmp_path / "data").mkdir()

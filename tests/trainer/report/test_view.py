@@ -66,6 +66,7 @@ def test_a_damaged_step_is_one_line(training_run, rejuice, tmp_path):
     assert (status, err) == (2, f"rejuice: {shown} cannot be read; train the step again\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, number):
     step = training_run / "steps" / f"{number:06d}"
@@ -82,6 +83,7 @@ def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, 
     assert page.head["title"] == f"try, step {number}"
 
 
+@pytest.mark.slow
 def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, rejuice, tmp_path):
     step = training_run / "steps" / "000001"
     (step / "values.parquet").unlink()

@@ -88,6 +88,7 @@ def test_what_a_cache_holds(path):
     assert all(abs(entry.used - time.time()) < 600 for entry in entries)
 
 
+@pytest.mark.slow
 def test_what_no_finished_run_uses_is_pruned_and_samples_stay(path, rejuice, server):
     cache, export = ran(path)
     ran(path, **{"length_filter.min": "2"})
