@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from datetime import date
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ def slot_of(file: str) -> Slot | None:
         for path in slot.paths
         if slot.mark == SLOW and (file == path or file.startswith(f"{path.rstrip('/')}/"))
     ]
-    return max(found)[1] if found else None
+    return max(found, key=itemgetter(0))[1] if found else None
 
 
 # What a slot imports
@@ -102,12 +103,11 @@ def reached(slot: Slot) -> dict[Path, int]:
     found = {ROOT / name: 0 for name in FOR_ALL}
     found |= {file: 0 for pattern in slot.files for file in ROOT.glob(pattern)}
     todo = [*_test_files(slot), *filter(None, map(_module_file, slot.starts))]
-    for distance in range(len(_operator_files()) + 1000):
-        todo = [file for file in dict.fromkeys(todo) if file not in found]
-        if not todo:
-            break
+    distance = 0
+    while todo := [file for file in dict.fromkeys(todo) if file not in found]:
         found.update(dict.fromkeys(todo, distance))
         todo = [other for file in todo for other in _imports_of(file)]
+        distance += 1
     return found
 
 
