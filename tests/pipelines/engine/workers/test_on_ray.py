@@ -279,6 +279,7 @@ def test_from_python(made, ray_cluster, tmp_path):
     assert there.decisions.equals(here.decisions)
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_a_ray_of_its_own_ends_with_the_run(made, tmp_path):
     path = made({"slow_filter": {"seconds": 2.0}})
     words = ["run", path, "--chunk_rows", CHUNK_ROWS, "--np", "2", "--engine", "ray", "--ray"]
