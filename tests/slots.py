@@ -147,7 +147,7 @@ def _statements(text: str) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        for name in ("body", "orelse", "finalbody", "handlers"):
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             todo += getattr(node, name, ()) if not isinstance(node, ast.expr) else ()
 
 
@@ -161,9 +161,14 @@ def _named_in(text: str) -> Iterator[Path]:
     for name, file in _operator_files().items():
         if name in text:
             yield file
-    for recipe in (ROOT / "recipes").glob("*.yaml"):
-        if re.search(rf"\b{recipe.stem}\b", text):
-            yield recipe
+    yield from (recipe for name, recipe in _recipes() if name.search(text))
+
+
+@cache
+def _recipes() -> tuple[tuple[re.Pattern[str], Path], ...]:
+    """The recipes that are shipped, each with the pattern of its name."""
+    files = sorted((ROOT / "recipes").glob("*.yaml"))
+    return tuple((re.compile(rf"\b{file.stem}\b"), file) for file in files)
 
 
 @cache

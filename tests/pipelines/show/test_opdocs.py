@@ -26,16 +26,21 @@ def test_everything_is_listed_once_with_what_it_does():
             assert line.endswith((".", "?")), f"the first line of a docstring is a sentence: {line}"
 
 
+def check_fields(kind, text):
+    """Its entry has a row for each field, with its docstring and whether it is required."""
+    for field, info in kind.model_fields.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
+        cells = row.replace("\\|", "").split("|")
+        assert len(cells) == 6, f"a pipe breaks the table: {row}"
+        assert cells[4].strip(), f"{field} has no docstring"
+        assert (cells[3].strip() == "required") == info.is_required()
+
+
 def test_an_entry_names_every_field_and_reason():
     def check(name):
         kind, text = get(name), opdocs.entry(name)
         assert text.startswith(f"### {name}\n")
-        for field, info in kind.model_fields.items():
-            (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
-            cells = row.replace("\\|", "").split("|")
-            assert len(cells) == 6, f"a pipe breaks the table: {row}"
-            assert cells[4].strip(), f"{field} has no docstring"
-            assert (cells[3].strip() == "required") == info.is_required()
+        check_fields(kind, text)
         for slug, meaning in kind.reasons.items():
             assert f"| `{slug}` | {meaning} |" in text
 
@@ -49,12 +54,7 @@ def test_a_flow_or_tool_is_a_table_of_its_fields():
         kind, text = (FLOWS.find(name) or TOOLS.get(name)), opdocs.entry(name)
         assert text.startswith(f"### {name}\n")
         assert "Scope" not in text
-        for field, info in kind.model_fields.items():
-            (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
-            cells = row.replace("\\|", "").split("|")
-            assert len(cells) == 6, f"a pipe breaks the table: {row}"
-            assert cells[4].strip(), f"{field} has no docstring"
-            assert (cells[3].strip() == "required") == info.is_required()
+        check_fields(kind, text)
 
     check_each(cases, check)
 
