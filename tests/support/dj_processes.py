@@ -115,6 +115,7 @@ def _status(run: _Run) -> int:
             return 1
         finally:
             logger.enable("data_juicer")  # Where a step of ours has ended a run, it is off.
+            logger.complete()  # Data-Juicer's log is written by a thread.
     return 0
 
 
