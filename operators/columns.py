@@ -6,7 +6,7 @@ Columns of the user that are not listed here pass through untouched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -113,20 +113,88 @@ def flat(column: Any) -> pa.Array:
 
 
 def at_path(table: pa.Table, path: str) -> pa.Array:
-    """A column, or with dots a field of its structs.
+    """A column, or with dots a field of its objects, in lists, too.
+
+    `response.body.choices` is a field of a field. Of a list of objects `choices.text` is the list
+    of their texts. A column whose own name has dots is found by that name.
 
     Raises:
         DataError: there is no such field.
     """
-    name, *fields = path.split(".")
-    column = table[name].combine_chunks()
-    for field in fields:
-        is_struct = pa.types.is_struct(column.type)
-        if not is_struct or field not in [inner.name for inner in column.type]:
-            found = f"there is no '{path}': column '{name}' is {table[name].type}"
-            raise DataError(found, "name a field of it")
-        column = pc.struct_field(column, field)
-    return column
+    found = find_path(table, path)
+    if found is None:
+        column = column_of(path, table.column_names)
+        if column is None:
+            right = f"there are: {', '.join(sorted(table.column_names))}"
+            raise DataError(f"there is no column '{path}'", right)
+        found_type = table[column].type
+        raise DataError(
+            f"there is no '{path}': column '{column}' is {found_type}", "name a field of it"
+        )
+    return found
+
+
+def find_path(table: pa.Table, path: str) -> pa.Array | None:
+    """As `at_path`; None where there is no such field."""
+    column = column_of(path, table.column_names)
+    if column is None:
+        return None
+    return field_at(flat(table[column]), path[len(column) + 1 :])
+
+
+def column_of(path: str, columns: Collection[str]) -> str | None:
+    """The column in which a path begins: of several the one with the longest name.
+
+    Example:
+        >>> column_of("reward_model.ground_truth", ["prompt", "reward_model"])
+        'reward_model'
+    """
+    return next((name for name in beginnings(path) if name in columns), None)
+
+
+def columns_of(paths: Iterable[str], columns: Collection[str] | None = None) -> tuple[str, ...]:
+    """The columns that paths need, each once.
+
+    Args:
+        paths: as in `at_path`.
+        columns: those that are there; None: not known, so that a dot is that of a path.
+    """
+    found = (
+        (columns is not None and column_of(path, columns)) or path.partition(".")[0]
+        for path in paths
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def beginnings(path: str) -> list[str]:
+    """The names of columns in which a path may begin, the longest first.
+
+    Example:
+        >>> beginnings("a.b.c")
+        ['a.b.c', 'a.b', 'a']
+    """
+    parts = path.split(".")
+    return [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
+
+
+def field_at(values: pa.Array, path: str) -> pa.Array | None:
+    """The field of objects at a path, as in `at_path`; None where they have none."""
+    kind = values.type
+    if not path or pa.types.is_null(kind):
+        return values
+    if is_list(kind):
+        inner = field_at(values.flatten(), path)
+        if inner is None:
+            return None
+        sizes_N = np.asarray(pc.fill_null(pc.list_value_length(values), 0), np.int64)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, inner, mask=values.is_null())
+    if not pa.types.is_struct(kind):
+        return None
+    field = column_of(path, [each.name for each in kind])
+    if field is None:
+        return None
+    return field_at(pc.struct_field(values, field), path[len(field) + 1 :])
 
 
 def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:

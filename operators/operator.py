@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from .change import Change as Change
 from .change import Columns as Columns
+from .columns import columns_of
 from .compute import pc
 from .named import Named
 
@@ -116,10 +117,18 @@ class Operator(Named):
         """
         return {}
 
+    def paths(self) -> Sequence[str]:
+        """Those of `reads` that may be paths, such as `response.body.choices`, whose column is only
+        known with the dataset: names of columns may have dots, too."""
+        return ()
+
     def reads_of(self, columns: Collection[str]) -> list[str]:
         """Columns that it reads of a table with these, optional ones included; not for `ALL`."""
+        by_name = columns_of(self.paths())
+        paths = columns_of(self.paths(), columns)
+        named = (name for name in self.reads() if name not in by_name)
         optional = (name for name in self.optional_reads() if name in columns)
-        return list(dict.fromkeys((*self.reads(), *optional)))
+        return list(dict.fromkeys((*paths, *named, *optional)))
 
     def writes(self) -> Columns:
         """Columns the operator adds or replaces."""

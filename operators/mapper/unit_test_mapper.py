@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..columns import at_path, component
+from ..columns import at_path, columns_of, component
 from ..operator import Columns, Mapper
 
 if TYPE_CHECKING:
@@ -138,9 +138,11 @@ class UnitTestMapper(Mapper):
         check_confinement()
 
     def reads(self) -> Columns:
+        return tuple(dict.fromkeys(("response", *columns_of(self.paths()))))
+
+    def paths(self) -> Columns:
         others = (self.setup, self.entry_point, self.prefix)
-        paths = (*self._test_paths(), *(path for path in others if path is not None))
-        return tuple(dict.fromkeys(("response", *(path.split(".")[0] for path in paths))))
+        return (*self._test_paths(), *(path for path in others if path is not None))
 
     def writes(self) -> Columns:
         return (

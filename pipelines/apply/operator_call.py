@@ -47,12 +47,13 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
     reads = operator.reads()
     if reads == ALL:
         return frame.table()
-    for name in reads:
+    names = operator.reads_of(frame.column_names)
+    for name in names:
         if name not in frame.column_names:
             raise DataError(
                 f"column '{name}' is missing", f"there are: {', '.join(frame.column_names)}"
             )
-    return frame.select(operator.reads_of(frame.column_names))
+    return frame.select(names)
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:

@@ -63,17 +63,15 @@ def cuts(starts: Iterable[NDArray[np.int64]], limit: Callable[[int], int]) -> It
             yield cut
 
 
-def starts_of_batches(
-    batches: Iterable[pa.Table], group_by: Sequence[str]
-) -> Iterator[NDArray[np.int64]]:
-    """Rows at which groups start, batch by batch; the batches have one schema."""
+def starts_of_batches(batches: Iterable[pa.Table]) -> Iterator[NDArray[np.int64]]:
+    """Rows at which groups of equal rows start, batch by batch; the batches have one schema."""
     first, last = 0, None
     for batch in batches:
         if not batch.num_rows:
             continue
         table = batch if last is None else pa.concat_tables([last, batch])
         # With the last row before it, the first row of a batch starts a group only if it differs.
-        starts = _starts(table, group_by)
+        starts = _starts(table, table.column_names)
         yield starts + first if last is None else starts[1:] - 1 + first
         first += batch.num_rows
         last = batch.slice(batch.num_rows - 1)

@@ -30,7 +30,7 @@ def read_batches(
         block: bytes of JSON lines per table, about; by default `BLOCK`.
         rows: rows of a Parquet file per table, at most.
         workers: threads that parse JSON lines.
-        columns: of a Parquet file, those that are read, in this order; None: all of them.
+        columns: those that are read, as far as the file has them; None: all of them.
 
     Raises:
         DataError: it is damaged or not of its format; names the line of a file of lines.
@@ -38,22 +38,36 @@ def read_batches(
     if file.suffix == ".parquet":
         yield from parquet.read_batches(file, rows=rows, columns=columns)
     elif file.suffix == ".arrow":
-        yield from _arrow_batches(file)
+        yield from _arrow_batches(file, columns)
     else:
-        yield from json_lines.batches(file, block or BLOCK, workers=workers)
+        yield from json_lines.batches(file, block or BLOCK, workers=workers, columns=columns)
 
 
-def _arrow_batches(file: DataFile) -> Iterator[pa.Table]:
+def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     with errors_of_format(file, "Arrow"), open_input(file.path, mapped=True) as source:
         # Hugging Face datasets write the stream format, most others the file format.
         is_file = source.read(6) == b"ARROW1"
         source.seek(0)
+        opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        reader = opened(source)
+        if columns is not None:
+            there = [i for i, name in enumerate(reader.schema.names) if name in columns]
+            source.seek(0)
+            reader = opened(source, options=pa.ipc.IpcReadOptions(included_fields=there))
         if is_file:
-            reader = pa.ipc.open_file(source)
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         else:
-            batches = iter(pa.ipc.open_stream(source))
+            batches = iter(reader)
         for batch in batches:
             # Before anything is done with it: damaged offsets would abort the process.
             batch.validate(full=True)
             yield decoded(file, pa.Table.from_batches([batch]))
+
+
+def column_names(file: DataFile) -> list[str]:
+    """The names of the columns of a file; of one of JSON lines those of its first lines."""
+    if file.suffix == ".parquet":
+        return list(parquet.read_schema(file).names)
+    if file.suffix == ".arrow":
+        return next((table.column_names for table in _arrow_batches(file, None)), [])
+    return json_lines.first_keys(file, BLOCK)

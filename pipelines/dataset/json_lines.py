@@ -1,16 +1,24 @@
-"""Read JSON lines as Arrow tables; an error names the line."""
+"""Read JSON lines as Arrow tables; an error names the line.
+
+Arrow's parser is right about nearly all texts, and several times as fast as Python's. Where it may
+be wrong, a block is read by Python, rewritten so that it is right, and parsed again: lists that
+begin with nulls, integers beyond 2**53 beside fractions, lone surrogates.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import re
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
@@ -18,25 +26,52 @@ import pyarrow.json as pj
 from ...operators import DataError
 from ..filesystem.store_answers import is_of_store
 from .datafile import COMPRESSIONS, DataFile
+from .json_types import (
+    Path,
+    converted,
+    has_large_fractions,
+    lossy_paths,
+    marked,
+    mixed_contents,
+    with_parts,
+    with_texts,
+)
+from .schemas import MOST_KEYS, too_many_keys
+
+_ABSENT = msgspec.Raw(b"null")
+_OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENCODER = msgspec.json.Encoder()
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_COLON, _QUOTE, _BACKSLASH = b':"\\'
+_KEY_BYTES = 24
+"""Keys whose last bytes, so many, are the same count as one."""
+_KEYS_LOOKED_AT = 1 << 14
+_MANY_KEYS = 300
+"""Different ones, of those that are looked at: Python counts how many an object has."""
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
-def batches(file: DataFile, size: int, *, workers: int = 1) -> Iterator[pa.Table]:
+def batches(
+    file: DataFile, size: int, *, workers: int = 1, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
     """Tables of about `size` bytes of a file each; each has its own schema.
 
     Args:
         file: of JSON lines, perhaps compressed.
         size: bytes of text per table, about: a table ends where a line ends.
         workers: threads that parse; at most so many tables, and one more, are in memory.
+        columns: those that are read; None: all. The values of others are not looked at.
 
     Raises:
-        DataError: a line is not an object, or its types differ from those before, or the file is
-            compressed and cut off; names the line. The first such error of the file, however many
-            threads there are.
+        DataError: a line is not an object, or its types differ from those before, or an object has
+            too many keys, or the file is compressed and cut off; names the line. The first such
+            error of the file, however many threads there are.
     """
     blocks = _blocks(file, size)
     if workers == 1:
         for line, block in blocks:
-            yield _parse_json(file, block, line)
+            yield _parse_json(file, block, line, columns)
         return
     with ThreadPoolExecutor(workers) as pool:
         waiting = deque[Future[pa.Table]]()
@@ -49,13 +84,21 @@ def batches(file: DataFile, size: int, *, workers: int = 1) -> Iterator[pa.Table
             except DataError as error:
                 unreadable = error  # A line before it may be bad, which is the first error then.
                 break
-            waiting.append(pool.submit(_parse_json, file, block, line))
+            waiting.append(pool.submit(_parse_json, file, block, line, columns))
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
         if unreadable is not None:
             raise unreadable
+
+
+def first_keys(file: DataFile, size: int) -> list[str]:
+    """The keys of the objects in about `size` bytes of a file."""
+    for _, block in _blocks(file, size):
+        with suppress(msgspec.MsgspecError):
+            return list(dict.fromkeys(key for row in _OBJECTS.decode_lines(block) for key in row))
+    return []
 
 
 def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
@@ -66,6 +109,8 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
         try:
             while block := stream.read(size):
                 block += stream.readline()
+                if line == 1:
+                    block = _checked_beginning(file, block, is_all=not stream.peek(1))
                 if block.strip():
                     yield line, block
                 line += block.count(b"\n")
@@ -73,6 +118,26 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
             if error.errno is not None or is_of_store(error):
                 raise
             raise _torn(file, error) from None
+
+
+def _checked_beginning(file: DataFile, block: bytes, *, is_all: bool) -> bytes:
+    """The first lines of a file, without a byte order mark.
+
+    Raises:
+        DataError: they are not JSON lines, but something that is taken for them.
+    """
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in block[:4]:
+        new = f"{file.path.stem}-utf8{file.path.suffix}"
+        command = f"`iconv -f UTF-16 -t UTF-8 {file.path.name} > {new}`"
+        raise DataError(f"{file} is UTF-16", f"convert it to UTF-8: {command}")
+    block = block.removeprefix(b"\xef\xbb\xbf")
+    first, _, rest = block.lstrip().partition(b"\n")
+    one_line = first.rstrip().endswith(b"]") and not (is_all and not rest.strip())
+    if first.startswith(b"[") and not one_line:
+        code = "import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]"
+        command = f"`python -c '{code}' < {file.path.name} > {file.path.stem}-lines.jsonl`"
+        raise DataError(f"{file} is a JSON array", f"write one object per line: {command}")
+    return block
 
 
 @contextmanager
@@ -103,24 +168,189 @@ def _skip(stream: Any, size: int) -> None:
         size -= len(piece)
 
 
-def _parse_json(file: DataFile, block: bytes, first_line: int) -> pa.Table:
-    options = pj.ReadOptions(block_size=len(block))
+def _parse_json(
+    file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None
+) -> pa.Table:
+    """A table of whole lines, by Arrow's parser where it is right, which is nearly always."""
     try:
-        _check_text(block)
-        table = pj.read_json(pa.BufferReader(block), read_options=options)
-        # Arrow reads a string such as "2020-01-01" as a timestamp, a type that JSON does not have.
-        schema = pa.schema(
-            [field.with_type(_without_timestamps(field.type)) for field in table.schema]
-        )
-        if schema.equals(table.schema):
-            return table
-        texts = pj.ParseOptions(explicit_schema=schema)
-        return pj.read_json(
-            pa.BufferReader(block), read_options=options, parse_options=texts
-        ).select(table.column_names)
+        text = block if names is None else _projected(block, names)
+        table = _parsed(text)
+        # An integer beside fractions, or beyond 64 bits, may have been rounded.
+        if table is not None and not has_large_fractions(table):
+            return marked(table)
+    except (pa.ArrowInvalid, msgspec.MsgspecError):
+        pass
+    rows = _rows(file, block, first_line, names)
+    as_text = lossy_paths(row for _, row in rows)
+    mixed = mixed_contents(row for _, row in rows)
+    rewritten = (with_parts(with_texts(row, as_text), mixed) for _, row in rows)
+    lines = [json.dumps(row, ensure_ascii=False) for row in rewritten]
+    try:
+        table = _parsed(_SURROGATE.sub("\ufffd", "\n".join(lines)).encode(), check_keys=False)
+        assert table is not None
+        return marked(table, as_text)
     except pa.ArrowInvalid as error:
-        bad_line = _first_bad_line(file, block, first_line)
-        raise bad_line or _arrow_error(file, block, first_line, error) from None
+        raise _mixed_types(file, rows) or _arrow_error(file, rows, error) from None
+
+
+def _projected(block: bytes, names: Sequence[str]) -> bytes:
+    """The lines with these keys of their objects alone; the others are not looked at."""
+    if any(map(_ESCAPED.search, names)):  # Not names of fields of msgspec's.
+        rows = _OBJECTS.decode_lines(block)
+        rows = [{key: row[key] for key in names if key in row} for row in rows]
+    else:
+        rows = _decoder(tuple(names)).decode_lines(block)
+    return _ENCODER.encode_lines(rows)
+
+
+@lru_cache(maxsize=16)
+def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    """A decoder of objects with these keys alone."""
+    fields = [(f"key_{at}", msgspec.Raw, _ABSENT) for at in range(len(names))]
+    renamed = {f"key_{at}": name for at, name in enumerate(names)}
+    kind = msgspec.defstruct("Selected", fields, rename=renamed, omit_defaults=True)
+    return msgspec.json.Decoder(kind)
+
+
+def _parsed(text: bytes, *, check_keys: bool = True) -> pa.Table | None:
+    """Lines as Arrow parses them; None where their objects may have too many keys for it.
+
+    Raises:
+        pyarrow.ArrowInvalid: it cannot.
+    """
+    _check_text(text)
+    if check_keys and _distinct_keys(text) > _MANY_KEYS:
+        return None
+    table = _read(text, None)
+    # Arrow reads a string such as "2020-01-01" as a timestamp, a type that JSON does not have.
+    kinds = [_with_types(field.type, {}) for field in table.schema]
+    if kinds == table.schema.types and _is_valid(table):
+        return table
+    # Where lists begin with nulls, it moves values; not where it knows the types beforehand.
+    known = [_with_types(kind, {pa.null(): pa.string()}) for kind in kinds]
+    again = _read(text, pa.schema(zip(table.column_names, known, strict=True)))
+    again = again.select(table.column_names)
+    again.validate(full=True)
+    columns = [converted(each, kind) for each, kind in zip(again.columns, kinds, strict=True)]
+    return pa.table(columns, names=table.column_names)
+
+
+def _read(text: bytes, schema: pa.Schema | None) -> pa.Table:
+    return pj.read_json(
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(block_size=len(text)),
+        parse_options=pj.ParseOptions(explicit_schema=schema),
+    )
+
+
+def _is_valid(table: pa.Table) -> bool:
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _distinct_keys(text: bytes) -> int:
+    """How many different keys objects have, of a sample of all keys; seldom more than there are."""
+    found = np.frombuffer(text, np.uint8)
+    if len(found) <= _MANY_KEYS:
+        return 0
+    # Eight bytes at once: most of them have no colon.
+    hits = (found[: len(found) // 8 * 8] == _COLON).reshape(-1, 8)
+    some = np.flatnonzero(hits.view(np.uint64))
+    some = some[:: -(-len(some) // _KEYS_LOOKED_AT) or 1]
+    at, within = np.nonzero(hits[some])
+    ends = some[at] * 8 + within - 1
+    # The quotes that end keys; quotes within texts have a backslash.
+    ends = ends[(ends >= _KEY_BYTES) & (found[ends] == _QUOTE) & (found[ends - 1] != _BACKSLASH)]
+    keys = np.lib.stride_tricks.sliding_window_view(found, _KEY_BYTES)[ends - _KEY_BYTES]
+    before_key = np.maximum.accumulate(keys[:, ::-1] == _QUOTE, axis=1)[:, ::-1]
+    words = np.where(before_key, 0, keys).astype(np.uint8).view(np.uint64)
+    hashes = (words * _FACTORS).sum(axis=1, dtype=np.uint64) >> np.uint64(44)
+    return len(np.unique(hashes))
+
+
+def _rows(
+    file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None
+) -> list[tuple[int, dict[str, Any]]]:
+    """The rows as Python reads them, whole numbers exactly, each with the number of its line.
+
+    Raises:
+        DataError: a line is not an object, or its objects have more keys than are read.
+    """
+    rows, keys = [], defaultdict[Path, set[str]](set)
+    last = first_line + block.count(b"\n")
+    for number, raw in enumerate(block.split(b"\n"), first_line):
+        if not raw.strip():
+            continue
+        where = f"{file}, line {number}"
+        row = _object(raw, where, is_last=number == last)
+        if names is not None:
+            row = {key: row[key] for key in names if key in row}
+        _check_keys(row, (), keys, where)
+        rows.append((number, row))
+    return rows
+
+
+def _object(raw: bytes, where: str, *, is_last: bool) -> dict[str, Any]:
+    """The object of a line.
+
+    Raises:
+        DataError: the line is something else.
+    """
+    try:
+        row = json.loads(raw.decode(), object_pairs_hook=_unique, parse_float=_finite)
+    except UnicodeDecodeError as error:
+        found = f"not UTF-8: byte {raw[error.start]:#04x} at {error.start}"
+        raise DataError(found, "write the file as UTF-8", where=where) from None
+    except RecursionError:
+        found, right = "its values are nested too deeply", "remove the line"
+        raise DataError(found, right, where=where) from None
+    except ValueError as error:
+        if is_last and raw.startswith(b"{") and not raw.rstrip().endswith(b"}"):
+            raise DataError("the file is cut off here", "copy it again", where=where) from None
+        found = f"not JSON ({error})"
+        raise DataError(found, "fix or remove the line", where=where) from None
+    if not isinstance(row, dict):
+        found = f"{type(row).__name__} instead of an object"
+        raise DataError(found, "give one object per line", where=where)
+    return row
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(key for key in names if names.count(key) > 1)
+        raise ValueError(f"an object has the key '{twice}' twice")
+    return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is beyond the largest number, 1.8e308")
+    return number
+
+
+def _check_keys(value: Any, path: Path, keys: defaultdict[Path, set[str]], where: str) -> None:
+    """Count the different keys of objects, such as of a dictionary by token: each is a column.
+
+    Raises:
+        DataError: there are more than are read.
+    """
+    if isinstance(value, list):
+        for inner in value:
+            _check_keys(inner, path, keys, where)
+    elif isinstance(value, dict):
+        known = keys[path]
+        known.update(value)
+        if len(known) > MOST_KEYS:
+            raise too_many_keys(path, where)
+        for key, inner in value.items():
+            if isinstance(inner, dict | list):
+                _check_keys(inner, (*path, key), keys, where)
 
 
 def _check_text(block: bytes) -> None:
@@ -134,43 +364,33 @@ def _check_text(block: bytes) -> None:
     text.validate(full=True)
 
 
-def _arrow_error(file: DataFile, block: bytes, first_line: int, error: Exception) -> DataError:
+def _arrow_error(
+    file: DataFile, rows: Sequence[tuple[int, dict[str, Any]]], error: Exception
+) -> DataError:
     """The error for a block that Arrow rejects although each of its lines is JSON."""
     found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
-    lines = [n for n, raw in enumerate(block.split(b"\n"), first_line) if raw.strip()]
-    where = f"{file}, line {lines[min(int(found[2]), len(lines) - 1)]}"
+    where = f"{file}, line {rows[min(int(found[2]), len(rows) - 1)][0]}"
     return DataError(found[1][0].lower() + found[1][1:], "fix or remove the line", where=where)
 
 
-def _without_timestamps(kind: pa.DataType) -> pa.DataType:
+def _with_types(kind: pa.DataType, others: Mapping[pa.DataType, pa.DataType]) -> pa.DataType:
+    """A type with timestamps within it as strings, and others in place of some types."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):
-        return pa.list_(_without_timestamps(kind.value_type))
+        return pa.list_(_with_types(kind.value_type, others))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_timestamps(field.type)) for field in kind])
-    return kind
+        return pa.struct([field.with_type(_with_types(field.type, others)) for field in kind])
+    return others.get(kind, kind)
 
 
-def _first_bad_line(file: DataFile, block: bytes, first_line: int) -> DataError | None:
-    """Find the line that the fast parser rejected, and what is wrong with it."""
+def _mixed_types(file: DataFile, rows: Sequence[tuple[int, dict[str, Any]]]) -> DataError | None:
+    """The error for the first row whose column has another type than in those before it."""
     types: dict[str, tuple[str, int]] = {}
-    for number, raw in enumerate(block.split(b"\n"), first_line):
-        if not raw.strip():
-            continue
+    for number, row in rows:
         where = f"{file}, line {number}"
-        try:
-            row = json.loads(raw)
-        except ValueError as error:
-            return DataError(f"not JSON ({error})", "fix or remove the line", where=where)
-        if not isinstance(row, dict):
-            return DataError(
-                f"{type(row).__name__} instead of an object",
-                "give one object per line",
-                where=where,
-            )
         for name, value in row.items():
             kind = _json_kind(value)
             before, seen = types.setdefault(name, (kind, number)) if kind else (kind, number)

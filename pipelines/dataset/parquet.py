@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -17,7 +17,7 @@ from ..filesystem.remote import RemotePath
 from . import cut
 from .cut import cuts, rows_within, starts_of_batches
 from .datafile import DataFile, errors_of_format
-from .schemas import conform, decoded
+from .schemas import decoded, decoded_schema
 
 _SAMPLED_ROWS = 64
 """Rows of each row group that are read to know how large its rows are in memory."""
@@ -98,29 +98,18 @@ class RowGroups(NamedTuple):
 
 
 def bounds_of_chunks(
-    files: Sequence[DataFile],
-    layout: RowGroups,
-    schema: pa.Schema,
-    *,
-    chunk_rows: int,
-    group_by: Sequence[str],
+    layout: RowGroups, columns: Iterable[pa.Table] | None, *, chunk_rows: int
 ) -> list[int]:
-    """The rows at which chunks start, and the end; only the columns of groups are read.
+    """The rows at which chunks start, and the end.
 
     Args:
-        files: of the dataset.
-        layout: of their row groups.
-        schema: of all rows, as columns are named in the files.
+        layout: of the row groups of the files.
+        columns: tables of one schema, of the columns whose equal values make a group; None: each
+            row is one.
         chunk_rows: rows per chunk, about.
-        group_by: names in the files of the columns whose equal values make a group.
     """
-    names = [name for name in group_by if name in schema.names]
-    wanted = pa.schema([schema.field(name) for name in names])
-    if names:
-        tables = (
-            conform(table, wanted) for file in files for table in read_batches(file, columns=names)
-        )
-        starts = starts_of_batches(tables, names)
+    if columns is not None:
+        starts = starts_of_batches(columns)
     else:
         edges = zip(layout.groups[:-1], layout.groups[1:], strict=True)
         starts = (np.arange(first, last) for first, last in edges)
@@ -133,7 +122,7 @@ def read_schema(file: DataFile) -> pa.Schema:
     with parquet_file(file) as parquet:
         if not parquet.metadata.num_rows:
             return pa.schema([])
-        return decoded(file, parquet.schema_arrow.empty_table()).schema
+        return decoded_schema(file, parquet.schema_arrow)
 
 
 def read_batches(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +25,10 @@ from .content_hash import fingerprint
 from .cut import chunked
 from .datafile import DataFile
 from .hub import HubDataset
+from .json_types import without_marks
 from .mixture import rows_by_weight, sampled
 from .schemas import added, conform, unify
+from .selection import not_there
 from .source import Source, read_source, write_chunks, write_ranges
 from .spec import DatasetPart, DatasetSpec, check_unique, files_of
 
@@ -83,8 +86,9 @@ class Dataset:
         """The first rows, at most 1,000 of them and of one file."""
         self._check_selection()
         for file in self.files:
-            for table in formats.read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS):
-                return self.spec.selection.of(table.slice(0, _FIRST_ROWS), file.suffix)
+            for table in self._first_batch(file):
+                rows = self.spec.selection.of(table.slice(0, _FIRST_ROWS), file.suffix)
+                return conform(rows, without_marks(rows.schema))
         raise _empty(self.files)
 
     @property
@@ -99,7 +103,7 @@ class Dataset:
         schema = pa.schema([])
         for file, of_file in self._schemas():
             schema = added(schema, self.spec.selection.schema(of_file, file.suffix), file)
-        return schema
+        return without_marks(schema)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -134,7 +138,7 @@ class Dataset:
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        schema = unify([table.schema for table in tables])
+        schema = without_marks(unify([table.schema for table in tables]))
         return pa.concat_tables([conform(table, schema) for table in tables])
 
     @cached_property
@@ -147,13 +151,9 @@ class Dataset:
     def _cut(self, folder: AnyPath, chunk_rows: int, group_by: Sequence[str]) -> None:
         if all(file.suffix == ".parquet" for file in self.files) and self._rows_of_parts is None:
             layout = parquet.RowGroups.of(self.files)
-            bounds = parquet.bounds_of_chunks(
-                self.files,
-                layout,
-                self._schema_in_files(),
-                chunk_rows=chunk_rows,
-                group_by=self.spec.selection.in_files(group_by),
-            )
+            names = [name for name in group_by if name in self.schema.names]
+            of_groups = self._columns(names) if names else None
+            bounds = parquet.bounds_of_chunks(layout, of_groups, chunk_rows=chunk_rows)
             if layout.is_read_in_place(bounds):
                 rows_of_files = np.diff(layout.first_rows).tolist()
                 write_ranges(folder, self.schema, layout.ranges(bounds), rows_of_files)
@@ -191,9 +191,29 @@ class Dataset:
     def _named_batches(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, pa.Table]]:
         """The selected columns of files, table by table."""
         for file in files:
-            for table in formats.read_batches(file, workers=self.workers):
+            for table in self._read(file):
                 yield file, self.spec.selection.of(table, file.suffix)
             file.check_unchanged()
+
+    def _read(self, file: DataFile) -> Iterator[pa.Table]:
+        """Tables of a file, with all columns in which selected ones may be."""
+        columns = self.spec.selection.columns
+        return formats.read_batches(file, workers=self.workers, columns=columns)
+
+    def _first_batch(self, file: DataFile) -> Iterator[pa.Table]:
+        """The first table of a file; nothing where it has no rows."""
+        columns = self.spec.selection.columns
+        return islice(
+            formats.read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1
+        )
+
+    def _columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows, table by table."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        selection = self.spec.selection
+        for file in self.files:
+            for table in formats.read_batches(file, columns=selection.columns_of(names)):
+                yield conform(selection.of(table, file.suffix), schema)
 
     def _schemas(self) -> Iterator[tuple[DataFile, pa.Schema]]:
         """The schemas of rows as they are in the files."""
@@ -201,31 +221,23 @@ class Dataset:
             if file.suffix == ".parquet":
                 yield file, parquet.read_schema(file)
             else:
-                for table in formats.read_batches(file, workers=self.workers):
+                for table in self._read(file):
                     yield file, table.schema
-
-    def _schema_in_files(self) -> pa.Schema:
-        """The schema of all rows, with all columns under their names in the files."""
-        schema = pa.schema([])
-        for file, of_file in self._schemas():
-            schema = added(schema, of_file, file)
-        return schema
-
-    @cached_property
-    def _names(self) -> list[str]:
-        """The columns of the files, all of them."""
-        names = dict.fromkeys(name for _, schema in self._schemas() for name in schema.names)
-        return list(names)
 
     def _check_selection(self) -> None:
         """Check that the selected columns are there."""
-        selected = {old for old, _ in self.spec.selection.names or ()}
-        for file in self.files if selected else ():
-            for table in formats.read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS):
-                if selected <= set(table.column_names):
-                    return  # Seldom does a column first turn up further down.
-                self.spec.selection.check(self._names, self.spec)
-                return
+        selection = self.spec.selection
+        missing = [old for old, _ in selection.names or ()]
+        for read in (self._first_batch, self._read):  # Seldom does a column begin further down.
+            for file in self.files if missing else ():
+                for table in read(file):
+                    there = set(missing) - set(selection.missing(table))
+                    missing = [name for name in missing if name not in there]
+                    if not missing:
+                        return
+        if missing:
+            names = {name for file in self.files for name in formats.column_names(file)}
+            raise not_there(missing[0], names, self.spec)
 
 
 def prepare(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ..filesystem.checked import read_checked, write_checked
 from ..filesystem.remote import AnyPath
 from .datafile import DataFile
+from .json_types import without_marks
 from .parquet import RowRange, read_range
 from .schemas import conform, unify
 from .selection import Selection
@@ -46,7 +47,7 @@ class InFiles(NamedTuple):
         tables = []
         for part in self.ranges[chunk]:
             file = self.files[part.file]
-            found = read_range(file, part, self.selection.in_files(schema.names))
+            found = read_range(file, part, self.selection.columns_of(schema.names))
             # A table without columns has no rows.
             if not found.num_columns:
                 found = pa.table({"": pa.nulls(part.rows)})
@@ -151,7 +152,7 @@ def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Seq
         rows.append(chunk.num_rows)
     if rows:
         files = json.dumps(rows_of_files)
-        _write_manifest(folder, schema, {_ROWS: json.dumps(rows), _FILES: files})
+        _write_manifest(folder, without_marks(schema), {_ROWS: json.dumps(rows), _FILES: files})
     return bool(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from .hub import HubDataset
 from .patterns import files_that_match, folder_of, is_matched, is_pattern
 from .run_folder import PART, PART_SUFFIX, check_finished, is_folder
 from .selection import Selection
+
+_STATE, _SPLITS = "state.json", "dataset_dict.json"
+"""What `save_to_disk` of Hugging Face's datasets writes beside the rows."""
 
 
 class DatasetPart(NamedTuple):
@@ -114,6 +118,10 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     if path.is_dir():
         check_finished(path)
+        if (path / _STATE).exists():
+            return _saved(path)
+        if (path / _SPLITS).exists():
+            raise _several(path)
         # The list of the parts of an export begins with `_`, as those of others do.
         inside = (file for file in path.iterdir() if not file.name.startswith(("_", ".")))
         files = sorted(file for file in inside if suffix_of(file) in known)
@@ -121,8 +129,36 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
             raise DataError(f"{path} holds no dataset file", needed)
         return files
     if suffix_of(path) not in known:
+        needed = _convert(path) if path.suffix == ".csv" else needed
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
+
+
+def _saved(folder: AnyPath) -> list[AnyPath]:
+    """The files of a folder that `datasets.Dataset.save_to_disk` has written, in their order."""
+    try:
+        state = json.loads((folder / _STATE).read_text("utf-8"))
+        return [folder / str(file["filename"]) for file in state["_data_files"]]
+    except (ValueError, LookupError, TypeError):
+        raise DataError(f"{folder / _STATE} is damaged", "save the dataset again") from None
+
+
+def _several(folder: AnyPath) -> DataError:
+    try:
+        splits = json.loads((folder / _SPLITS).read_text("utf-8"))["splits"]
+        names = [str(folder / str(split)) for split in splits]
+    except (ValueError, LookupError, TypeError):
+        names = []
+    right = f"name the folder of one of its splits: {', '.join(names)}"
+    return DataError(f"{folder} is a DatasetDict", right)
+
+
+def _convert(path: AnyPath) -> str:
+    """How to make a file that is read from one of CSV."""
+    reader, writer = "pyarrow.csv", "pyarrow.parquet"
+    new = path.with_suffix(".parquet").name
+    code = f'import {reader} as c, {writer} as p; p.write_table(c.read_csv("{path.name}"), "{new}")'
+    return f"convert it: `python -c '{code}'`"
 
 
 def _check_bucket(path: AnyPath) -> None:

@@ -9,10 +9,12 @@ A path without a suffix is a folder of Parquet files, with a list of them that i
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -20,7 +22,9 @@ import pyarrow as pa
 from ...operators import DataError, RecipeError
 from ..filesystem.files import write_file, written
 from ..filesystem.remote import AnyPath, RemotePath
+from .arrow_types import without_empty
 from .run_folder import PART, PART_SUFFIX, is_folder
+from .schemas import conform
 from .spec import DatasetSpec
 
 Write = Callable[[pa.Table], None]
@@ -122,8 +126,10 @@ def writer(path: AnyPath, schema: pa.Schema) -> Iterator[Write]:
 def _parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
-    with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
-        yield parquet.write_table
+    wanted = pa.schema([field.with_type(without_empty(field.type)) for field in schema])
+    wanted = wanted.with_metadata(schema.metadata)
+    with pq.ParquetWriter(path, wanted, compression="zstd") as parquet:
+        yield lambda table: parquet.write_table(conform(table, wanted))
 
 
 @contextmanager
@@ -147,9 +153,16 @@ def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
                 rows = batch.to_pylist()
                 for row in rows if json else ():
                     row.update({name: decode(row[name]) for name in json})
-                stream.writelines(orjson.dumps(r, str, orjson.OPT_APPEND_NEWLINE) for r in rows)
+                stream.writelines(
+                    orjson.dumps(row, _as_json, orjson.OPT_APPEND_NEWLINE) for row in rows
+                )
 
         yield write
+
+
+def _as_json(value: Any) -> str:
+    """A value that JSON lacks: bytes, such as of an image, as base64; others as Python's text."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}

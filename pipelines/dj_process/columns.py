@@ -9,14 +9,17 @@ the columns through the steps, as `rejuice check`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ...operators import RecipeError, RejuiceError
 from ..data_juicer.reading.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
+from ..dataset.selection import not_there
 from ..recipe.columns import check_reads
 from ..recipe.dataset_block import selection
 from ..recipe.steps import Step, step_names
+from . import reading
 from .current_run import current_run
 from .ours import has_ours, is_ours
 from .step_in_run import StepInRun
@@ -29,12 +32,20 @@ def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: A
     columns = getattr(settings, "columns", None)
     if not columns and not has_ours(getattr(settings, "process", None) or ()):
         return load(builder, *args, **kwargs)
+    strategies = getattr(builder, "load_strategies", None) or []
+    read_here = all(map(reading.is_read_here, strategies))
+    for strategy in strategies if read_here else ():
+        strategy.load_data = partial(reading.load_data, strategy)
     text_keys, settings.text_keys = settings.text_keys, []  # The steps have theirs already.
     try:
         found = load(builder, *args, **kwargs)
+    except RejuiceError as error:
+        stop(error)
     finally:
         settings.text_keys = text_keys
-    return _selected(found, columns, str(settings.get("dataset_path"))) if columns else found
+    if read_here or not columns:
+        return found
+    return _selected(found, columns, str(settings.get("dataset_path")))
 
 
 def _selected(dataset: Any, columns: Any, path: str) -> Any:
@@ -46,10 +57,12 @@ def _selected(dataset: Any, columns: Any, path: str) -> Any:
         selected = selection(columns)
         if is_ray_mode():
             raise RecipeError("`columns` is not read under Ray", "rename columns in the dataset")
-        selected.check(dataset.column_names, path)
+        names = selected.names or ()
+        for name, _ in names:
+            if name not in dataset.column_names:
+                raise not_there(name, dataset.column_names, path)
     except (RejuiceError, ValueError) as error:
         stop(error if isinstance(error, RejuiceError) else RecipeError(f"columns: {error}"))
-    names = selected.names or ()
     found = dataset.select_columns([old for old, _ in names])
     return NestedDataset(found.rename_columns(dict(names)))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators import ALL, DataError, PromptTemplateMapper, RecipeError, Scope
+from ...operators.columns import columns_of
 from ...operators.errors import suggest
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
@@ -16,6 +17,7 @@ from ..dataset.arrow_types import is_text
 from ..dataset.datafile import suffix_of
 from ..dataset.read import Dataset
 from ..dataset.schemas import conform
+from ..dataset.selection import not_there
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
 from ..dataset.written import written_columns
@@ -46,7 +48,8 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     if generated is not None:
         path, of_path = generated
         rows = of_path.first_rows(path)
-        spec.selection.check(rows.column_names, path)
+        for name in spec.selection.missing(rows):
+            raise not_there(name, rows.column_names, path)
         rows = spec.selection.of(rows, suffix_of(path))
         check_columns(recipe, rows.schema)
         check_replaced(recipe.steps, rows.column_names, path, recipe.where)
@@ -107,14 +110,14 @@ def check_reads(
     for step in steps:
         operator = step.operator
         if isinstance(operator, PromptTemplateMapper) and operator.reference is not None:
-            answers.add(operator.reference.split(".")[0])
+            answers.update(columns_of([operator.reference], columns))
         if isinstance(operator, ForeignOperator):
             _check_text(step, operator.text_column, columns, where)
             if operator.keeps_columns:
                 continue
         if operator.reads() == ALL:
             return  # What it adds and removes is only known once it has run.
-        for name in operator.reads():
+        for name in operator.reads_of(columns):
             if name not in columns:
                 reader = operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
@@ -224,7 +227,7 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
         if own and operator.scope is not Scope.ROW and "prompt_id" in operator.reads():
             return own
         if "prompt_id" in operator.writes():
-            return tuple(name for name in operator.reads() if name in schema.names)
+            return tuple(name for name in operator.reads_of(schema.names) if name in schema.names)
     return own
 
 

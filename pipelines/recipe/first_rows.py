@@ -33,7 +33,8 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
         return
-    if operator.reference is None or not set(operator.reads()) <= set(rows.column_names):
+    there = rows.column_names
+    if operator.reference is None or not set(operator.reads_of(there)) <= set(there):
         return  # There are none, or a column begins further down.
     try:
         references = operator.first_references(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -128,7 +128,7 @@ class Head(Config):
     @property
     def file_suffixes(self) -> tuple[str, ...]:
         """`suffixes` in lower case and with a dot, as Data-Juicer takes them."""
-        return _dotted(self.suffixes)
+        return dotted(self.suffixes)
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Head(Config):
     @field_validator("suffixes")
     @classmethod
     def _check_suffixes(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        for suffix in _dotted(value):
+        for suffix in dotted(value):
             if suffix not in SUFFIXES:
                 raise ValueError(f"'{suffix}' is not one of {', '.join(SUFFIXES)}")
         return value
@@ -187,7 +187,8 @@ class Head(Config):
         return written
 
 
-def _dotted(suffixes: str | tuple[str, ...]) -> tuple[str, ...]:
+def dotted(suffixes: str | Sequence[str]) -> tuple[str, ...]:
+    """Suffixes of files in lower case and with a dot, as Data-Juicer takes them."""
     given = (suffixes,) if isinstance(suffixes, str) else suffixes
     return tuple(f".{suffix.lower().removeprefix('.')}" for suffix in given)
 

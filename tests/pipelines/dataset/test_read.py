@@ -190,8 +190,7 @@ def two_ways(dataset, tmp_path, *parts):
 def test_null_whole_and_broken_numbers_across_files(dataset, tmp_path):
     parts = [{"a": None}], [{"a": 3}], [{"a": 0.5}], [{"a": 2**60 + 1}]
     found = [row["a"] for row in two_ways(dataset, tmp_path, *parts)]
-    assert found == [None, 3.0, 0.5, float(2**60)], "as within one file, where Arrow rounds"
-    assert [type(value) for value in found[1:]] == [float] * 3
+    assert found == [None, "3", "0.5", "1152921504606846977"], "digits, where a number loses some"
 
 
 def test_missing_fields_and_fields_that_come_later(dataset, tmp_path):
@@ -258,13 +257,13 @@ def test_conform_fills_orders_and_casts():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not JSON ('utf-8' codec can't decode byte 0xff in position 7: invalid start byte); fix or remove the line"),
-        (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: column(/a) was specified twice; fix or remove the line"),
+        (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not UTF-8: byte 0xff at 7; write the file as UTF-8"),
+        (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: not JSON (an object has the key 'a' twice); fix or remove the line"),
         (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column(/a/b) changed from number to string; fix or remove the line"),
-        (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: number too big to be stored in double; fix or remove the line"),
-        (b'{"a": "\\ud800"}\n', "in/a.jsonl, line 1: the surrogate pair in string is invalid; fix or remove the line"),
+        (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: not JSON (1e400 is beyond the largest number, 1.8e308); fix or remove the line"),
         (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is a boolean, but a number in line 1; give the column one type"),
-        (b'[{"a": 1}]\n', "in/a.jsonl, line 1: list instead of an object; give one object per line"),
+        (b'[1]\n{"a": 1}\n', "in/a.jsonl, line 1: list instead of an object; give one object per line"),
+        (b'{"a": 1}\n{"a": 2, "b": "cu', "in/a.jsonl, line 2: the file is cut off here; copy it again"),
     ],
 )  # fmt: skip
 def test_lines_that_cannot_be_taken(dataset, tmp_path, text, line):
@@ -334,7 +333,7 @@ def test_columns_of_the_same_name(dataset, tmp_path):
     ("one", "other", "found"),
     [
         ([1], ["x"], "column 'a' is list<item: string>, but list<item: int64> in earlier rows"),
-        ({"b": 1}, {"b": True}, "column 'a' is struct<b: bool>, but struct<b: int64> in earlier rows"),
+        ({"b": 1}, {"b": True}, "column 'a.b' is bool, but int64 in earlier rows"),
         (1, False, "column 'a' is bool, but int64 in earlier rows"),
     ],
 )  # fmt: skip

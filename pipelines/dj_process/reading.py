@@ -1,0 +1,85 @@
+"""The dataset of `dj-process`, in a recipe of ours, as `rejuice run` reads it.
+
+Data-Juicer's loader reads JSON by pandas or by Arrow's parser, which round numbers and move values
+(`dataset/json_lines.py`), and takes types from the first block of a file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from ...operators import DataError
+from ..dataset.read import Dataset
+from ..dataset.spec import DatasetPart, DatasetSpec, files_of
+from ..filesystem.files import written
+from ..filesystem.remote import AnyPath, to_path
+from ..recipe.dataset_block import selection
+from ..recipe.head import dotted
+
+_CHUNK_ROWS = 65_536
+_OF_THEIR_LOADER = ("load_dataset_kwargs", "decrypt_after_reading")
+
+
+def is_read_here(strategy: Any) -> bool:
+    """Whether what one of Data-Juicer's strategies would load is read by `load_data`.
+
+    What `rejuice run` does not read, such as CSV, or what a recipe asks of Data-Juicer's loader
+    alone, is not.
+    """
+    from data_juicer.core.data.load_strategy import DefaultLocalDataLoadStrategy
+
+    settings = strategy.cfg
+    if not isinstance(strategy, DefaultLocalDataLoadStrategy):
+        return False
+    if any(getattr(settings, name, None) for name in _OF_THEIR_LOADER):
+        return False
+    try:
+        return bool(files_of(*_files(strategy)))
+    except DataError:
+        return False
+
+
+def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
+    """What `DefaultLocalDataLoadStrategy.load_data` gives, with the columns that are selected."""
+    from data_juicer.format.formatter import unify_format
+
+    settings = strategy.cfg
+    path, suffixes = _files(strategy)
+    selected = selection(getattr(settings, "columns", None))
+    spec = DatasetSpec((DatasetPart(path),), suffixes, selected)
+    if any("suffix_filter" in entry for entry in getattr(settings, "process", None) or ()):
+        spec = spec.with_suffix()
+    return unify_format(_mapped(Dataset(spec)), settings.text_keys, num_proc, settings)
+
+
+def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
+    """The path that a strategy reads, and the suffixes of files there."""
+    suffixes = getattr(strategy.cfg, "suffixes", None) or ()
+    return to_path(strategy.ds_config["path"]), dotted(suffixes)
+
+
+def _mapped(dataset: Dataset) -> Any:
+    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
+    import datasets
+
+    cache = Path(datasets.config.HF_DATASETS_CACHE) / "rejuice"
+    made_of = json.dumps([dataset.fingerprint, dataset.spec.selection])
+    key = xxhash.xxh3_64_hexdigest(made_of.encode())
+    path = cache / f"{key}.arrow"
+    if not path.exists():
+        source = dataset.chunks(cache / key, chunk_rows=_CHUNK_ROWS, group_by=())
+        with (
+            written(path) as temporary,
+            pa.OSFile(str(temporary), "wb") as sink,
+            pa.ipc.new_stream(sink, source.schema) as stream,
+        ):
+            for chunk in range(len(source.rows)):
+                stream.write_table(source.chunk(chunk))
+        shutil.rmtree(cache / key)
+    return datasets.Dataset.from_file(str(path))
