@@ -1,13 +1,21 @@
-"""Columns of chats: building prompts from templates, their ids, and checks of their type.
+"""Columns of chats: reading those of datasets, building prompts, their ids, checks of their type.
 
-A chat is a list of messages (role, content), as in `columns.MESSAGES`.
+A chat is a list of messages (role, content), as in `columns.MESSAGES`. Datasets write them in other
+ways, too, all of which `chats_of` reads:
+
+    [{"role": "user", "content": "2 + 2?"}]
+    [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]     content parts
+    [{"from": "human", "value": "2 + 2?"}]                                  ShareGPT
+    '[{"role": "user", ...}]', or ['{"role": "user", ...}']                 JSON texts
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +25,186 @@ from .compute import pc
 from .errors import DataError
 from .groups import Array
 
+_SHAREGPT = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"}
+_KEYS = (("role", "content"), ("from", "value"))
+"""The two fields of messages: the first pair that all objects have."""
 
-def prompt_ids(prompts: pa.Array, references: pa.Array | None) -> pa.Array:
-    """Ids of prompts, string[N]: content hash of all roles and contents, then the reference."""
+
+class Chats(NamedTuple):
+    """A column of chats: the messages of all of them, one after another.
+
+    Attributes:
+        roles: string[M].
+        contents: string[M]; content parts are joined by line breaks.
+        sizes_N: int64[N], how many messages each chat has; 0 where there is none.
+        unseen: of messages and their content parts what else they have, such as `tool_calls` or
+            `image`, with the first row that has it.
+    """
+
+    roles: pa.Array
+    contents: pa.Array
+    sizes_N: Array
+    unseen: Mapping[str, int]
+
+    def without_last_of(self, role: str) -> Chats:
+        """The chats without their last message, where it is of a role."""
+        ends_N = np.cumsum(self.sizes_N)
+        last_N = np.flatnonzero(self.sizes_N)
+        at = ends_N[last_N] - 1
+        is_role = np.asarray(pc.fill_null(pc.equal(self.roles.take(pa.array(at)), role), False))
+        kept = np.ones(len(self.roles), bool)
+        kept[at[is_role]] = False
+        sizes_N = self.sizes_N.copy()
+        sizes_N[last_N[is_role]] -= 1
+        return self._replace(
+            roles=self.roles.filter(pa.array(kept)),
+            contents=self.contents.filter(pa.array(kept)),
+            sizes_N=sizes_N,
+        )
+
+    def last_of(self, role: str) -> pa.Array:
+        """Content of each chat's last message, string[N]; null where it is of another role."""
+        ends_N = np.cumsum(self.sizes_N)
+        last_N = pa.array(ends_N - 1, mask=self.sizes_N == 0)
+        is_role = pc.fill_null(pc.equal(self.roles.take(last_N), role), False)
+        contents = self.contents.take(last_N)
+        return pc.if_else(is_role, contents, pa.scalar(None, pa.string()))
+
+
+def chats_of(column: pa.Array) -> Chats | None:
+    """The chats of a column, however the dataset writes them; None if it has none.
+
+    Texts are chats if the first of them that is not null is a JSON list of messages.
+
+    Raises:
+        DataError: the first text is a chat, and another is not, or the other way round.
+    """
+    kind = column.type
+    if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
+        column = _from_json(column)
+        if column is None:
+            return None
+        kind = column.type
+    if not (is_list(kind) and pa.types.is_struct(kind.value_type)):
+        return None
+    names = [field.name for field in kind.value_type]
+    keys = next((pair for pair in _KEYS if set(pair) <= set(names)), None)
+    if keys is None or not is_text(kind.value_type.field(keys[0]).type):
+        return None
+    sizes_N = np.asarray(pc.fill_null(pc.list_value_length(column), 0), np.int64)
+    rows_M = np.repeat(np.arange(len(column)), sizes_N)
+    messages = column.flatten()
+    roles = pc.struct_field(messages, keys[0]).cast(pa.string())
+    if keys != _KEYS[0]:
+        roles = pa.array([_SHAREGPT.get(role, role) for role in roles.to_pylist()], pa.string())
+    unseen = dict[str, int]()
+    for name in names:
+        if name not in keys:
+            _note(unseen, name, pc.struct_field(messages, name), rows_M)
+    written = pc.struct_field(messages, keys[1])
+    contents = texts_of_contents(written)
+    if contents is None:
+        return None
+    _note_parts(written, rows_M, unseen)
+    return Chats(roles, contents, sizes_N, unseen)
+
+
+def texts_of_contents(contents: pa.Array) -> pa.Array | None:
+    """The contents of messages, texts or lists of parts, as texts, string[M]; None if others."""
+    kind = contents.type
+    if is_text(kind) or pa.types.is_null(kind):
+        return contents.cast(pa.string())
+    if not (is_list(kind) and pa.types.is_struct(kind.value_type)):
+        return None
+    if kind.value_type.get_field_index("text") < 0:
+        return None
+    joined = []
+    for content in contents.to_pylist():
+        texts = [part["text"] for part in content or () if part and part["text"] is not None]
+        joined.append(None if content is None else "\n".join(texts))
+    return pa.array(joined, pa.string())
+
+
+def _note_parts(contents: pa.Array, rows_M: Array, unseen: dict[str, int]) -> None:
+    """Note what content parts have beside their text."""
+    if not is_list(contents.type):
+        return
+    parts = contents.flatten()
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(contents), 0), np.int64)
+    for field in parts.type:
+        if field.name not in ("type", "text"):
+            values = pc.struct_field(parts, field.name)
+            _note(unseen, field.name, values, np.repeat(rows_M, sizes))
+
+
+def _note(unseen: dict[str, int], name: str, values: pa.Array, rows: Array) -> None:
+    """Note the first row in which a field has a value; empty lists and objects are none."""
+    there = np.asarray(values.is_valid())
+    if is_list(values.type):
+        there &= np.asarray(pc.fill_null(pc.list_value_length(values), 0)) > 0
+    if pa.types.is_struct(values.type):
+        there &= bool(values.type.num_fields)
+    if there.any():
+        unseen.setdefault(name, int(rows[np.flatnonzero(there)[0]]))
+
+
+def _from_json(column: pa.Array) -> pa.Array | None:
+    """Chats that are written as JSON texts, one for each chat or for each message, or None."""
+    values = column.to_pylist()
+    chats = [_chat_in(value) if value else None for value in values]
+    if not any(chats):
+        return None
+    for chat, value in zip(chats, values, strict=True):
+        if chat is None and value:
+            found = f"some texts are chats as JSON, but not this one: {str(value)[:60]!r}"
+            raise DataError(found, "write all of them as JSON lists of messages, or none")
+    try:
+        return pa.array(chats)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # Contents of both texts and parts, or arguments.
+        return pa.array([chat and [_as_text(message) for message in chat] for chat in chats])
+
+
+def _chat_in(value: Any) -> list[dict[str, Any]] | None:
+    """The messages of a chat as JSON text, or as one for each message; None if it is none."""
+    texts = [value] if isinstance(value, str) else value
+    if not all(isinstance(text, str) and text.lstrip()[:1] in ("[", "{") for text in texts):
+        return None
+    try:
+        found = [json.loads(text) for text in texts]
+    except ValueError:
+        return None
+    messages = found[0] if isinstance(value, str) else found
+    if not (isinstance(messages, list) and messages):
+        return None
+    known = all(
+        isinstance(each, dict) and any(set(keys) <= set(each) for keys in _KEYS)
+        for each in messages
+    )
+    return messages if known else None
+
+
+def _as_text(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose values are texts, but for content parts, so that all have one type."""
+    texts = {}
+    for name, value in message.items():
+        if name == "content" and not isinstance(value, list):
+            value = None if value is None else [{"type": "text", "text": value}]
+        elif name not in ("role", "content", "from", "value") and value is not None:
+            value = json.dumps(value)
+        texts[name] = value
+    return texts
+
+
+def prompt_ids(
+    prompts: pa.Array, references: pa.Array | None, others: Sequence[Sequence[Any]] | None = None
+) -> pa.Array:
+    """Ids of prompts, string[N]: content hash of all roles and contents, then the reference.
+
+    Args:
+        prompts: MESSAGES[N].
+        references: string[N]; None: there are none.
+        others: of each row, what else distinguishes prompts.
+    """
     sizes_N = np.asarray(pc.fill_null(pc.list_value_length(prompts), 0))
     messages = pc.list_flatten(prompts)
     roles, contents = (pc.struct_field(messages, name).to_pylist() for name in ("role", "content"))
@@ -27,10 +212,17 @@ def prompt_ids(prompts: pa.Array, references: pa.Array | None) -> pa.Array:
     ends = 2 * np.cumsum(sizes_N)
     starts = ends - 2 * sizes_N
     last = [None] * len(prompts) if references is None else references.to_pylist()
+    more = [()] * len(prompts) if others is None else [(_as_json(row),) for row in others]
     return content_ids(
-        (*flat[start:end], reference)
-        for start, end, reference in zip(starts.tolist(), ends.tolist(), last, strict=True)
+        (*flat[start:end], reference, *other)
+        for start, end, reference, other in zip(
+            starts.tolist(), ends.tolist(), last, more, strict=True
+        )
     )
+
+
+def _as_json(values: Sequence[Any]) -> str:
+    return json.dumps(values, sort_keys=True, default=repr)
 
 
 def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:

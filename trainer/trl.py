@@ -153,7 +153,9 @@ class RecipeReward:
     def __init__(self, parts: SplitRecipe, policy: str) -> None:
         self.__name__ = "reward"  # TRL logs rewards/reward/mean.
         self._parts, self._policy = parts, policy
-        self._reads = {name for step in parts.after for name in step.operator.reads()}
+        self._reads = set[str]()
+        for step in parts.after:
+            self._reads.update(step.operator.reads(), step.operator.optional_reads())
 
     def __call__(
         self,

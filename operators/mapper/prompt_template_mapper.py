@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,21 +13,36 @@ import pyarrow as pa
 from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
-from ..chats import fill, is_chat, nest_messages, prompt_ids, user_roles
-from ..columns import at_path, is_text
+from ..chats import Chats, chats_of, fill, nest_messages, prompt_ids, user_roles
+from ..columns import at_path, columns_of, is_list, is_text
 from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, Operator, drop
+from ..references import as_text, last_box, listed_answers
+
+_ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
+_CONTROL_NAMES = {
+    "\a": "bell",
+    "\b": "backspace",
+    "\v": "vertical tab",
+    "\f": "form feed",
+    "\r": "carriage return",
+    "\x1b": "escape character",
+}
+_CONTROL = re.compile(f"[{''.join(_ESCAPES)}]")
 
 
 class PromptTemplateMapper(Operator):
     r"""Write `prompt_id`, `prompt` and `reference` from a question and an answer column.
 
-    Rows with the same messages and the same reference get the same `prompt_id`. So a file with
-    one row per response becomes groups if its rows are sorted by question.
+    Rows with the same messages, the same reference and the same values in the columns of
+    `identity` get the same `prompt_id`. So a file with one row per response becomes groups if its
+    rows are sorted by question.
 
     References are stripped of white space and otherwise unchanged: the verifier reads `1,234`.
+    Several right answers are a list, or a JSON list as text; they become a JSON list as text,
+    which the verifier reads.
 
     Example:
         >>> train = pa.table({"question": ["1 + 1?"], "answer": ["One and one.\n#### 2"]})
@@ -36,11 +52,26 @@ class PromptTemplateMapper(Operator):
     """
 
     question: str = "question"
-    """Column with the question: strings, or lists of chat messages (role, content)."""
+    """Column with the question: strings, or chats. A chat is a list of messages (role, content),
+    also with content parts, with ShareGPT's keys (from, value), or as JSON text."""
+    final_message: Literal["auto", "response", "fail"] = "auto"
+    """What a final message of the assistant is: `response` leaves it out of the prompt, and
+    `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
+    in a recipe that samples, else `response`."""
+    other_fields: Literal["fail", "leave_out"] = "fail"
+    """What to do with what a policy would not see: fields of messages such as `tool_calls`, and
+    content parts that are not text, such as images."""
+    identity: tuple[str, ...] = ()
+    """Columns that distinguish prompts of the same text, such as an image, or the documents that a
+    tool searches."""
     reference: str | None = "answer"
-    """Column with the reference answer: strings or numbers; `reward_model.ground_truth` is a field
-    of a column of structs, as in verl's datasets. Null: the prompts have none, and
-    `reference` is null, even if the dataset has a column of that name."""
+    """Column with the reference answer: strings, numbers, or lists of them, each of which is right;
+    `reward_model.ground_truth` is a field of a column of structs, as in verl's datasets. Null: the
+    prompts have none, and `reference` is null, even if the dataset has a column of that name."""
+    reference_form: Literal["auto", "text", "boxed"] = "auto"
+    r"""`boxed`: the reference is the content of the last `\boxed{}` of a worked solution, and there
+    is none without one. `text`: it is all of the text. `auto`: what is in the last box, where a
+    text has one, else all of it."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
     match counts; its first group is the reference, if it has one."""
@@ -54,13 +85,20 @@ class PromptTemplateMapper(Operator):
     gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
         "no_question": "the question is null or empty",
-        "no_reference": "the reference is null, empty or not finite, or `reference_pattern` does "
-        "not match",
+        "no_reference": "the reference is null, empty or not finite, `reference_pattern` does not "
+        "match, or there is no box with balanced braces",
     }
 
     @field_validator("reference_pattern")
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
+        found = _CONTROL.search(pattern or "")
+        if found is not None:
+            name = _CONTROL_NAMES[found[0]]
+            raise ValueError(
+                f"it has a {name}, as YAML reads \\{_ESCAPES[found[0]]} in double quotes; put the "
+                "pattern in single quotes"
+            )
         try:
             re.compile(pattern or "")
         except re.error as error:
@@ -81,8 +119,11 @@ class PromptTemplateMapper(Operator):
         return self
 
     def reads(self) -> Columns:
-        paths = [self.question, *([] if self.reference is None else [self.reference])]
-        return tuple(dict.fromkeys(path.split(".")[0] for path in paths))
+        return columns_of(self.paths())
+
+    def paths(self) -> Columns:
+        reference = [] if self.reference is None else [self.reference]
+        return (self.question, *reference, *self.identity)
 
     def writes(self) -> Columns:
         return ("prompt_id", "prompt", "reference")
@@ -103,7 +144,7 @@ class PromptTemplateMapper(Operator):
         else:
             columns["reference"] = self._references(at_path(table, self.reference))
             bad["no_reference"] = columns["reference"].is_null()
-        columns["prompt_id"] = prompt_ids(prompts, columns["reference"])
+        columns["prompt_id"] = prompt_ids(prompts, columns["reference"], self._identity(table))
         reasons = drop(bad)
         if self.on_bad_row == "fail" and reasons.null_count < len(reasons):
             row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
@@ -122,21 +163,25 @@ class PromptTemplateMapper(Operator):
         """
         if self.reference is None:
             return []
-        found = self._texts(at_path(table, self.reference)).to_pylist()
-        if self.reference_pattern is not None:
-            pattern = re.compile(self.reference_pattern)
-            found = [_last_match(pattern, text) for text in found]
-        references = [(text or "").strip() for text in found]
+        references = self._found(at_path(table, self.reference))
         usable = self.reference_pattern is None or any(references)
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
+    def _identity(self, table: pa.Table) -> list[list[Any]] | None:
+        """The values of the columns of `identity`, by row."""
+        if not self.identity:
+            return None
+        columns = [at_path(table, path).to_pylist() for path in self.identity]
+        return [list(row) for row in zip(*columns, strict=True)]
+
     def _prompts(self, questions: pa.Array) -> pa.Array:
+        chats = chats_of(questions)
+        if chats is not None:
+            return self._from_chat(chats, questions)
         if is_text(questions.type) or pa.types.is_null(questions.type):
             return self._from_text(questions.cast(pa.string()))
-        if is_chat(questions.type):
-            return self._from_chat(questions)
         raise DataError(
             f"column '{self.question}' is {questions.type}",
             "set `question` to a column of strings or of chat messages (role, content)",
@@ -149,17 +194,27 @@ class PromptTemplateMapper(Operator):
         text = fill(self.template, {"{question}": questions.filter(pa.array(present_N))})
         return self._with_system(user_roles(len(text)), text, present_N.astype(np.int64))
 
-    def _from_chat(self, chats: pa.Array) -> pa.Array:
+    def _from_chat(self, chats: Chats, questions: pa.Array) -> pa.Array:
         if self.template != "{question}":
             raise DataError(
                 f"column '{self.question}' contains chat messages", "leave out `template`"
             )
-        sizes_N = np.asarray(pc.fill_null(pc.list_value_length(chats), 0)).astype(np.int64)
-        messages = pc.list_flatten(chats)
-        roles = pc.struct_field(messages, "role").cast(pa.string())
-        return self._with_system(
-            roles, pc.struct_field(messages, "content").cast(pa.string()), sizes_N
-        )
+        if chats.unseen and self.other_fields == "fail":
+            name, row = next(iter(chats.unseen.items()))
+            found = f"messages in column '{self.question}' have a '{name}'"
+            raise DataError(
+                f"{found}, which the policy would not see: {_excerpt(questions[row].as_py())}",
+                "leave such rows out, or set other_fields: leave_out",
+            )
+        without = chats.without_last_of("assistant")
+        if self.final_message == "fail" and (shorter_N := without.sizes_N < chats.sizes_N).any():
+            row = int(np.flatnonzero(shorter_N)[0])
+            found = f"a chat in column '{self.question}' ends with the assistant's message"
+            raise DataError(
+                f"{found}, which the policy would not continue: {_excerpt(questions[row].as_py())}",
+                "set final_message: response to leave it out of the prompt",
+            )
+        return self._with_system(without.roles, without.contents, without.sizes_N)
 
     def _with_system(self, roles: pa.Array, contents: pa.Array, sizes_N: Array) -> pa.Array:
         """Lists of messages from flat ones; the system message is prepended if there is none."""
@@ -179,21 +234,42 @@ class PromptTemplateMapper(Operator):
         )
 
     def _references(self, column: pa.Array) -> pa.Array:
-        found = self._texts(column)
+        return pa.array([text or None for text in self._found(column)], pa.string())
+
+    def _found(self, column: pa.Array) -> list[str]:
+        """The reference of each row, empty where it has none."""
+        if is_list(column.type):
+            inner = [self._one(text) for text in self._texts(column.flatten()).to_pylist()]
+            ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
+            return [
+                as_text(list(filter(None, inner[begin:end])))
+                for begin, end in pairwise([0, *ends.tolist()])
+            ]
+        return [self._any_of(text) for text in self._texts(column).to_pylist()]
+
+    def _any_of(self, text: str | None) -> str:
+        """The reference in a text that may be a JSON list of right answers."""
+        several = None if text is None or self.reference_pattern else listed_answers(text)
+        if several is None:
+            return self._one(text)
+        return as_text(list(filter(None, map(self._one, several))))
+
+    def _one(self, text: str | None) -> str:
+        """The reference in a text, empty where it has none."""
         if self.reference_pattern is not None:
-            pattern = re.compile(self.reference_pattern)
-            found = pa.array(
-                [_last_match(pattern, text) for text in found.to_pylist()], pa.string()
-            )
-        stripped = pc.utf8_trim_whitespace(found)
-        return pc.if_else(pc.equal(stripped, ""), pa.scalar(None, pa.string()), stripped)
+            text = _last_match(re.compile(self.reference_pattern), text)
+        elif self.reference_form != "text" and text is not None and "\\boxed" in text:
+            text = last_box(text)
+        elif self.reference_form == "boxed":
+            text = None
+        return (text or "").strip()
 
     def _texts(self, column: pa.Array) -> pa.Array:
         """The column in which references are found, as strings."""
         if pa.types.is_nested(column.type):
             raise DataError(
                 f"column '{self.reference}' is {column.type}",
-                "set `reference` to a column of strings or numbers",
+                "set `reference` to a column of strings, numbers or lists of them",
             )
         if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))

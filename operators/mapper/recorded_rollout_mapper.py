@@ -10,7 +10,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..columns import ROW_CONTRACT, content_ids, is_list, is_text
+from ..chats import Chats, chats_of, texts_of_contents
+from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list
 from ..compute import pc
 from ..errors import DataError, suggest
 from ..groups import Groups
@@ -23,24 +24,30 @@ class RecordedRolloutMapper(Operator):
     """Make one row per recorded response, however the responses of a prompt are stored.
 
     - Several columns (one per model): each cell is a response; its policy is the column's name.
-    - One list column: each item is a response.
+    - One list column: each item is a response; of lists in lists, too.
     - One column of strings, with one row per response already: only the ids are new.
 
-    Cells and items are strings, or structs with the response in the field `text`. Responses of a
-    prompt keep their order: by row, then by `columns`, then by position in the list. A null
-    response counts as a rollout: it keeps its row, with a null `response`.
+    Cells and items are strings, chats, or structs with the response in the field `text`. Of a chat,
+    a list of messages with a role, the response is the last message, if it is the assistant's.
+    Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
+    A null response counts as a rollout: it keeps its row, with a null `response`.
 
-    The columns that contained the responses are removed.
+    The columns that contained the responses are removed, but not those of which only a field did.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Columns with the responses."""
+    """Columns with the responses, or fields of theirs, such as `response.body.choices` of the
+    results of an OpenAI batch."""
     text: str | None = None
-    """Field of the structs that contains the response."""
+    """Field of the structs that contains the response, such as `message.content`."""
     keep_fields: dict[str, str] = Field({})
     """Other fields of the structs to keep, each with its new column, such as
     `{model: policy, is_correct: is_correct}`. A field that becomes a reward component, such as
     `{score: reward_judge}`, is missing as `no_value` if it is null."""
+    parallel: dict[str, str] = Field({})
+    """Columns of lists beside the list of responses, one value for each, and the columns that the
+    values become, such as `{finish_reasons: finish_reason, correctness: is_correct}`. They are
+    removed; where the list is null, so are the values."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -58,31 +65,41 @@ class RecordedRolloutMapper(Operator):
             raise ValueError("columns names a column twice")
         if self.keep_fields and self.text is None:
             raise ValueError("keep_fields needs text, the field that contains the response")
-        targets = list(self.keep_fields.values())
+        if self.parallel and len(self.columns) > 1:
+            raise ValueError("parallel is for one column of lists")
+        targets = self._targets()
         for target in targets:
             if target in _OWN or targets.count(target) > 1:
-                raise ValueError(f"keep_fields must not write '{target}' a second time")
+                raise ValueError(f"keep_fields or parallel writes '{target}' a second time")
         if self.policy is not None and "policy" in targets:
-            raise ValueError("policy is given by keep_fields already")
+            raise ValueError("policy is given by keep_fields or parallel already")
         return self
 
+    def _targets(self) -> list[str]:
+        return [*self.keep_fields.values(), *self.parallel.values()]
+
     def reads(self) -> Columns:
-        return ("prompt_id", *self.columns)
+        return ("prompt_id", *columns_of(self.paths()))
+
+    def paths(self) -> Columns:
+        return (*self.columns, *self.parallel)
 
     def writes(self) -> Columns:
         named = self.policy is not None or len(self.columns) > 1
-        policy = ["policy"] if named and "policy" not in self.keep_fields.values() else []
+        targets = self._targets()
+        policy = ["policy"] if named and "policy" not in targets else []
         missing = [f"{name}_missing" for name in self._rewards()]
-        return ("response_id", "response", *policy, *self.keep_fields.values(), *missing)
+        return ("response_id", "response", *policy, *targets, *missing)
 
     def _rewards(self) -> list[str]:
         """Kept fields that are reward components, each of which needs a `_missing` column."""
-        targets = self.keep_fields.values()
+        targets = self._targets()
         named = [t for t in targets if t.startswith("reward_") and not t.endswith("_missing")]
         return [name for name in named if f"{name}_missing" not in targets]
 
     def removes(self) -> Columns:
-        return tuple(name for name in self.columns if name not in self.writes())
+        kept = self.writes()
+        return tuple(name for name in self.paths() if name not in kept and "." not in name)
 
     def apply(self, table: pa.Table) -> Change:
         found = self._found(table)
@@ -105,7 +122,7 @@ class RecordedRolloutMapper(Operator):
 
     def _found(self, table: pa.Table) -> pa.Table:
         """One row per response, in order: `row`, the input row, and the columns of `writes`."""
-        parts = [self._of_column(name, table[name].combine_chunks()) for name in self.columns]
+        parts = [self._of_column(name, table) for name in self.columns]
         try:
             found = pa.concat_tables(parts, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
@@ -116,18 +133,60 @@ class RecordedRolloutMapper(Operator):
         # Stable: within a row, by column and then by position in the list.
         return found.take(pa.array(np.argsort(np.asarray(found["row"]), kind="stable")))
 
-    def _of_column(self, name: str, cells: pa.Array) -> pa.Table:
+    def _of_column(self, name: str, table: pa.Table) -> pa.Table:
+        cells = at_path(table, name)
         rows = pa.array(np.arange(len(cells)))
-        kind = cells.type
-        if is_list(kind):
-            rows = pc.list_parent_indices(cells).cast(pa.int64())
+        chats = self._chats(cells)
+        while chats is None and is_list(cells.type):
+            rows = rows.take(pc.list_parent_indices(cells))
             cells = pc.list_flatten(cells)
-        columns = {"row": rows, "response": self._text(name, cells)}
+            chats = self._chats(cells)
+        if chats is not None:
+            columns = {"row": rows, "response": chats.last_of("assistant")}
+            cells = pa.nulls(len(cells))
+        else:
+            columns = {"row": rows, "response": self._text(name, cells)}
         for field, target in self.keep_fields.items():
             columns[target] = self._typed(name, field, target, self._field(name, cells, field))
+        for other, target in self.parallel.items():
+            values = self._beside(other, name, table, rows)
+            columns[target] = self._typed(other, other, target, values)
         if "policy" in self.writes() and "policy" not in columns:
             columns["policy"] = pa.repeat(pa.scalar(self.policy or name), len(cells))
         return pa.table(columns)
+
+    def _chats(self, cells: pa.Array) -> Chats | None:
+        """The chats of cells, if each is one: then `text` can only be their content."""
+        chats = chats_of(cells) if self.text in (None, "content", "value") else None
+        return None if chats is None or self.keep_fields else chats
+
+    def _beside(self, other: str, name: str, table: pa.Table, rows: pa.Array) -> pa.Array:
+        """The items of the lists in another column, one for each response.
+
+        Raises:
+            DataError: a list has more or fewer items than there are responses.
+        """
+        lists = at_path(table, other)
+        if pa.types.is_null(lists.type):
+            return pa.nulls(len(rows))
+        if not is_list(lists.type):
+            found = f"column '{other}' is {lists.type}"
+            raise DataError(found, f"parallel is for lists, beside those of '{name}'")
+        wanted_N = np.bincount(np.asarray(rows, np.int64), minlength=table.num_rows)
+        sizes_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+        absent_N = np.asarray(lists.is_null())
+        wrong_N = np.flatnonzero((sizes_N != wanted_N) & ~absent_N)
+        if len(wrong_N):
+            row = int(wrong_N[0])
+            shown = repr(lists[row].as_py())[:60]
+            found = f"column '{other}' has {sizes_N[row]} items for {wanted_N[row]} responses"
+            right = "give one for each response, or null"
+            raise DataError(f"{found} in column '{name}': {shown}", right)
+        # The first item of each row; of a null list there is none.
+        starts_N = np.cumsum(sizes_N) - sizes_N
+        parents = np.asarray(rows, np.int64)
+        within = np.arange(len(parents)) - (np.cumsum(wanted_N) - wanted_N)[parents]
+        return lists.flatten().take(pa.array(starts_N[parents] + within, mask=absent_N[parents]))
 
     def _text(self, name: str, cells: pa.Array) -> pa.Array:
         if pa.types.is_struct(cells.type):
@@ -142,21 +201,21 @@ class RecordedRolloutMapper(Operator):
             raise DataError(
                 f"column '{name}' has no fields, it is {cells.type}", "leave out `text`"
             )
-        kind = cells.type
-        if not (is_text(kind) or pa.types.is_null(kind)):
-            raise DataError(
-                f"responses in column '{name}' are {kind}", "name columns or a field of strings"
-            )
-        return cells.cast(pa.string())
+        texts = texts_of_contents(cells)
+        if texts is None:
+            found = f"responses in column '{name}' are {cells.type}"
+            raise DataError(found, "name columns or a field of strings")
+        return texts
 
     def _field(self, name: str, cells: pa.Array, field: str) -> pa.Array:
         if pa.types.is_null(cells.type):
             return cells
-        known = [each.name for each in cells.type]
-        if field not in known:
+        found = field_at(cells, field)
+        if found is None:
+            known = [each.name for each in cells.type]
             right = suggest(field, known) or f"its fields are: {', '.join(known)}"
             raise DataError(f"column '{name}' has no field '{field}'", right)
-        return pc.struct_field(cells, field)
+        return found
 
     def _typed(self, name: str, field: str, target: str, values: pa.Array) -> pa.Array:
         wanted = ROW_CONTRACT.get(target, values.type)

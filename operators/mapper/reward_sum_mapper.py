@@ -101,7 +101,8 @@ class RewardSumMapper(Operator):
 
     weights: dict[str, Weight] = Field(min_length=1)
     """Weight of each component: a number, or `{from: 0.5, to: 0.3, kind: linear}` (or `cosine`)
-    for one that changes over training. Component `quality` is the column `reward_quality`."""
+    for one that changes over training. Component `quality` is the column `reward_quality`, of a
+    step or of the dataset: `columns: {score: reward_quality}` names a number of its rows so."""
     gates: dict[str, RewardGate] = Field({})
     """Where a component counts, if not everywhere: `only_correct` in responses whose verdict is
     `correct`; `mixed_groups_only` in groups with both right and wrong responses."""
@@ -128,10 +129,14 @@ class RewardSumMapper(Operator):
         return self
 
     def reads(self) -> Columns:
-        both = [column for name in self.weights for column in component_columns(name)]
+        values = [component_columns(name)[0] for name in self.weights]
         gated = ("verdict",) if self.gates else ()
         own = () if self.task is None else ("task", "reward")
-        return ("prompt_id", *both, *gated, *own)
+        return ("prompt_id", *values, *gated, *own)
+
+    def optional_reads(self) -> Mapping[str, str]:
+        # A number of the dataset has no column of reasons: it is missing where it is null.
+        return {missing: value for value, missing in map(component_columns, self.weights)}
 
     def writes(self) -> Columns:
         return ("reward",)
@@ -197,7 +202,9 @@ class RewardSumMapper(Operator):
     def _component(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> _Component:
         column, reason_column = component_columns(name)
         value_N = numbers(table, column)
-        present_N = np.isfinite(value_N) & np.asarray(pc.is_null(table[reason_column]))
+        present_N = np.isfinite(value_N)
+        if reason_column in table.column_names:
+            present_N &= np.asarray(pc.is_null(table[reason_column]))
         counts_N = self._counts(table, groups, summed_N, name)
         lacking_N = counts_N & ~present_N
         value_N = np.where(present_N, value_N, 0.0)
@@ -238,7 +245,9 @@ def _rewards(table: pa.Table) -> pa.Array:
 
 def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:
     column, reason_column = component_columns(name)
-    prompt, reason = table["prompt_id"][row].as_py(), table[reason_column][row].as_py()
+    there = reason_column in table.column_names
+    reason = table[reason_column][row].as_py() if there else None
+    prompt = table["prompt_id"][row].as_py()
     detail = reason or ("no reason given" if table[column][row].as_py() is None else "not finite")
     index = int(groups.position()[row])
     return DataError(

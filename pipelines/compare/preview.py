@@ -110,7 +110,7 @@ def _advantages(applied: Sequence[AppliedStep]) -> dict[str, AdvantageFigures]:
         raise DataError("the recipe has no grpo_advantage_mapper", "add one as the last step")
     operator, before = last[-1].step.operator, last[-1].before
     assert isinstance(operator, GrpoAdvantageMapper)
-    view = before.select(operator.reads())
+    view = before.select(operator.reads_of(before.column_names))
     found = {}
     for name in NORMALISATIONS:
         other = operator.model_copy(update={"normalise": name})

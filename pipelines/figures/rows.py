@@ -182,7 +182,7 @@ class _PartRows:
         self.lines.write(lines_K, "reason", reasons)
 
     def _contributions(self, operator: RewardSumMapper, before: Frame) -> None:
-        table = before.select(operator.reads())
+        table = before.select(operator.reads_of(before.column_names))
         rows_N = np.flatnonzero(operator.summed(table))
         self.weights.update(dict.fromkeys(operator.weights))
         found = operator.contributions(table)

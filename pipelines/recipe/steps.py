@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...operators import Operator, RecipeError, build, installed
+from ...operators import ALL, Operator, PromptTemplateMapper, RecipeError, build, installed
 from ...operators.errors import suggest
 from ...operators.registry import find
+from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.reading import catalogue
 from ..data_juicer.reading.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
@@ -56,9 +57,36 @@ def step_names(kinds: list[str]) -> list[str]:
 
 def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
     """Operators as the steps of a recipe."""
+    operators = [
+        _with_what_follows(each, operators[at + 1 :])
+        if isinstance(each, PromptTemplateMapper)
+        else each
+        for at, each in enumerate(operators)
+    ]
     names = step_names([operator.name() for operator in operators])
     pairs = zip(names, operators, strict=True)
     return tuple(Step(number, name, each) for number, (name, each) in enumerate(pairs, 1))
+
+
+def _with_what_follows(
+    operator: PromptTemplateMapper, later: Sequence[Operator]
+) -> PromptTemplateMapper:
+    """The operator with what the steps after it decide about its prompts.
+
+    Where one of them samples, a chat must not end with a message of the assistant, which the policy
+    would not continue. What a tool or a flow reads of the dataset distinguishes prompts.
+    """
+    changes = dict[str, Any]()
+    if operator.final_message == "auto":
+        samples = any(isinstance(each, RolloutMapper) for each in later)
+        changes["final_message"] = "fail" if samples else "response"
+    written, read = set(operator.writes()), list(operator.identity)
+    for each in later:
+        if each.reads() != ALL:
+            read += [n for n in each.reads() if n not in written and each.reader_of(n)]
+        written.update(each.writes())
+    changes["identity"] = tuple(dict.fromkeys(read))
+    return operator.model_copy(update=changes)
 
 
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:

@@ -34,7 +34,8 @@ def sum_lines(applied: AppliedStep, row: int) -> list[str]:
 def _group(applied: AppliedStep, row: int) -> tuple[pa.Table, int]:
     """The rows of the same prompt with what the step reads, and the place of the row in it."""
     rows = same_prompt(applied.before, row)
-    table = applied.before.select(applied.step.operator.reads()).take(pa.array(rows))
+    before, operator = applied.before, applied.step.operator
+    table = before.select(operator.reads_of(before.column_names)).take(pa.array(rows))
     return table, int(np.searchsorted(rows, row))
 
 

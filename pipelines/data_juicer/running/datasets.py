@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ....operators.columns import column_of, field_at, flat
+
 
 def plain(table: pa.Table) -> pa.Table:
     """The table with `string` and `list` for their large and view variants, as operators expect."""
@@ -47,3 +49,36 @@ def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
         dataset = dataset.flatten_indices()
     table = dataset.data.table.replace_schema_metadata(None)
     return table, np.arange(table.num_rows)
+
+
+def lowered(table: pa.Table, path: str) -> pa.Table:
+    """The table with a column that was lifted out of another one put back as the field it was.
+
+    Args:
+        table: with a column that is called by the path of the field.
+        path: of the field, such as `meta.text`.
+    """
+    if path not in table.column_names:
+        return table
+    column = column_of(path, [name for name in table.column_names if name != path])
+    values = flat(table[path])
+    table = table.drop_columns([path])
+    if column is None:
+        return table
+    before = flat(table[column])
+    field = path[len(column) + 1 :]
+    if field_at(before, field) == values:
+        return table
+    return table.set_column(
+        table.column_names.index(column), column, _with_field(before, field, values)
+    )
+
+
+def _with_field(objects: pa.StructArray, path: str, values: pa.Array) -> pa.StructArray:
+    names = [field.name for field in objects.type]
+    parts = dict(zip(names, objects.flatten(), strict=True))
+    name = column_of(path, names)
+    assert name is not None
+    rest = path[len(name) + 1 :]
+    parts[name] = _with_field(parts[name], rest, values) if rest else values
+    return pa.StructArray.from_arrays(list(parts.values()), names, mask=objects.is_null())

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from ....operators import EngineError, OperatorError
+from ....operators.columns import find_path
 from ..reading.catalogue import find
 from ..reading.fields import arguments
 from ..reading.needs import needs
 from .concurrent import REQUESTS, concurrent
-from .datasets import nested, rows_of
+from .datasets import lowered, nested, rows_of
 from .failures import described
 from .installs import no_installs
 from .result import ROW
@@ -77,6 +78,15 @@ def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table
         # Made anew: it holds actors of Ray's, which remember the rows of an earlier table.
         return run_with_ray(_load(name, fields), table)
     operator = _instance(name, key, fields)
+    path = str(getattr(operator, "text_key", None) or "")
+    lifted = None if path in table.column_names else find_path(table, path)
+    if lifted is not None:
+        # Data-Juicer finds a field of a column in rows, and not in batches, which many read.
+        return lowered(_run(operator, table.append_column(path, lifted)), path)
+    return _run(operator, table)
+
+
+def _run(operator: Any, table: pa.Table) -> pa.Table:
     from data_juicer.ops.base_op import Mapper
 
     rows = table[ROW]

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -172,6 +174,10 @@ def test_prompts_may_have_no_reference():
         ),
         ({"template": "Solve {qestion}."}, "it must contain {question}"),
         (
+            {"reference_pattern": "\boxed{(.*)}"},
+            "it has a backspace, as YAML reads \\b in double quotes; put the pattern in single quotes",
+        ),
+        (
             {"reference": None, "reference_pattern": "x"},
             "reference_pattern needs a reference column",
         ),
@@ -195,9 +201,9 @@ def test_fields_that_do_not_fit_are_one_plain_clause(fields, message):
         ),
         (
             {},
-            table(["a"], [["1"]]),
+            table(["a"], [[["1"]]]),
             "column 'answer' is list<item: string>; "
-            "set `reference` to a column of strings or numbers",
+            "set `reference` to a column of strings, numbers or lists of them",
         ),
         (
             {"template": "Q: {question}"},
@@ -247,3 +253,78 @@ def test_fields_of_structs_are_named_with_dots_as_verl_keeps_them():
         DataError, match=r"^there is no 'reward_model.truth': column 'reward_model' is"
     ):
         PromptTemplateMapper(question="prompt", reference="reward_model.truth").apply(rows)
+
+
+def template(column, **fields):
+    """The prompts of a column of questions, as pairs of role and content."""
+    rows = pa.table({"question": column, "answer": ["1"] * len(column)})
+    found = PromptTemplateMapper(**fields).apply(rows).columns["prompt"].to_pylist()
+    return [[(m["role"], m["content"]) for m in chat or ()] for chat in found]
+
+
+CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": "2 + 2?"}]
+READ = [("system", "s"), ("user", "2 + 2?")]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [CHAT],
+        [[{**m, "content": [{"type": "text", "text": m["content"]}]} for m in CHAT]],
+        [[{"from": m["role"].replace("user", "human"), "value": m["content"]} for m in CHAT]],
+        [json.dumps(CHAT)],
+        [[json.dumps(message) for message in CHAT]],
+        [json.dumps([CHAT[0], {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}])],
+        [[*CHAT, {"role": "assistant", "content": "4"}]],
+        [[{**message, "name": None, "tool_calls": []} for message in CHAT]],
+        pa.array([CHAT]).cast(pa.large_list(pa.struct([("role", pa.string()), ("content", pa.large_string())]))),
+    ],
+    ids=["plain", "parts", "sharegpt", "json", "json_by_message", "json_mixed", "response", "empty", "large"],
+)  # fmt: skip
+def test_a_chat_is_read_however_it_is_written(column):
+    assert template(column) == [READ]
+
+
+def test_what_a_policy_would_not_see_is_refused():
+    call = [*CHAT, {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}]
+    image = [{"role": "user", "content": [{"type": "image", "text": None, "image": "a.png"}]}]
+    for chats, name in (([call], "tool_calls"), ([image], "image")):
+        with pytest.raises(DataError) as raised:
+            template(chats)
+        found = str(raised.value)
+        assert found.startswith(f"messages in column 'question' have a '{name}', which the policy")
+        assert found.endswith("leave such rows out, or set other_fields: leave_out")
+    assert template([call], other_fields="leave_out") == [READ]
+    assert template([image], other_fields="leave_out") == [[("user", "")]]
+    with pytest.raises(DataError, match="a chat in column 'question' ends with the assistant's"):
+        template([[*CHAT, {"role": "assistant", "content": "Well,"}]], final_message="fail")
+    with pytest.raises(DataError, match="some texts are chats as JSON, but not this one: 'x'"):
+        template([json.dumps(CHAT), "x"])
+
+
+def test_columns_of_the_identity_distinguish_prompts():
+    rows = pa.table(
+        {"question": ["x?"] * 3, "answer": ["1"] * 3, "image": ["a", "b", "a"], "more": [[1], [1], [1]]}
+    )  # fmt: skip
+    ids = PromptTemplateMapper().apply(rows).columns["prompt_id"].to_pylist()
+    assert len(set(ids)) == 1
+    ids = PromptTemplateMapper(identity=["image", "more"]).apply(rows).columns["prompt_id"]
+    one, other, again = ids.to_pylist()
+    assert one == again != other
+
+
+@pytest.mark.parametrize(
+    ("answers", "fields", "found"),
+    [
+        ([["12", "twelve"], ["3"]], {}, ['["12", "twelve"]', "3"]),
+        (['["12", "twelve"]', '["\\\\frac12"]', "[1, 2]"], {}, ['["12", "twelve"]', "\\frac12", "[1, 2]"]),
+        ([[12, 13], [4, 4]], {}, ['["12", "13"]', "4"]),
+        ([r"So $\boxed{\frac{1}{2}}$ for {x}.", r"\boxed{1}, no: \boxed{2}"], {}, [r"\frac{1}{2}", "2"]),
+        (["4", r"\boxed{5}"], {"reference_form": "text"}, ["4", r"\boxed{5}"]),
+        (["4", r"\boxed{5}", r"\boxed{\frac{1}"], {"reference_form": "boxed", "on_bad_row": "drop_row"}, [None, "5", None]),
+    ],
+)  # fmt: skip
+def test_references_of_several_answers_and_in_boxes(answers, fields, found):
+    rows = pa.table({"question": [f"q{n}" for n in range(len(answers))], "answer": answers})
+    change = check_operator(PromptTemplateMapper(**fields), rows)
+    assert change.columns["reference"].to_pylist() == found

@@ -1,3 +1,5 @@
+import json
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -164,15 +166,15 @@ def test_a_kept_field_of_two_types_stops_the_run():
         ),
         (
             {"columns": ["x"], "text": "t", "keep_fields": {"n": "response"}},
-            "keep_fields must not write 'response' a second time",
+            "keep_fields or parallel writes 'response' a second time",
         ),
         (
             {"columns": ["x"], "text": "t", "keep_fields": {"n": "k", "m": "k"}},
-            "keep_fields must not write 'k' a second time",
+            "keep_fields or parallel writes 'k' a second time",
         ),
         (
             {"columns": ["x"], "text": "t", "keep_fields": {"m": "policy"}, "policy": "m"},
-            "policy is given by keep_fields already",
+            "policy is given by keep_fields or parallel already",
         ),
         ({}, "field 'columns' is missing; it has no default"),
     ],
@@ -213,3 +215,64 @@ def test_a_recorded_score_is_a_reward_component_missing_with_a_reason():
     columns = written(check_operator(operator, rows))
     assert columns["reward_judge"] == [0.5, None]
     assert columns["reward_judge_missing"] == [None, "no_value"]
+
+
+def responses(samples, **fields):
+    rows = pa.table({"prompt_id": [f"p{row}" for row in range(len(samples))], "samples": samples})
+    operator = RecordedRolloutMapper(columns=["samples"], **fields)
+    change = check_operator(operator, rows)
+    return change.columns["response"].to_pylist(), change.parents.tolist()
+
+
+def chat(*messages):
+    return [dict(zip(("role", "content"), message, strict=True)) for message in messages]
+
+
+def test_of_a_chat_the_final_message_is_the_response():
+    one = chat(("user", "2 + 2?"), ("assistant", "4"))
+    several = chat(("assistant", "Let me see."), ("tool", "4"), ("assistant", "It is 4."))
+    without = chat(("user", "2 + 2?"))
+    assert responses([one, several, without]) == (["4", "It is 4.", None], [0, 1, 2])
+    assert responses([one, several, without], text="content")[0] == ["4", "It is 4.", None]
+    assert responses([[one, several], [without]]) == (["4", "It is 4.", None], [0, 0, 1])
+    shared = [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]
+    assert responses([shared], text="value") == (["4"], [0])
+    assert responses([json.dumps(one)]) == (["4"], [0])
+
+
+def test_content_parts_and_lists_in_lists_are_read():
+    parts = [{"type": "text", "text": "It is"}, {"type": "text", "text": "4."}]
+    assert responses([[{"role": "assistant", "content": parts}]]) == (["It is\n4."], [0])
+    assert responses([[["a", "b"]], [["c"], None, []]]) == (["a", "b", "c"], [0, 0, 1])
+    choices = [[{"index": 0, "message": {"role": "assistant", "content": "4"}}], None]
+    rows = pa.table({"prompt_id": ["p", "q"], "response": [{"choices": each} for each in choices]})
+    operator = RecordedRolloutMapper(columns=["response.choices"], text="message.content")
+    change = check_operator(operator, rows)
+    assert written(change)["response"] == ["4"]
+    assert change.reasons.to_pylist() == [None, "no_responses"]
+
+
+def test_lists_beside_the_responses_go_with_them():
+    rows = pa.table(
+        {
+            "prompt_id": ["p", "q", "r"],
+            "samples": [["a", "b"], ["c"], None],
+            "ends": [["stop", "length"], None, []],
+            "right": [[True, None], [False], None],
+        }
+    )
+    parallel = {"ends": "finish_reason", "right": "reward_given"}
+    operator = RecordedRolloutMapper(columns=["samples"], parallel=parallel)
+    change = check_operator(operator, rows)
+    columns = written(change)
+    assert columns["finish_reason"] == ["stop", "length", None]
+    assert columns["reward_given"] == [True, None, False]
+    assert columns["reward_given_missing"] == [None, "no_value", None]
+    assert change.without == ("samples", "ends", "right")
+    torn = rows.set_column(2, "ends", pa.array([["stop"], None, []]))
+    with pytest.raises(DataError) as raised:
+        operator.apply(torn)
+    assert str(raised.value) == (
+        "column 'ends' has 1 items for 2 responses in column 'samples': ['stop']; "
+        "give one for each response, or null"
+    )

@@ -57,7 +57,8 @@ def test_it_adds_in_the_order_of_the_weights():
 
 def test_what_it_reads():
     operator = RewardSumMapper(weights={"x": 1.0})
-    assert operator.reads() == ("prompt_id", "reward_x", "reward_x_missing")
+    assert operator.reads() == ("prompt_id", "reward_x")
+    assert operator.optional_reads() == {"reward_x_missing": "reward_x"}
     gated = RewardSumMapper(weights={"x": 1.0}, gates={"x": "only_correct"})
     assert gated.reads()[-1] == "verdict"
 
@@ -499,3 +500,13 @@ def test_a_sum_over_both_tasks_is_refused_or_empty():
         reward, reasons, _ = summed(rows, weights=weights, on_missing=on_missing)
         assert reward == [None, None]
         assert reasons == ["missing_component"] * 2
+
+
+def test_a_number_of_the_dataset_is_a_component():
+    table = pa.table({"prompt_id": ["p"] * 3, "reward_given": [1, 0, None]})
+    operator = RewardSumMapper(weights={"given": 2.0}, on_missing="drop_row")
+    change = operator.apply(table)
+    assert change.columns["reward"].to_pylist() == [2.0, 0.0, None]
+    assert change.reasons.to_pylist() == [None, None, "missing_component"]
+    with pytest.raises(DataError, match=r"reward_given is missing \(no reason given\)"):
+        RewardSumMapper(weights={"given": 2.0}).apply(table)

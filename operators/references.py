@@ -1,0 +1,74 @@
+"""References of datasets: the answer in a worked solution, and several right answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_EITHER = re.compile(r"\s+or\s+")
+_NUMBER = re.compile(r"[-+]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
+
+
+def last_box(text: str) -> str | None:
+    r"""The content of the last `\boxed{}` of a text; None where its braces are not balanced.
+
+    Example:
+        >>> last_box(r"First 3, so $\boxed{\frac{1}{2}}$ for {x}.")
+        '\\frac{1}{2}'
+    """
+    opened = list(_BOX.finditer(text))
+    if not opened:
+        return None
+    start, depth = opened[-1].end(), 1
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return text[start : brace.start()]
+    return None
+
+
+def listed_answers(text: str) -> list[str] | None:
+    """The right answers in a JSON list of strings; None if a text is none.
+
+    A list of numbers is one answer, such as an interval.
+
+    Example:
+        >>> listed_answers('["12", "twelve"]'), listed_answers("[1, 2]")
+        (['12', 'twelve'], None)
+    """
+    if not text.lstrip().startswith('["'):
+        return None
+    try:
+        answers = json.loads(text)
+    except ValueError:
+        return None
+    every = isinstance(answers, list) and all(isinstance(each, str) for each in answers)
+    return answers if every else None
+
+
+def as_text(answers: Sequence[str]) -> str:
+    """Right answers as one reference: the answer, or a JSON list of several."""
+    distinct = list(dict.fromkeys(answers))
+    if len(distinct) <= 1:
+        return "".join(distinct)
+    return json.dumps(distinct, ensure_ascii=False)
+
+
+def alternatives(reference: str) -> list[str]:
+    """The answers each of which is right, in the order in which they are compared.
+
+    Example:
+        >>> alternatives("11 or 13"), alternatives('["12", "twelve"]')
+        (['11 or 13', '11', '13'], ['12', 'twelve'])
+    """
+    several = listed_answers(reference)
+    if several:
+        return several
+    if " or " in reference:
+        parts = _EITHER.split(reference.strip())
+        if all(map(_NUMBER.fullmatch, parts)):  # Of equations both hold: they are one answer.
+            return [reference, *parts]
+    return [reference]
