@@ -15,8 +15,11 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
+from ..dataset.arrow_types import without_empty
 from ..dataset.read import Dataset
+from ..dataset.schemas import conform
 from ..dataset.spec import DatasetPart, DatasetSpec, files_of
+from ..filesystem.arrow_files import FORMAT
 from ..filesystem.files import written
 from ..filesystem.remote import AnyPath, to_path
 from ..recipe.dataset_block import selection
@@ -55,7 +58,9 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
     spec = DatasetSpec((DatasetPart(path),), suffixes, selected)
     if any("suffix_filter" in entry for entry in getattr(settings, "process", None) or ()):
         spec = spec.with_suffix()
-    return unify_format(_mapped(Dataset(spec)), settings.text_keys, num_proc, settings)
+    to_parquet = str(getattr(settings, "export_path", "")).endswith(".parquet")
+    found = _mapped(Dataset(spec), to_parquet=to_parquet)
+    return unify_format(found, settings.text_keys, num_proc, settings)
 
 
 def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
@@ -64,22 +69,32 @@ def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
     return to_path(strategy.ds_config["path"]), dotted(suffixes)
 
 
-def _mapped(dataset: Dataset) -> Any:
-    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
+def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
+    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache.
+
+    Args:
+        dataset: to be read.
+        to_parquet: its rows are exported so, in which there are no objects without fields.
+    """
     import datasets
 
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "rejuice"
-    made_of = json.dumps([dataset.fingerprint, dataset.spec.selection])
+    made_of = json.dumps([FORMAT, dataset.fingerprint, dataset.spec.selection, to_parquet])
     key = xxhash.xxh3_64_hexdigest(made_of.encode())
     path = cache / f"{key}.arrow"
     if not path.exists():
         source = dataset.chunks(cache / key, chunk_rows=_CHUNK_ROWS, group_by=())
+        fields = [
+            field.with_type(without_empty(field.type)) if to_parquet else field
+            for field in source.schema
+        ]
+        schema = pa.schema(fields)
         with (
             written(path) as temporary,
             pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_stream(sink, source.schema) as stream,
+            pa.ipc.new_stream(sink, schema) as stream,
         ):
             for chunk in range(len(source.rows)):
-                stream.write_table(source.chunk(chunk))
+                stream.write_table(conform(source.chunk(chunk), schema))
         shutil.rmtree(cache / key)
     return datasets.Dataset.from_file(str(path))

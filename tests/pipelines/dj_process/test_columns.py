@@ -18,6 +18,9 @@ from data_juicer.core.preflight import PipelineRuntimeError
 from data_juicer.ops import load_ops
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.selection import Selection
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +65,25 @@ def test_without_a_step_of_ours_the_loader_is_as_it_was(settings):
     assert loaded(settings([LENGTH], rows, text_keys="output")) == rows[:1]
     with pytest.raises(ValueError, match=r"There is no key \[response\] in dataset"):
         loaded(settings([LENGTH], rows, text_keys="response"))
+
+
+def test_the_loader_reads_what_rejuice_run_reads(settings, tmp_path):
+    rows = [
+        {"output": "x", "scores": [None, 0.25], "id": 2**64, "odd": 1, "none": {}},
+        {"output": "y", "scores": [0.5], "id": 0.5, "odd": "2", "none": {}},
+    ]
+    columns = ["output", "scores", "id", "none"]
+    found = settings([RECORDED], rows, columns=columns)
+    one = {"output": "x", "scores": [None, 0.25], "id": "18446744073709551616", "none": None}
+    other = {"output": "y", "scores": [0.5], "id": "0.5", "none": None}
+    assert loaded(found) == [one, other]
+    names = tuple((name, name) for name in columns)
+    spec = DatasetSpec((DatasetPart(tmp_path / "data.jsonl"),), selection=Selection(names))
+    by_us = Dataset(spec).table().to_pylist()
+    assert by_us == [{**row, "none": {}} for row in (one, other)], "Parquet has no empty objects"
+    renamed = settings([RECORDED], rows, columns={"output": "output", "none": "empty"})
+    renamed.export_path = str(tmp_path / "out.jsonl")
+    assert loaded(renamed) == [{"output": "x", "empty": {}}, {"output": "y", "empty": {}}]
 
 
 def schema_of(columns):
