@@ -201,7 +201,7 @@ class PromptTemplateMapper(Operator):
             )
         if chats.unseen and self.other_fields == "fail":
             name, row = next(iter(chats.unseen.items()))
-            found = f"messages in column '{self.question}' have a '{name}'"
+            found = f"messages in column '{self.question}' have a field '{name}'"
             raise DataError(
                 f"{found}, which the policy would not see: {_excerpt(questions[row].as_py())}",
                 "leave such rows out, or set other_fields: leave_out",

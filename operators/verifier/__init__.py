@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import accumulate, chain, repeat
 
+from ..references import alternatives
 from .answer import extract_answer
 from .compare import exactly, is_missing
 from .limits import refusal
@@ -45,6 +47,18 @@ def verify(
     _check_text("responses", (response,))
     _check_text("references", (reference,))
     _check_limits(timeout, None)
+    several = _each(reference)
+    if len(several) > 1:
+        return _best(
+            verify_batch(
+                [response] * len(several),
+                several,
+                timeout=timeout,
+                workers=1,
+                worked_out=worked_out,
+            )
+        )
+    reference = several[0]
     slug, answer = _at_once(response, reference, worked_out)
     verdicts = [Verdict(slug or "wrong_answer", answer)]
     if slug is None and answer is not None and reference is not None:
@@ -62,9 +76,9 @@ def verify_batch(
 ) -> list[Verdict]:
     """The verdicts about many responses, in order.
 
-    The exact tier runs in this process; undecided pairs are spread over `workers` processes
-    (default: one per usable core), equal pairs once per call. A null reference is a
-    `verifier_error` for its own pair only.
+    A reference may be several right answers (`references.alternatives`). The exact tier runs in
+    this process; undecided pairs are spread over `workers` processes (default: one per usable
+    core), equal pairs once per call. A null reference is a `verifier_error` for its own pair only.
 
     Raises:
         TypeError: a response or reference is neither text nor None, or not in a sequence.
@@ -76,6 +90,41 @@ def verify_batch(
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses but {len(references)} references")
     _check_limits(timeout, workers)
+    several = [_each(reference) for reference in references]
+    sizes = list(map(len, several))
+    flat = list(chain.from_iterable(several))
+    repeated = list(chain.from_iterable(map(repeat, responses, sizes)))
+    verdicts = _verdicts(repeated, flat, timeout, workers, worked_out)
+    ends = accumulate(sizes)
+    return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _each(reference: str | None) -> Sequence[str | None]:
+    """The answers each of which is right, without those that nothing can be graded against."""
+    if reference is None:
+        return [None]
+    several = alternatives(reference)
+    if len(several) == 1:
+        return several
+    return [each for each in several if check_reference(each) is None] or several[:1]
+
+
+def _best(verdicts: Sequence[Verdict]) -> Verdict:
+    """Of the verdicts by several right answers: right by one, else unknown by one, else wrong."""
+    for wanted in (("correct",), FAILURES):
+        for verdict in verdicts:
+            if verdict.verdict in wanted:
+                return verdict
+    return verdicts[0]
+
+
+def _verdicts(
+    responses: Sequence[str | None],
+    references: Sequence[str | None],
+    timeout: float,
+    workers: int | None,
+    worked_out: bool,
+) -> list[Verdict]:
     verdicts = list[Verdict]()
     undecided = dict[tuple[str, str], list[int]]()
     for response, reference in zip(responses, references, strict=True):
@@ -164,6 +213,8 @@ def check_references(
     """
     from .exact import read_number
 
+    if any(len(_each(each)) > 1 for each in references):
+        return _checked_each(references, timeout, workers)
     reasons = {each: check_reference(each) for each in references}
     formulas = [
         each for each, why in reasons.items() if each and why is None and not read_number(each)
@@ -182,6 +233,20 @@ def check_references(
     return [reasons[each] for each in references]
 
 
+def _checked_each(
+    references: Sequence[str | None], timeout: float, workers: int | None
+) -> list[str | None]:
+    """As `check_references`, where some are several right answers: one of them is enough."""
+    several = [
+        [each for each in _each(reference) if each != reference] or [reference]
+        for reference in references
+    ]
+    flat = list(dict.fromkeys(chain.from_iterable(several)))
+    reasons = dict(zip(flat, check_references(flat, timeout=timeout, workers=workers), strict=True))
+    found = ([reasons[each] for each in answers] for answers in several)
+    return [None if None in of_each else of_each[0] for of_each in found]
+
+
 def check_reference(reference: str | None) -> str | None:
     """Why nothing can be graded against this reference; None if it is usable.
 
@@ -191,6 +256,10 @@ def check_reference(reference: str | None) -> str | None:
         return "the reference is null"
     if not reference.strip():
         return "the reference is empty"
+    several = alternatives(reference)
+    if len(several) > 1:
+        reasons = [check_reference(each) for each in several if each != reference]
+        return None if None in reasons else reasons[0]
     if is_missing(reference):
         return f"{reference.strip()!r} is a missing value, not an answer"
     reason = refusal(reference)

@@ -14,7 +14,9 @@ class UndecidedError(Exception):
 
 
 _PRIME = re.compile(r"'(?!\d)|\\prime(?![a-zA-Z])")
-_MISSING = frozenset({"nan", "inf", "none", "null", "n/a", "<na>"})
+_MISSING = frozenset(
+    {"nan", "inf", "none", "null", "n/a", "<na>", "proof", "notfound", "not found"}
+)
 
 
 def is_missing(reference: str) -> bool:

@@ -34,6 +34,7 @@ from .spec import DatasetPart, DatasetSpec, check_unique, files_of
 
 _FIRST_BYTES = 1 << 20
 _FIRST_ROWS = 1_000
+_FIRST_FILES = 8
 
 
 class Dataset:
@@ -83,13 +84,25 @@ class Dataset:
 
     @cached_property
     def first_rows(self) -> pa.Table:
-        """The first rows, at most 1,000 of them and of one file."""
+        """The first rows of the first files that have any: at most 1,000 each, of eight files."""
+        return pa.concat_tables([table for _, table in self.first_tables])
+
+    @cached_property
+    def first_tables(self) -> list[tuple[DataFile, pa.Table]]:
+        """The first rows by file, in one schema."""
         self._check_selection()
+        found, schema = list[tuple[DataFile, pa.Table]](), pa.schema([])
         for file in self.files:
             for table in self._first_batch(file):
                 rows = self.spec.selection.of(table.slice(0, _FIRST_ROWS), file.suffix)
-                return conform(rows, without_marks(rows.schema))
-        raise _empty(self.files)
+                schema = added(schema, rows.schema, file)
+                found.append((file, rows))
+            if len(found) == _FIRST_FILES:
+                break
+        if not found:
+            raise _empty(self.files)
+        schema = without_marks(schema)
+        return [(file, conform(rows, schema)) for file, rows in found]
 
     @property
     def first_schema(self) -> pa.Schema:

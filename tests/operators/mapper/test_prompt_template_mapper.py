@@ -292,7 +292,7 @@ def test_what_a_policy_would_not_see_is_refused():
         with pytest.raises(DataError) as raised:
             template(chats)
         found = str(raised.value)
-        assert found.startswith(f"messages in column 'question' have a '{name}', which the policy")
+        assert found.startswith(f"messages in column 'question' have a field '{name}', which the")
         assert found.endswith("leave such rows out, or set other_fields: leave_out")
     assert template([call], other_fields="leave_out") == [READ]
     assert template([image], other_fields="leave_out") == [[("user", "")]]

@@ -150,7 +150,6 @@ C == C. 12
 \infty != -\infty
 \text{undefined} == undefined
 \text{DNE} == does not exist
-5 != 5 or 6
 5 != 5, 6
 5 != 5 and 6
 5 != either 5 or 6

@@ -1,0 +1,181 @@
+"""What the first rows of a dataset show before a run: `rejuice check` tries on them what it can.
+
+The steps that make prompts and read recorded responses are applied to these rows, and the result is
+written as the export would be. Steps that call a model, a server or Data-Juicer are not.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from itertools import accumulate, takewhile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import (
+    MathVerifyMapper,
+    PromptTemplateMapper,
+    RecordedRolloutMapper,
+    RejuiceError,
+    Scope,
+)
+from ...operators.columns import at_path, is_list
+from ...operators.groups import Groups
+from ...operators.sampling.rollout import RolloutMapper
+from ..dataset.read import Dataset
+from ..dataset.run_folder import is_folder
+from ..dataset.write import writer
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
+from .frame import Frame
+from .group_starts import GroupStarts, check_contiguous
+from .steps import iterate_steps
+
+_SHOWN = 40
+_WRITTEN = 100
+_NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
+"""Columns that differ in all rows."""
+
+
+def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """Lines about what the first rows show that is worth a look.
+
+    Args:
+        recipe: whose columns are right.
+        dataset: its dataset.
+
+    Raises:
+        RejuiceError: with the line with which the run would end.
+    """
+    rows = dataset.first_rows
+    steps = list(takewhile(_is_tried, recipe.steps))
+    lines, frame = list[str](), Frame.of(rows)
+    try:
+        for applied in iterate_steps(steps, frame):
+            frame = applied.after
+            if isinstance(applied.step.operator, PromptTemplateMapper):
+                lines += _of_references(recipe, applied.step, rows, frame)
+                lines += _of_identity(recipe, applied.step, rows, frame)
+        if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
+            check_contiguous([GroupStarts.of(frame, 0)], lambda row: _place(dataset, row))
+    except RejuiceError as error:
+        raise error.at(str(dataset.spec)) from None
+    _try_to_write(recipe, frame)
+    return lines
+
+
+def _is_tried(step: Step) -> bool:
+    return isinstance(step.operator, (PromptTemplateMapper, RecordedRolloutMapper))
+
+
+def _place(dataset: Dataset, row: int) -> str:
+    """What to call a row of the first rows, given its number from 0."""
+    if len(dataset.files) == 1:
+        return f"row {row + 1}"
+    sizes = [table.num_rows for _, table in dataset.first_tables]
+    begins = list(accumulate(sizes, initial=0))
+    at = bisect.bisect_right(begins, row) - 1
+    return f"row {row - begins[at] + 1} of {dataset.first_tables[at][0]}"
+
+
+def _try_to_write(recipe: Recipe, frame: Frame) -> None:
+    """Write some rows where nobody looks, in the format of the export."""
+    export = recipe.head.export_path
+    suffix = ".parquet" if is_folder(export) else export.suffix
+    table = frame.table().slice(0, _WRITTEN)
+    with (
+        TemporaryDirectory(prefix="rejuice-") as folder,
+        writer(Path(folder) / f"rows{suffix}", table.schema) as write,
+    ):
+        write(table)
+
+
+def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> list[str]:
+    """Where references were found, and how many of them cannot be graded against."""
+    operator = step.operator
+    assert isinstance(operator, PromptTemplateMapper)
+    lines, n = list[str](), rows.num_rows
+    if operator.reference is None:
+        return []
+    column = at_path(rows, operator.reference)
+    if operator.reference_form == "auto" and operator.reference_pattern is None:
+        texts = column.flatten() if is_list(column.type) else column
+        boxed = sum("\\boxed" in str(text) for text in texts.to_pylist())
+        if boxed:
+            where = f"of column '{operator.reference}' (reference_form: boxed)"
+            found = f"in {boxed:,} of the first {n:,} rows the reference is the content"
+            lines.append(f"{step.name}: {found} of the last \\boxed{{}} {where}.")
+    if any(isinstance(each.operator, MathVerifyMapper) for each in recipe.steps):
+        lines += _ungradable(step, frame)
+    return lines
+
+
+def _ungradable(step: Step, frame: Frame) -> list[str]:
+    references = frame.select(["reference"])["reference"].to_pylist()
+    unsure = [text for text in references if text is not None and not text.isdecimal()]
+    if not unsure:
+        return []
+    from ...operators.verifier import check_reference
+
+    reasons = {text: check_reference(text) for text in dict.fromkeys(unsure)}
+    bad = [text for text in unsure if reasons[text]]
+    if not bad:
+        return []
+    shown = bad[0] if len(bad[0]) <= _SHOWN else f"{bad[0][:_SHOWN]}..."
+    share, n = len(bad) / len(references), len(references)
+    return [
+        f"{step.name}: {share:.1%} of the first {n:,} references cannot be graded against, such as "
+        f"{shown!r} ({reasons[bad[0]]})."
+    ]
+
+
+def _of_identity(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> list[str]:
+    """The column in which rows of equal prompts differ, where each row should be its own prompt.
+
+    Rows with one recorded response each differ as they should.
+    """
+    ids = frame.select(["prompt_id"])["prompt_id"]
+    groups = Groups.of_column(ids)
+    if len(groups.starts_G) == len(ids) or not _is_prompt_each(recipe, rows):
+        return []
+    for name in rows.column_names:
+        if name in _read_otherwise(recipe) or name.lower() in _NUMBERS_OF_ROWS:
+            continue
+        values = rows[name].to_pylist()
+        for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True):
+            own = {repr(values[int(row)]) for row in _sources(frame, start, size)}
+            if len(own) > 1:
+                return [
+                    f"{step.name}: rows with the same prompt differ in column '{name}'; if that "
+                    f"makes them other prompts, set identity: [{name}]."
+                ]
+    return []
+
+
+def _sources(frame: Frame, start: int, size: int) -> Sequence[int]:
+    found: Sequence[int] = np.asarray(frame.source_rows[start : start + size]).tolist()
+    return found
+
+
+def _is_prompt_each(recipe: Recipe, rows: pa.Table) -> bool:
+    """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
+    for step in recipe.steps:
+        if isinstance(step.operator, RolloutMapper):
+            return True
+        if isinstance(step.operator, RecordedRolloutMapper):
+            kinds = [at_path(rows, name).type for name in step.operator.columns]
+            return len(kinds) > 1 or is_list(kinds[0])
+    return False
+
+
+def _read_otherwise(recipe: Recipe) -> set[str]:
+    """Columns with the responses and what goes with them."""
+    return {
+        name
+        for step in recipe.steps
+        if isinstance(step.operator, RecordedRolloutMapper)
+        for name in step.operator.reads()
+    }

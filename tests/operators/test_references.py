@@ -1,0 +1,60 @@
+"""References with several right answers, and in worked solutions."""
+
+import pytest
+
+from rejuice.operators.references import alternatives, as_text, last_box, listed_answers
+from rejuice.operators.verifier import check_reference, check_references, verify, verify_batch
+
+CASES = [
+    ("\\boxed{2}", '["1", "2"]', "correct"),
+    ("The answer is 13.", "11 or 13", "correct"),
+    ("11 or 13", "11 or 13", "correct"),
+    ("12", "11 or 13", "wrong_answer"),
+    ("11 or 13", "11", "wrong_answer"),
+    ("twelve", '["12", "a dozen"]', "correct"),
+    ("\\frac{2}{4}", '["x", "\\\\frac12"]', "correct"),
+    ("6", '["proof", "5"]', "wrong_answer"),
+    ("5", '["proof", "5"]', "correct"),
+    ("3", "proof", "verifier_error"),
+    ("3", '["proof", "notfound"]', "verifier_error"),
+    ("x = 1", "x = 1 or x = 2", "wrong_answer"),
+    ("[1, 2]", "[1, 2]", "correct"),
+    ("1", "[1, 2]", "wrong_answer"),
+]
+
+
+def test_each_of_several_answers_is_right():
+    verdicts = verify_batch([response for response, *_ in CASES], [ref for _, ref, _ in CASES])
+    found = [(*case[:2], verdict.verdict) for case, verdict in zip(CASES, verdicts, strict=True)]
+    assert found == CASES
+    assert [verify(*case[:2]) for case in CASES] == verdicts
+
+
+def test_one_answer_that_can_be_graded_against_is_enough():
+    references = ['["1", "x^2"]', '["proof", "nan"]', '["proof", "7"]', "7", "7 or 8", None]
+    usable = [reason is None for reason in check_references(references)]
+    assert usable == [True, False, True, True, True, False]
+    assert [check_reference(each) is None for each in references] == usable
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        (r"\boxed{\frac{1}{2}} or so", r"\frac{1}{2}"),
+        (r"\boxed{1} and \boxed {\{2\}}", r"\{2\}"),
+        (r"\fbox{3}", "3"),
+        (r"\boxed{1} and \boxed{2", None),
+        ("4", None),
+    ],
+)
+def test_the_last_box(text, box):
+    assert last_box(text) == box
+
+
+def test_lists_as_text():
+    assert as_text(["a", "a"]) == "a"
+    assert as_text([]) == ""
+    assert listed_answers(as_text(["ä", "b"])) == ["ä", "b"]
+    for text in ("[1, 2]", '["a', '["a", 1]', "a"):
+        assert listed_answers(text) is None
+    assert alternatives("a or b") == ["a or b"]
