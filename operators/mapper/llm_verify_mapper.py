@@ -49,6 +49,8 @@ _DECIDED = {1.0: RIGHT, 0.0: "wrong_answer"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 # Not where it is part of a number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
 _PUNCTUATION = re.compile(rf"(?!%)[{re.escape(string.punctuation)}](?!\s*\d)")
+_SIGNS = re.compile(r"(?<=[^\W_])[+#]+(?![^\W_])|(?<=[^\W_])[-−](?=[\s.,;:!?)]|\Z)")
+"""Behind a name: `c++`, `c#`, `na+`, `cl-`."""
 
 
 class LlmVerifyMapper(JudgedMapper):
@@ -82,8 +84,8 @@ class LlmVerifyMapper(JudgedMapper):
     answer_format: AnswerFormat = "json_schema"
     """`json_schema` has the server constrain the answer to the decision, `json_object` to any JSON,
     `text` to nothing. There must be one JSON object in the answer; with `text` the last one counts,
-    so that the LLM may reason first. A verdict that is not exactly `{"correct": true}` or
-    `{"correct": false}` is malformed."""
+    so that the LLM may reason first. What it thinks before `</think>` never counts. A verdict
+    without `"correct": true` or `"correct": false` is malformed; further fields do no harm."""
 
     # What was computed from its source at commit 22504f3: verdicts that were kept then are found.
     # Change it with what the model is asked and with how its answers are read.
@@ -179,7 +181,13 @@ def _verdict(outcome: ScoringOutcome) -> str | None:
     return "no_answer" if "no_answer" in outcome.notes else _DECIDED[outcome.scores[0]]
 
 
+def _spelled(signs: re.Match[str]) -> str:
+    """Signs as letters that no text has, so that they are no punctuation."""
+    return "".join({"+": "\ue000", "#": "\ue001"}.get(sign, "\ue002") for sign in signs[0])
+
+
 def _normalised(text: str) -> str:
-    """As the official evaluation of SQuAD 1.1 compares answers, but for numbers."""
-    bare = _PUNCTUATION.sub("", text.lower())
+    """As the official evaluation of SQuAD 1.1 compares answers, but for numbers and for signs that
+    make another name: C++, C#, Na+."""
+    bare = _PUNCTUATION.sub("", _SIGNS.sub(_spelled, text.lower()))
     return " ".join(_ARTICLES.sub(" ", bare).split())

@@ -16,9 +16,11 @@ import os
 import random
 import site
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Iterator
+from concurrent.futures.thread import _worker
 from typing import Any
 
 FAILED = 1  # the exit code after an exception
@@ -93,6 +95,7 @@ def run(source: str, *, show_last: bool) -> int:
         show_last: print the value of its last statement, if that is an expression.
     """
     random.seed(0)  # the same program prints the same again
+    _run_threads_at_once()
     lines = io.StringIO(f"{source}\n", newline=None).readlines()  # for tracebacks
     linecache.cache[_NAME] = (len(source), None, lines, _NAME)
     main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -110,6 +113,33 @@ def run(source: str, *, show_last: bool) -> int:
         exit_code = FAILED
     _flush()
     return exit_code
+
+
+def _run_threads_at_once() -> None:
+    """Have a thread run when it is started, to its end: a program may have no second one.
+
+    Programs that recurse deeply start one thread, for its larger stack (`threading.stack_size`),
+    and wait for it. Workers of pools, which wait for work, are refused as before.
+    """
+
+    def start(thread: Any) -> None:
+        if getattr(thread, "_target", None) is _worker:
+            raise RuntimeError("can't start new thread")
+        if thread._started.is_set():
+            raise RuntimeError("threads can only be started once")
+        thread._started.set()
+        try:
+            thread.run()
+        except SystemExit:
+            pass
+        except BaseException as error:
+            threading.excepthook(
+                threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
+            )
+
+    threads: Any = threading.Thread
+    threads.start, threads.join = start, lambda thread, timeout=None: None
+    threads.is_alive = lambda thread: False
 
 
 def _stream(descriptor: int, mode: str, errors: str) -> Any:

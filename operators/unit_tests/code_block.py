@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -23,8 +24,10 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     r"""The program in a response, None where there is none.
 
     It is the last fenced block that is labelled as Python, else the last block, else the whole
-    response. Only what follows the last `</think>` counts, and inside an unclosed `<think>` there
-    is no program. A block without an end, where generation was cut off, ends with the response.
+    response. A block after it that only uses what it defines, or has nothing but comments, is an
+    example of its use. Only what follows the last `</think>` counts, and inside an unclosed
+    `<think>` there is no program. A block without an end, where generation was cut off, ends with
+    the response.
 
     Args:
         response: as the policy wrote it.
@@ -40,8 +43,51 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     if not blocks:
         return text if whole and text.strip() else None
     python = [block for block in blocks if block.language in _PYTHON]
-    code = (python or blocks)[-1].code
+    code = _program([block.code for block in python or blocks])
     return code if code.strip() else None
+
+
+def _program(codes: list[str]) -> str:
+    """The last of some blocks of code that is no example of the use of one before it."""
+    defined = list(map(_defined, codes[:-1]))
+    for at in range(len(codes) - 1, 0, -1):
+        if not _uses(codes[at], frozenset().union(*defined[:at])):
+            return codes[at]
+    return codes[0]
+
+
+def _parsed(code: str) -> ast.Module | None:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _defined(code: str) -> frozenset[str]:
+    """The functions and classes that a block defines."""
+    tree = _parsed(code)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return (
+        frozenset(each.name for each in tree.body if isinstance(each, kinds))
+        if tree
+        else frozenset()
+    )
+
+
+def _uses(code: str, names: frozenset[str]) -> bool:
+    """Whether a block is an example: it has no statement, or needs one of these names."""
+    tree = _parsed(code)
+    if tree is None:
+        return False
+    if not tree.body:
+        return True
+    loaded, own = set[str](), set(_defined(code))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (loaded if isinstance(node.ctx, ast.Load) else own).add(node.id)
+        elif isinstance(node, ast.alias):
+            own.add(node.asname or node.name)
+    return not names.isdisjoint(loaded - own)
 
 
 def _blocks(text: str) -> Iterator[CodeBlock]:

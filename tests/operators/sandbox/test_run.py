@@ -543,3 +543,45 @@ def test_a_program_that_is_stopped_before_it_begins():
             sandbox.run("while True: pass", limits=PATIENT, stop=stop)
         assert sandbox.run("print(1)").stdout == "1\n"
         stop()
+
+
+def test_the_thread_of_a_program_that_recurses_deeply_runs(sandbox):
+    source = """
+import sys, threading
+sys.setrecursionlimit(10**6)
+threading.stack_size(1 << 26)
+def f(n):
+    return 0 if n == 0 else 1 + f(n - 1)
+def main():
+    print(f(50_000))
+thread = threading.Thread(target=main)
+thread.start()
+thread.join()
+print(thread.is_alive())
+"""
+    assert sandbox.run(source, limits=PATIENT) == Execution("ok", "50000\nFalse\n", "", 0)
+
+
+def test_what_a_thread_raises_ends_only_the_thread(sandbox):
+    source = """
+import threading
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+print("on")
+thread.start()
+"""
+    ran = sandbox.run(source, limits=PATIENT)
+    assert (ran.status, ran.stdout) == ("error", "on\n")
+    assert "ZeroDivisionError" in ran.stderr
+    assert "threads can only be started once" in ran.stderr
+
+
+def test_pools_of_threads_are_refused(sandbox):
+    source = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(2) as pool:
+    print(list(pool.map(abs, [-1])))
+"""
+    ran = sandbox.run(source, limits=PATIENT)
+    assert ran.status == "error"
+    assert "can't start new thread" in ran.stderr

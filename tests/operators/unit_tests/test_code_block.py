@@ -50,3 +50,26 @@ def test_a_fence_in_a_string_of_a_longer_block():
 def test_any_response_has_a_program_or_none(response):
     found = extract_code(response)
     assert found is None or found.strip()
+
+
+FENCED = "```python\n{}\n```\n"
+SOLVE = "def solve(n):\n    return 2 * n"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "at"),
+    [
+        ([SOLVE, "print(solve(3))"], 0),
+        (["print(int(input()) * 2)", "# Input: 2\n# Output: 4"], 0),
+        ([SOLVE, "assert solve(1) == 2", "# that is all"], 0),
+        ([SOLVE, f"{SOLVE}\nprint(solve(3))"], 1),
+        ([SOLVE, "solve = lambda n: 2 * n\nprint(solve(int(input())))"], 1),
+        ([SOLVE, "print(2 * int(input()))"], 1),
+        (["def helper(): pass", SOLVE, "print(solve(1))"], 1),
+        ([SOLVE, "print(solve("], 1),
+        (["# a", "# b"], 0),
+    ],
+)
+def test_an_example_of_its_use_hides_no_program(blocks, at):
+    response = "Usage:\n".join(map(FENCED.format, blocks))
+    assert extract_code(response) == f"{blocks[at]}\n"
