@@ -40,7 +40,7 @@ def report(
         stored = open_stored(path, steps=range_of_steps(steps))
         found = stored.report
     if found is not None:
-        show_funnel(found, console)
+        show_funnel(found, console, path)
         rows = found.rows_out
     else:
         for show in show_more:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -15,20 +16,35 @@ from ..apply.report import Report, StepReport
 from ..apply.retryable import MISSING
 from ..dataset.run_folder import run_folder
 from ..filesystem.remote import AnyPath, to_path
+from .listed import listed
+from .no_signal import no_signal_of_report
 
 LOG_WIDTH = 140
 """Columns of a log. A terminal with fewer has no room for drop reasons and details in the table."""
 _REWARD = "reward_"
+_GRADED = ("verdict", "reward", "advantage")
+"""Columns that are shown even if they are the same in all rows, as each component is: GRPO learns
+nothing then."""
 _MOST_MESSAGES = 3
 """Lines about what Data-Juicer has logged, for each step."""
 
 
-def show_funnel(report: Report, console: Console) -> None:
-    """Print how many rows reached each step, how many remained, and why the others were dropped."""
+def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
+    """Print how many rows reached each step, how many remained, and why the others were dropped.
+
+    Args:
+        report: of the run.
+        console: where to print.
+        path: where the run is found; None: at its export.
+    """
+    if console.quiet:
+        return
     if not console.is_terminal:
         console.width = LOG_WIDTH
     print_steps(report.project_name, report.steps, console)
-    for line in (*missing_line(_missing(report)), *_closing(report)):
+    lines = (*missing_line(_missing(report)), *_closing(report))
+    signal = no_signal_of_report(report, path or to_path(report.export_path))
+    for line in (*lines, *signal):
         console.print(Text(line), soft_wrap=True)
 
 
@@ -50,23 +66,23 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
             f"{sum(step.dropped.values()):,}" if step.dropped else "",
             f"{step.rows_out:,}",
             "cached" if step.cached else f"{step.seconds:.2f}",
-            Text(_listed(step.dropped)),
+            Text(listed(step.dropped)),
             Text(_details(step)),
         )
         table.add_row(*cells[: len(table.columns)])
     console.print(table)
     if is_narrow:
         for step in (step for step in steps if step.dropped):
-            line = f"{step.step} dropped: {_listed(step.dropped)}"
+            line = f"{step.step} dropped: {listed(step.dropped)}"
             console.print(Text(line), soft_wrap=True)
         console.print(Text(f"(a terminal of {LOG_WIDTH} columns shows the details of each step)"))
 
 
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Why rewards are missing, if any is: by component, how many for each reason."""
-    listed = [f"{name}: {_listed(counts)}" for name, counts in missing.items()]
-    if listed:
-        yield f"missing rewards: {'; '.join(listed)}"
+    by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
+    if by_component:
+        yield f"missing rewards: {'; '.join(by_component)}"
 
 
 def _missing(report: Report) -> dict[str, dict[str, int]]:
@@ -110,21 +126,29 @@ def _traceable(folder: AnyPath) -> Iterator[str]:
     return (row for row in decided_rows(folder) if row and row != NEW_ROW)
 
 
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{value} {count:,}" for value, count in counts.items())
-
-
 def _details(step: StepReport) -> str:
     """What was retried, the columns that the step wrote, and its notes.
 
-    Columns with a single value are left out.
+    Columns with a single value are left out, unless they are what a row is graded by.
     """
     parts = [f"retried: {step.retried:,}"] if step.retried else []
     for name, figures in step.columns.items():
-        counts = figures.get("counts", {})
-        if len(counts) > 1:
-            parts.append(f"{name}: {_listed(counts)}")
-        elif "mean" in figures and figures["min"] != figures["max"]:
-            parts.append(f"{name}: {round(figures['mean'], 3) + 0.0:.3f} ± {figures['std']:.3f}")
+        component = name.startswith(_REWARD) and not name.endswith(MISSING)
+        if shown := _figures(figures, with_single=component or name in _GRADED):
+            parts.append(f"{name}: {shown}")
     parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]
     return "; ".join(parts)
+
+
+def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
+    """The figures of a column; empty where it has a single value that is left out, or none."""
+    counts = figures.get("counts", {})
+    if counts:
+        return listed(counts) if with_single or len(counts) > 1 else ""
+    if "mean" in figures:
+        mean = f"{round(figures['mean'], 3) + 0.0:.3f}"  # No -0.000.
+        if figures["min"] != figures["max"]:
+            return f"{mean} ± {figures['std']:.3f}"
+        return mean if with_single else ""
+    null = figures.get("null", 0)
+    return f"missing {null:,}" if with_single and null else ""

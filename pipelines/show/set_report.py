@@ -16,6 +16,7 @@ from ..figures.funnel import set_funnel, summed
 from ..figures.rows import KEPT, stored_rows
 from ..stored.stored import SetKind, Stored, StoredSet
 from .funnel import LOG_WIDTH, missing_line, print_steps
+from .no_signal import no_signal_of_sets
 
 
 class _SetReport(NamedTuple):
@@ -53,7 +54,7 @@ def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> in
     if known:
         names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
         print_steps(names, summed(each.figures.funnel for each in reports), console)
-        for line in _lines(kind, reports):
+        for line in (*_lines(kind, reports), *no_signal_of_sets(known)):
             console.print(Text(line), soft_wrap=True)
     for one in (one for one in sets if one.incomplete):
         console.print(Text(f"left out: {one.incomplete}"), soft_wrap=True)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..report import metrics
 from ..report.curves import draw
+from ..report.left_out import left_out_lines
 from ..report.watch import figures, spell, validation_figures
 from ..run import TrainingRun
 from . import checkpoints
@@ -40,7 +41,7 @@ def finish(
 
 
 def show(folder: Path, name: str, console: Console) -> None:
-    """Print the first and last metrics of a run, its time and its files."""
+    """Print the first and last metrics of a run, its time, what it left out, and its files."""
     points = metrics.read(folder)
     trained = [point for point in points if point.trained]
     if not trained:
@@ -61,6 +62,8 @@ def show(folder: Path, name: str, console: Console) -> None:
         if known:
             table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
     console.print(table)
+    for line in left_out_lines(folder):
+        _print(console, line)
     for what, path in _places(folder):
         _print(console, f"{what:<12}{path}")
 

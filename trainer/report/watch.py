@@ -20,8 +20,12 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import Self
 
+from ...operators import RejuiceError
 from ...pipelines.recipe.train import ONE_SET
+from ...pipelines.show.no_signal import no_signal_of_sets
+from .left_out import left_out_lines
 from .metrics import Point, Reader, component, read, validation
+from .stored import open_training
 
 _STAGES = {
     "Started a local Ray instance": "starting the trainer",
@@ -131,6 +135,8 @@ class Watch:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
+        for line in left_out_lines(self._folder):  # While it is early enough to stop.
+            self._print(line)
         if not self._quiet and self._console.is_terminal:
             self._live = Live(
                 console=self._console,
@@ -152,6 +158,9 @@ class Watch:
         self.poll()
         if self._live is not None:
             self._live.stop()
+        if kind is None:
+            for line in self._without_signal():
+                self._print(line)
 
     def poll(self) -> None:
         """Read and show what was logged since the last call."""
@@ -172,6 +181,20 @@ class Watch:
     def step(self) -> int | None:
         """The last step that was trained since the start."""
         return self._points[-1].step if len(self._points) > self._before else None
+
+    def _without_signal(self) -> Iterator[str]:
+        """The likeliest cause, by the last step, where no group of any step had a signal."""
+        step = self.step
+        if step is None or any(point.without_signal != 1.0 for point in self._points):
+            return
+        try:
+            stored = open_training(self._folder, range(step, step + 1))
+            sets = stored.sets if stored is not None else ()
+            known = [one for one in sets if one.kind == "answers" and not one.incomplete]
+            for line in no_signal_of_sets(known):
+                yield f"step {step}: {line}"
+        except (RejuiceError, OSError):
+            return  # The share of such groups is among the figures in any case.
 
     def _print(self, line: str) -> None:
         if not self._quiet:

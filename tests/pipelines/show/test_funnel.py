@@ -1,6 +1,7 @@
 """The funnel as people see it."""
 
 import io
+import re
 
 from rich.console import Console
 
@@ -107,3 +108,49 @@ def test_names_are_never_markup_and_long_paths_are_not_cut():
     lines = shown(project="[/b]", export=f"{'deep/' * 60}x.parquet")
     assert lines[0] == "[/b]"
     assert lines[-2] == f"3,998 rows in {'deep/' * 60}x.parquet"
+
+
+def constant(value, n=4, null=0):
+    return {"n": n, "null": null, "mean": value, "std": 0.0, "min": value, "max": value}
+
+
+def details(columns):
+    """What is in the table about a step that wrote these columns."""
+    lines = shown(steps=(STEPS[1].model_copy(update={"dropped": {}, "columns": columns}),))
+    text = " ".join(" ".join(lines[2:]).split()).removeprefix("pass_rate_filter 4,000 3,998 cached")
+    return re.split(" missing rewards: | 3,998 rows in ", text)[0].strip()
+
+
+def test_what_a_row_is_graded_by_is_shown_even_if_it_is_the_same_in_all_rows():
+    found = details(
+        {
+            "verdict": {"counts": {"wrong_answer": 4000}},
+            "reward_accuracy": constant(0.0),
+            "reward_accuracy_missing": {"counts": {"timeout": 2}},
+            "reward": constant(-0.1),
+            "advantage": constant(-0.0),
+        }
+    )
+    assert found == (
+        "verdict: wrong_answer 4,000; reward_accuracy: 0.000; reward: -0.100; advantage: 0.000"
+    )
+
+
+def test_what_no_row_is_graded_by_is_left_out_where_it_is_the_same_in_all_rows():
+    found = details(
+        {
+            "task": {"counts": {"generate": 4000}},
+            "finish_reason": {"counts": {"stop": 4000}},
+            "turn_count": constant(2.0),
+            "pass_rate": constant(0.5),
+            "reward_model": {"counts": {}},
+            "verdict": {"counts": {}},
+        }
+    )
+    assert found == ""
+
+
+def test_a_reward_that_no_row_has_is_missing():
+    nothing = {"n": 0, "null": 1200}
+    found = details({"reward": nothing, "advantage": {"n": 0, "null": 0}, "pass_rate": nothing})
+    assert found == "reward: missing 1,200"
