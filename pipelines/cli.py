@@ -134,7 +134,6 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
-    from .apply.trial import tried
     from .data_juicer.reading.settings import setting_warnings
     from .recipe.columns import checked_schema
     from .recipe.read import load
@@ -149,6 +148,8 @@ def check(
             columns = checked_schema(loaded, dataset).names
             right = "fields and columns"
             if not head.generated_part():
+                from .apply.trial import tried
+
                 left_out += tried(loaded, dataset)
         except RejuiceError as error:
             if training is None or training.replay is None:

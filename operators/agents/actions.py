@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from ..thoughts import without_thoughts
+from .json_text import json_objects
 from .play import Action
 
-_decoder = json.JSONDecoder(strict=False)  # Models write programs with line breaks in strings.
+_CLOSES_CALL = re.compile(r"\s*</tool_call>")
 
 
 class Call(NamedTuple):
@@ -42,15 +45,16 @@ Move: TypeAlias = Call | Answer | Malformed
 
 
 def read_line(action: Action) -> Move:
-    """The action in one line, `tool: its input` or `answer: text`.
+    """The action in one line, `tool: its input` or `answer: text`, after the thoughts if any.
 
     >>> read_line(Action("calculate: 8 * 46", cut_off=False))
     Call(shown='calculate: 8 * 46', tool='calculate', arguments='8 * 46')
 
     A text of several lines is malformed, and so is one that was cut off: its end is not known.
     """
+    text = without_thoughts(action.text)
     # Shown in one line, or a second one could pass for an observation.
-    line, shown = action.text.strip(), " ".join(action.text.split())
+    line, shown = text.strip(), " ".join(text.split())
     name, colon, text = (part.strip() for part in line.partition(":"))
     if action.cut_off or "\n" in line or not (name and colon):
         return Malformed(shown)
@@ -60,19 +64,24 @@ def read_line(action: Action) -> Move:
 def read_json(action: Action) -> Move:
     """The action in a text with one JSON object.
 
-    The object is `{"tool": …, "arguments": {…}}` or `{"answer": …}`. Thoughts before it are
-    ignored, up to the last `</think>` even if they contain objects. So is what follows it, where
-    models like to invent an observation; but a second action there is malformed.
+    The object is `{"tool": …, "arguments": {…}}` or `{"answer": …}`. A call is also read as models
+    were trained to write it: `{"name": …, "arguments": {…}}`, or `parameters` for `arguments`,
+    perhaps within `<tool_call>`. Backslashes of LaTeX in it stay what they are, see `json_text`.
+
+    Thoughts before it are ignored, even if they contain objects; one that is not closed was cut
+    off, and nothing in it is an action. Ignored is also what follows the object, where models like
+    to invent an observation; but a second action there is malformed.
     """
     text = without_thoughts(action.text)
-    found = [each for each in json_objects(text) if {"tool", "answer"} & each.fields.keys()]
+    found = [each for each in json_objects(text) if _is_action(each.fields)]
     if len(found) != 1:
-        return Malformed(text.strip())
-    ((fields, end),) = found
-    shown = text[:end].strip()
+        return Malformed(text.strip() or action.text.strip())
+    ((fields, end, begin),) = found
+    shown = text[: _end_of_call(text, end)].strip()
     if fields.keys() == {"answer"}:
-        answer = fields["answer"]
+        (answer,) = json_objects(text[begin:end], is_program=False)[0].fields.values()
         return Answer(shown, answer if isinstance(answer, str) else json.dumps(answer))
+    fields = _as_call(fields)
     tool, arguments = fields.get("tool"), fields.get("arguments", {})
     if not isinstance(tool, str) or not fields.keys() <= {"tool", "arguments"}:
         return Malformed(shown)
@@ -81,33 +90,19 @@ def read_json(action: Action) -> Move:
     return Call(shown, tool, arguments)
 
 
-def without_thoughts(text: str) -> str:
-    """What a model wrote after its thoughts, if it marks them by `<think>` and `</think>`."""
-    return text.rpartition("</think>")[2]
+def _is_action(fields: dict[str, Any]) -> bool:
+    return bool({"tool", "answer"} & fields.keys()) or _as_call(fields) is not fields
 
 
-class JsonObject(NamedTuple):
-    """A JSON object in a text: its fields, and the place in the text where it ends."""
+def _as_call(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a call as `tool` and `arguments`, where they have the names of other forms."""
+    for name in ("arguments", "parameters"):
+        if {"name", name} <= fields.keys() <= {"name", name, "type", "id"}:
+            return {"tool": fields["name"], "arguments": fields[name]}
+    return fields
 
-    fields: dict[str, Any]
-    end: int
 
-
-def json_objects(text: str) -> list[JsonObject]:
-    """The JSON objects in a text, in order, without those within others.
-
-    >>> json_objects('No {braces}. {"answer": {"apples": 3}}')
-    [JsonObject(fields={'answer': {'apples': 3}}, end=38)]
-    """
-    found, place = list[JsonObject](), text.find("{")
-    while place >= 0:
-        try:
-            fields, end = _decoder.raw_decode(text, place)
-            # Half of a pair of surrogates can be written in JSON, but nowhere else.
-            json.dumps(fields, ensure_ascii=False).encode()
-            found.append(JsonObject(fields, end))
-            place = end
-        except (ValueError, RecursionError):  # No JSON, or a number of thousands of digits.
-            place += 1
-        place = text.find("{", place)
-    return found
+def _end_of_call(text: str, end: int) -> int:
+    """Where a call ends whose JSON ends there: after the tag that closes it, if there is one."""
+    closed = _CLOSES_CALL.match(text, end)
+    return closed.end() if closed else end

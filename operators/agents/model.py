@@ -12,7 +12,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..config import deciding_fields
-from ..openai.options import ServerOptions
+from ..openai.dialect import Dialect
+from ..openai.options import DialectServer, refuse_own_fields
 from ..openai.wire import AttemptError, ChatChoice, ChatCompletion, RetryClass, endpoint, parse_body
 from ..sampling.tokenizer import Messages
 
@@ -25,7 +26,7 @@ class ModelError(Exception):
     """A frozen model gave no answer."""
 
 
-class FrozenModel(ServerOptions):
+class FrozenModel(DialectServer):
     """A chat model behind a server with OpenAI's API, which flows and tools ask.
 
     Models at a server with the same options share its connections and `concurrency`.
@@ -56,9 +57,8 @@ class FrozenModel(ServerOptions):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for name in self.parameters:
-            if name in self._own_fields(_PROBE).keys() | _SET_ALREADY:
-                raise ValueError(f"parameters must not name '{name}', which is set already")
+        own = self._own_fields(_PROBE).keys() | _SET_ALREADY
+        refuse_own_fields(self.parameters, own, self.server)
         return self
 
     def cache_key_fields(self) -> Mapping[str, Any]:
@@ -83,21 +83,25 @@ class FrozenModel(ServerOptions):
                 down: it may recover, so the run goes on without this answer.
             EngineError: it would never answer: the address, the model or the key is wrong.
         """
+        from ..openai.advice import advice
         from ..openai.client import Request
         from ..openai.endpoints import ServerDownError
         from ..openai.shared import shared_client
 
         shared = await shared_client(self)
         url = partial(endpoint, api="chat")
-        request = Request(url, self._body(messages), _read)
-        probe = Request(url, self._body(_PROBE), lambda body: None)
+        sent = self.server.sent(self._body(messages))
+        advise = partial(advice, sent=sent, dialect=self.server)
+        read = partial(_read, dialect=self.server)
+        request = Request(url, sent, read, advise=advise)
+        probe = Request(url, self.server.sent(self._body(_PROBE)), lambda body: None)
         async with shared.slots:
             try:
                 found = await shared.client.answer(request, probe, Counter())
             except ServerDownError as error:
                 raise ModelError(str(error)) from error
         if isinstance(found, AttemptError):
-            raise ModelError(f"{found.reason}: {found.detail}")
+            raise ModelError(f"{found.reason}: {found.line}")
         return found
 
     async def close(self) -> None:
@@ -116,7 +120,7 @@ class FrozenModel(ServerOptions):
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
         }
-        if self.temperature:
+        if self.temperature and self.server.seed != "none":
             shown = "\0".join(part for message in messages for part in message).encode()
             body["seed"] = xxhash.xxh3_64_intdigest(shown) % _SEEDS
         if self.chat_template_kwargs:
@@ -124,8 +128,8 @@ class FrozenModel(ServerOptions):
         return body
 
 
-def _read(body: bytes) -> str:
-    choice = parse_body(ChatCompletion[ChatChoice], body).the_choice()
+def _read(body: bytes, dialect: Dialect) -> str:
+    choice = parse_body(ChatCompletion[ChatChoice], body).the_choice(dialect)
     text = choice.message.content or ""
     if not text and choice.finish_reason == "length":
         # All of `max_tokens` went into reasoning: another attempt would end in the same way.

@@ -244,7 +244,13 @@ class AgentRunner:
             for turn in trajectory.actions
             if turn.policy_version is not None
         ]
-        return TrajectoryGroup(self._policy, min(versions, default=0), seed, tuple(trajectories))
+        turns = [turn for trajectory in trajectories for turn in trajectory.actions]
+        # A server may take no seed; then that of the prompt has decided nothing.
+        unseeded = bool(turns) and all(turn.seed is None for turn in turns)
+        version = min(versions, default=0)
+        return TrajectoryGroup(
+            self._policy, version, None if unseeded else seed, tuple(trajectories)
+        )
 
 
 def _places(tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Place | None]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import orjson
-
 from ..errors import RecipeError
+from .json_text import json_value
 from .tool import Observation, Tool, ToolFunction
 
 
@@ -55,8 +54,8 @@ class Toolbox:
             return Observation(f"there is no tool '{name}'; the tools are: {known}", "unknown_tool")
         if isinstance(arguments, str):
             try:
-                arguments = orjson.loads(arguments)
-            except orjson.JSONDecodeError as error:
+                arguments = json_value(arguments)
+            except ValueError as error:
                 return Observation(f"the arguments are no JSON: {error}", "bad_arguments")
         if not isinstance(arguments, Mapping):
             return Observation("the arguments must be a JSON object", "bad_arguments")
@@ -74,8 +73,8 @@ class Toolbox:
         return await self.call(name, self._arguments(name, text), task)
 
     def _arguments(self, name: str, text: str) -> Mapping[str, Any] | str:
-        with suppress(orjson.JSONDecodeError):
-            if isinstance(found := orjson.loads(text), dict):
+        with suppress(ValueError):
+            if isinstance(found := json_value(text), dict):
                 return found
         schema = self._by_name[name].parameters if name in self._by_name else {}
         required, known = schema.get("required", []), list(schema.get("properties", {}))

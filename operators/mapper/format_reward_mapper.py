@@ -15,6 +15,7 @@ from ..columns import component, component_columns, is_text
 from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Mapper
+from ..thoughts import continued
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -37,6 +38,10 @@ class FormatRewardMapper(Mapper):
     """`<think>..</think><answer>..</answer>`, one `\\boxed{..}`, or the tags in `tags`."""
     tags: tuple[str, ...] = ()
     """For the style `tags`: the names of the tags in order, such as `[plan, final]`."""
+    response_prefix: str | None = None
+    """What the prompt ends with and a response continues, such as the `<think>` of DeepSeek-R1's
+    chat template. Null: what the template in the folder of the policy ends with, in a recipe that
+    samples; else nothing."""
     right: FiniteFloat = 0.1
     """Reward of a response with the right format."""
     wrong: FiniteFloat = -0.1
@@ -64,7 +69,8 @@ class FormatRewardMapper(Mapper):
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         responses = _texts(table)
-        right_N = self._right(["" if text is None else text for text in responses.to_pylist()])
+        texts = continued(self.response_prefix, responses.to_pylist())
+        right_N = self._right([text or "" for text in texts])
         missing = pc.if_else(pc.is_null(responses), "no_response", pa.scalar(None, pa.string()))
         return component("format", np.where(right_N, self.right, self.wrong), missing)
 

@@ -69,8 +69,9 @@ class LlmQualityRewardMapper(JudgedMapper):
     """`json_schema` has the server constrain the answer to integers from 1 to 5, `json_object` to
     any JSON; with `text`, as Data-Juicer sends requests, to nothing. Of `prompt: short` there must
     be one JSON object in the answer, or with `text` the last one counts, so that the scorer may
-    reason first; of `prompt: data_juicer` the first one counts. A verdict without exactly one score
-    for each dimension is malformed."""
+    reason first; of `prompt: data_juicer` the first one counts. What it thinks before `</think>`
+    never counts. A verdict without exactly one score for each dimension is malformed; further
+    fields do no harm."""
     expected_score: bool = False
     """Take the mean of the scores 1 to 5, weighted by their probabilities, instead of the sampled
     score. The server must give log-probabilities, 20 at a token; a score that is not among them has

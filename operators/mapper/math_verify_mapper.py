@@ -14,6 +14,7 @@ from ..columns import component
 from ..compute import pc
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
+from ..thoughts import continued
 
 
 class MathVerifyMapper(Mapper):
@@ -52,6 +53,11 @@ class MathVerifyMapper(Mapper):
     about its length, and no answer may have a sum, integral or other operation that its reference
     does not have."""
 
+    response_prefix: str | None = None
+    """What the prompt ends with and a response continues, such as the `<think>` of DeepSeek-R1's
+    chat template. Null: what the template in the folder of the policy ends with, in a recipe that
+    samples; else nothing."""
+
     depends_on: ClassVar[tuple[str, ...]] = ("math-verify", "latex2sympy2_extended", "sympy")
     gil_bound: ClassVar[bool] = True
     retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "verifier_error"})
@@ -88,7 +94,7 @@ class MathVerifyMapper(Mapper):
         references = pc.if_else(ungradable.is_null(), references, pa.scalar(None, pa.string()))
         rows = np.flatnonzero(np.asarray(responses.is_valid()))
         verdicts = verify_batch(
-            responses.take(pa.array(rows)).to_pylist(),
+            continued(self.response_prefix, responses.take(pa.array(rows)).to_pylist()),
             references.take(pa.array(rows)).to_pylist(),
             timeout=self.timeout,
             worked_out=self.worked_out,

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from ..columns import at_path, columns_of, component
 from ..operator import Columns, Mapper
+from ..thoughts import continued
 
 if TYPE_CHECKING:
     from ..unit_tests.grading import CaseVerdicts, Submission
@@ -79,6 +80,10 @@ class UnitTestMapper(Mapper):
     `reward_model.ground_truth` is a field of a column of structs, as in verl's datasets."""
     style: Literal["stdin", "assert"] = "stdin"
     """What the tests are: inputs with the outputs that belong to them, or statements."""
+    response_prefix: str | None = None
+    """What the prompt ends with and a response continues, such as the `<think>` of DeepSeek-R1's
+    chat template. Null: what the template in the folder of the policy ends with, in a recipe that
+    samples; else nothing."""
     setup: str | None = None
     """Column with Python code that runs before each test, text or a list of lines. Style
     `assert`."""
@@ -196,7 +201,8 @@ class UnitTestMapper(Mapper):
 
         if response is None:
             return _Row(None, "no_response")
-        code = extract_code(response, whole=self.without_block == "whole_response")
+        [text] = continued(self.response_prefix, [response])
+        code = extract_code(text or "", whole=self.without_block == "whole_response")
         try:
             if self.entry_point is not None and not isinstance(entry, str):
                 raise BadTestsError("the entry point is null")

@@ -35,7 +35,7 @@ from .endpoints import (
     Endpoints,
     ServerDownError,
 )
-from .options import ServerOptions
+from .options import ServerOptions, dialect_of, probed_url
 from .rates import Admission, Rates
 from .stopping import AttemptBudget, GiveUp
 from .wire import (
@@ -44,10 +44,12 @@ from .wire import (
     RetryClass,
     bad_response,
     check_status,
+    error_in_answer,
     model_not_found,
 )
 
 T = TypeVar("T")
+_MAY_BE_A_FIELD = ("request_refused", "server_error")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 _NO_ANSWER_S = 10.0  # seconds that a list of models may take
@@ -68,12 +70,14 @@ class Request(Generic[T]):
             nothing.
         read: parses the body of an answer; raises AttemptError if it is unusable.
         hint: what to try if the server has the model, but nothing at this address.
+        advise: what to set, from the body of a refusal; empty: no field helps.
     """
 
     url: Callable[[str], str]
     body: Mapping[str, Any] | None
     read: Callable[[bytes], T]
     hint: str = "is it a server with OpenAI's API?"
+    advise: Callable[[bytes], str] = lambda _: ""
 
 
 class OpenAIClient:
@@ -104,6 +108,7 @@ class OpenAIClient:
         key: str = "",
     ) -> None:
         self._options, self._connections, self._clock = options, connections, clock
+        self._lists_models = dialect_of(options).models
         self._headers = _authorization(key) if key else headers(options.api_key_env)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
@@ -152,7 +157,7 @@ class OpenAIClient:
             # A server that refuses every request will not change its mind.
             kind = EngineError if error.retry_class is RetryClass.REFUSED else ServerDownError
             answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
-            raise kind(f"{self.name} {answers}: {error.reason}, {error.detail}") from None
+            raise kind(f"{self.name} {answers}: {error.reason}, {error.line}") from None
 
     async def answer_without_probe(self, request: Request[T], failed_attempts: Counter[str]) -> T:
         """The server's answer, after as many attempts as it needs, each where least is in flight.
@@ -243,13 +248,22 @@ class OpenAIClient:
         method = "GET" if body is None else "POST"
         response = await self._send(at, method, url, body, self._options.timeout_s)
         if response.status == 404 and body is not None and "model" in body:
-            models = await self._send(at, "GET", f"{at.base}/models", None, self._options.timeout_s)
+            models = await self._models(at)
             place = "" if self._endpoints.only_one else at.base
             raise model_not_found(str(body["model"]), url, models, request.hint, place)
-        check_status(response, at.base)
-        found = request.read(response.body)
+        try:
+            check_status(response, at.base)
+            found = request.read(response.body)
+        except AttemptError as error:
+            raise _explained(error, response, request.advise) from None
         self._rates.correct(admission, response.body, at.base)
         return found
+
+    async def _models(self, at: Endpoint) -> HttpResponse:
+        """The list of models of one address, empty if it has none."""
+        if not self._lists_models:
+            return HttpResponse(404, b"")
+        return await self._send(at, "GET", f"{at.base}/models", None, self._options.timeout_s)
 
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
@@ -344,7 +358,7 @@ class OpenAIClient:
         """Whether an address can be reached, whatever it answers."""
         try:
             # Less than for all of it: a host that drops packets is not taken for a slow one.
-            url, connect_s = f"{at.base}/models", _NO_ANSWER_S / 2
+            url, connect_s = probed_url(at.base, self._options), _NO_ANSWER_S / 2
             await self._exchange_http("GET", url, None, _NO_ANSWER_S, connect_s)
         except UNREACHABLE as error:
             if not is_unreachable(error):
@@ -368,6 +382,18 @@ class _Attempt(Generic[T]):
     def __init__(self, request: Request[T], failed: Counter[str]) -> None:
         self.request, self.failed = request, failed
         self.failed_at: Counter[Endpoint] = Counter()
+
+
+def _explained(
+    error: AttemptError, response: HttpResponse, advise: Callable[[bytes], str]
+) -> AttemptError:
+    """An error of an answer, with what to set, or as the error that the answer itself contains."""
+    if error.reason == "bad_response":
+        error = error_in_answer(response.body) or error
+    if error.reason not in _MAY_BE_A_FIELD or not (right := advise(response.body)):
+        return error
+    # A field that the server never takes, whatever status it gives for that.
+    return AttemptError("request_refused", error.detail, RetryClass.REFUSED, right=right)
 
 
 def headers(api_key_env: str | None) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
 
 from pydantic import (
     NonNegativeFloat,
@@ -14,6 +15,7 @@ from pydantic import (
 
 from ..config import Config
 from ..errors import RecipeError
+from .dialect import Dialect
 
 
 class Options(Config):
@@ -92,11 +94,60 @@ class ServerOptions(Options):
         return tuple(address.rstrip("/") for address in each)
 
 
-class ScorerOptions(ServerOptions):
-    """Where the scorer is, and how requests to it are retried: one request scores one response."""
+class DialectServer(ServerOptions):
+    """Which server, how it differs from others, and how requests are retried."""
+
+    server: Dialect = Dialect()
+    """How the server differs from others, such as `{kind: ollama}`."""
+
+    @property
+    def excluded_from_cache_key(self) -> frozenset[str]:  # type: ignore[override]
+        """See `Options`. What was sampled before there was `server` is found while it is unused."""
+        plain = ServerOptions.excluded_from_cache_key
+        return plain if self.server.cache_key_fields() else plain | {"server"}
+
+
+class ScorerOptions(Dialect, ServerOptions):
+    """Where the scorer is, how it differs from other servers, and how requests to it are retried:
+    one request scores one response."""
 
     timeout_s: PositiveFloat = 120
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
     """No attempt for a request starts later than this many seconds after its first one.
     Waiting for a limit per minute does not count."""
+
+
+def dialect_of(options: ServerOptions) -> Dialect:
+    """How the server of some options differs from others."""
+    if isinstance(options, Dialect):
+        return options
+    return options.server if isinstance(options, DialectServer) else Dialect()
+
+
+def probed_url(base: str, options: ServerOptions) -> str:
+    """What is asked for by GET at an address to see whether anything answers there."""
+    return f"{base}/models" if dialect_of(options).models else base
+
+
+def refuse_own_fields(
+    parameters: Mapping[str, Any], own: Collection[str], dialect: Dialect
+) -> None:
+    """Pass further fields of a request that are not among those that are set already.
+
+    Args:
+        parameters: the further fields.
+        own: names of those that are set.
+        dialect: by which they are sent.
+
+    Raises:
+        ValueError: one of them is.
+    """
+    for name in parameters:
+        if name == "max_tokens":
+            raise ValueError(
+                "parameters must not name 'max_tokens', which the field max_tokens sets; if the "
+                "server has another name for it, set server: {token_limit: max_completion_tokens}"
+            )
+        if name == dialect.token_limit or name in own:
+            raise ValueError(f"parameters must not name '{name}', which is set already")

@@ -13,9 +13,10 @@ from typing import Any
 from tenacity import AsyncRetrying, retry_if_exception_type
 
 from .client import OpenAIClient
+from .dialect import Dialect
 from .endpoints import ServerDownError
 from .loop_thread import LoopThread
-from .options import ServerOptions
+from .options import ServerOptions, dialect_of, probed_url
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -40,9 +41,10 @@ def check_server(
 ) -> None:
     """Wait until a server is up, `patience_s` at most, and check that it has a model.
 
-    A server that does not list its models only has to be up, and so has one that may have any. Of
-    several addresses one must be up, and all that are up must have the model; a line in the log
-    names those that are down.
+    A server that does not list its models only has to be up, and so has one that may have any; with
+    `models: false` it is asked for no list, and is up if it answers anything. Of several addresses
+    one must be up, and all that are up must have the model; a line in the log names those that are
+    down.
 
     Args:
         options: which server, and how long to wait for it.
@@ -60,9 +62,11 @@ def check_server(
     async def check(address: str) -> None:
         patience_s = 0.0 if several else options.patience_s
         one = options.model_copy(update={"base_url": address, "patience_s": patience_s})
+        place = address if several else ""
         async with OpenAIClient(one, 1, clock=clock, key=key) as client:
-            models = await _models_when_ready(client, patience_s, clock)
-            await _check_model(client, model, models, address if several else "")
+            first = await _answer_when_ready(client, one, clock)
+            if dialect_of(options).models:
+                await _check_model(client, dialect_of(options), model, first, place)
 
     # A thread of its own, because a notebook already runs an event loop in this one.
     thread = LoopThread(f"check of {options.addresses[0]}")
@@ -109,17 +113,18 @@ async def _down(
     return [each for each in found if isinstance(each, ServerDownError)]
 
 
-async def _models_when_ready(
-    client: OpenAIClient, patience_s: float, clock: Callable[[], float]
+async def _answer_when_ready(
+    client: OpenAIClient, options: ServerOptions, clock: Callable[[], float]
 ) -> HttpResponse:
-    start = clock()
+    """What a server answers first: its list of models, if it has one."""
+    start, patience_s = clock(), options.patience_s
+    lists_models = dialect_of(options).models
 
-    async def models() -> HttpResponse:
+    async def answer() -> HttpResponse:
         try:
-            found = await client.send_when_reachable(
-                "GET", "{}/models".format, timeout_s=_TIMEOUT_S
-            )
-            if found.status in _NOT_READY:
+            url = partial(probed_url, options=options)
+            found = await client.send_when_reachable("GET", url, timeout_s=_TIMEOUT_S)
+            if found.status in _NOT_READY and lists_models:
                 check_status(found, client.name)
         except AttemptError as error:
             client.waits.report(error.detail, clock() - start, patience_s)
@@ -133,7 +138,7 @@ async def _models_when_ready(
         reraise=True,
     )
     try:
-        return await ready(models)
+        return await ready(answer)
     except AttemptError as error:
         waited = f" for {patience_s:g} s" if patience_s else ""
         found = f"{client.name} was not ready{waited}: {error.detail}"
@@ -141,7 +146,7 @@ async def _models_when_ready(
 
 
 async def _check_model(
-    client: OpenAIClient, model: str | None, models: HttpResponse, place: str
+    client: OpenAIClient, dialect: Dialect, model: str | None, models: HttpResponse, place: str
 ) -> None:
     if models.status == 401:
         check_status(models, client.name)
@@ -150,7 +155,8 @@ async def _check_model(
         return
     # It may know the model by another name, as llama.cpp does by any: only a request tells.
     url = partial(endpoint, api="chat")
-    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    chat = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    body = dialect.sent(chat)
     with suppress(AttemptError):  # A server that is up may refuse such a chat.
         found = await client.send_when_reachable("POST", url, body, timeout_s=_TIMEOUT_S)
         if found.status == 404:

@@ -9,7 +9,7 @@ import asyncio
 from weakref import WeakKeyDictionary
 
 from .client import OpenAIClient
-from .options import ServerOptions
+from .options import DialectServer, ServerOptions
 
 
 class SharedClient:
@@ -53,6 +53,5 @@ async def close_shared_client(options: ServerOptions) -> None:
 
 def _plain(options: ServerOptions) -> ServerOptions:
     """The server alone: its options without those of whoever asks it, so that they can be a key."""
-    return ServerOptions.model_validate(
-        {name: getattr(options, name) for name in ServerOptions.model_fields}
-    )
+    kind = DialectServer if isinstance(options, DialectServer) else ServerOptions
+    return kind.model_validate({name: getattr(options, name) for name in kind.model_fields})

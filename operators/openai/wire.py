@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from ..errors import EngineError
+from .dialect import Dialect
+from .message import ChatMessage
 
 WireModel = TypeVar("WireModel", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
@@ -20,6 +24,10 @@ _UNSUPPORTED = frozenset(
 )  # Not implemented, unsupported version of HTTP: retrying cannot help.
 _REFUSED = frozenset({400, 413, 414, 422, 451})
 
+
+ENDINGS = ("stop", "length")
+_FAILED = ("error", "abort")  # Finish reasons of responses that are not whole.
+_PLAIN = Dialect()
 
 Api: TypeAlias = Literal["completions", "chat", "generate"]
 """Endpoint of the server: `/v1/completions` with token ids, `/v1/chat/completions`, which applies
@@ -57,13 +65,26 @@ class AttemptError(Exception):
         detail: the server's message, or what was wrong.
         retry_class: why it failed.
         after: seconds that the server asks to wait before the next attempt.
+        right: what to set so that the server may answer, as an instruction; empty if unknown.
     """
 
     def __init__(
-        self, reason: str, detail: str, retry_class: RetryClass, *, after: float = 0.0
+        self,
+        reason: str,
+        detail: str,
+        retry_class: RetryClass,
+        *,
+        after: float = 0.0,
+        right: str = "",
     ) -> None:
         super().__init__(reason, detail)
-        self.reason, self.detail, self.retry_class, self.after = reason, detail, retry_class, after
+        self.reason, self.detail, self.retry_class = reason, detail, retry_class
+        self.after, self.right = after, right
+
+    @property
+    def line(self) -> str:
+        """What was wrong, and what to set."""
+        return f"{self.detail.rstrip('.')}; {self.right}" if self.right else self.detail
 
 
 class HttpResponse(NamedTuple):
@@ -144,12 +165,53 @@ def served_models(models: HttpResponse) -> list[str]:
 
 def error_text(body: bytes) -> str:
     """The message of an error, from its JSON or its text: one line of at most 300 characters."""
+    return " ".join(refusal_in(body).message.split())[:300]
+
+
+class ServerRefusal(NamedTuple):
+    """What a server says of a request: its message, and the field that it names, if it does."""
+
+    message: str
+    param: str = ""
+
+
+def refusal_in(body: bytes) -> ServerRefusal:
+    """What a server says, in the form of OpenAI's API, of vLLM, of FastAPI, or as plain text."""
+    found = _object_in(body)
+    error = found.get("error") or found
+    if isinstance(error, str):
+        return ServerRefusal(error)
+    if isinstance(error, dict) and isinstance(message := error.get("message"), str):
+        param = error.get("param")
+        return ServerRefusal(message, param if isinstance(param, str) else "")
+    with suppress(ValidationError):
+        first = _FieldErrors.model_validate(found).detail[0]
+        name = ".".join(str(part) for part in first.loc if part != "body")
+        return ServerRefusal(f"{name}: {first.msg}", name)
+    return ServerRefusal(body[:300].decode(errors="replace"))
+
+
+def error_in_answer(body: bytes) -> AttemptError | None:
+    """The error that an answer with status 200 is, as where a proxy passes on that of a server."""
+    error = _object_in(body).get("error")
+    if not error:
+        return None
+    message = f"200, but an error: {error_text(body)}"
+    code = error.get("code") if isinstance(error, dict) else None
+    if code in _REFUSED:
+        return AttemptError("request_refused", message, RetryClass.REFUSED)
+    if code == 429:
+        return AttemptError("rate_limited", message, RetryClass.OVERLOADED)
+    return AttemptError("server_error", message, RetryClass.SERVER_FAILED)
+
+
+def _object_in(body: bytes) -> dict[str, Any]:
+    """A body that is a JSON object; empty if it is something else."""
     try:
-        error = _ErrorBody.model_validate_json(body).error
-        text = error if isinstance(error, str) else error.message
-    except ValidationError:
-        text = body[:300].decode(errors="replace")
-    return " ".join(text.split())[:300]
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _seconds(retry_after: str) -> float:
@@ -160,13 +222,6 @@ def _seconds(retry_after: str) -> float:
         return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
     except (ValueError, OverflowError):
         return 0.0
-
-
-class ChatMessage(BaseModel):
-    """The message of a choice in a chat completion."""
-
-    content: str | None = None
-    refusal: str | None = None
 
 
 class ChatChoice(BaseModel):
@@ -181,8 +236,11 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
 
     choices: list[ChoiceT]
 
-    def the_choice(self) -> ChoiceT:
+    def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
         """Its only choice, which ended by itself (`stop`) or was cut off (`length`).
+
+        Args:
+            dialect: of the server, which says what its finish reasons mean.
 
         Raises:
             AttemptError: there is no such choice, or the model refuses to answer.
@@ -191,9 +249,10 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
             raise bad_response(f"{len(self.choices)} choices, not 1")
         (choice,) = self.choices
         check_not_refused(choice.message.refusal, choice.finish_reason)
-        if choice.finish_reason not in ("stop", "length"):
-            raise bad_response(f"it finished with {choice.finish_reason!r}")
-        return choice
+        ending = dialect.ending(choice.finish_reason)
+        if ending not in ENDINGS:
+            raise unknown_ending("it", choice.finish_reason)
+        return choice.model_copy(update={"finish_reason": ending})
 
 
 class LogProb(BaseModel):
@@ -202,12 +261,15 @@ class LogProb(BaseModel):
     logprob: FiniteFloat
 
 
-class _ErrorMessage(BaseModel):
-    message: str
+class _FieldError(BaseModel):
+    loc: list[str | int]
+    msg: str
 
 
-class _ErrorBody(BaseModel):
-    error: _ErrorMessage | str
+class _FieldErrors(BaseModel):
+    """What FastAPI says of fields of a request."""
+
+    detail: list[_FieldError] = Field(min_length=1)
 
 
 class _ModelEntry(BaseModel):
@@ -227,6 +289,8 @@ def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
+        if body.startswith(b"data:"):
+            raise bad_response("a stream of events, which was not asked for") from None
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "body"
         raise bad_response(f"{place}: {first['msg']}: {body[:80]!r}") from None
@@ -243,6 +307,44 @@ def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
         raise AttemptError("content_refused", detail, RetryClass.REFUSED)
 
 
-def bad_response(detail: str) -> AttemptError:
-    """The error to raise if an answer is not what was requested."""
-    return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER)
+def bad_response(detail: str, right: str = "") -> AttemptError:
+    """The error to raise if an answer is not what was requested.
+
+    Args:
+        detail: what is wrong.
+        right: what to set, see `AttemptError`.
+    """
+    return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER, right=right)
+
+
+def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> AttemptError:
+    """The error to raise if a response has a finish reason that means nothing here.
+
+    Args:
+        what: the response.
+        finish_reason: of the server.
+        place: see `in_server`.
+    """
+    name = "null" if finish_reason is None else finish_reason
+    if name in _FAILED:
+        setting = in_server(place, f"finish_reasons: {{{name}: length}}")
+        right = f"set {setting} to take it as cut off"
+    else:
+        setting = in_server(place, f"finish_reasons: {{{name}: stop}}")
+        right = f"set {setting} if it is then complete, or length if it is cut off"
+    return bad_response(f"{what} finished with {finish_reason!r}", right)
+
+
+def in_server(place: str, field: str) -> str:
+    """A field of `Dialect` as it stands in a recipe.
+
+    Args:
+        place: of `server` in the recipe, such as `openai`; empty: it stands alone.
+        field: with its value.
+
+    Example:
+        >>> in_server("openai", "index: by_order")
+        'openai: {server: {index: by_order}}'
+    """
+    text = f"server: {{{field}}}"
+    return f"{place}: {{{text}}}" if place else text

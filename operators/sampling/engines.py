@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..cache_key import file_state
+from ..config import deciding_fields
 from ..errors import EngineError
 from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .protocol import Engine
@@ -97,9 +98,7 @@ def release(spec: EngineSpec) -> None:
 
 def cache_key_state(spec: EngineSpec) -> dict[str, Any]:
     """What determines the samples besides the mapper's own fields: options, and file contents."""
-    options = spec.options
-    fields = options.model_dump(mode="json", exclude=set(options.excluded_from_cache_key))
-    return {"options": fields, "files": list(_file_states(spec))}
+    return {"options": deciding_fields(spec.options), "files": list(_file_states(spec))}
 
 
 def rendered_chat(spec: EngineSpec, messages: Messages) -> str:

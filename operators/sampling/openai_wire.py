@@ -8,21 +8,31 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat
 
 from ..errors import EngineError
+from ..openai.dialect import Dialect
+from ..openai.message import ChatMessage
 from ..openai.wire import (
+    ENDINGS,
     Api,
     AttemptError,
-    ChatMessage,
     LogProb,
     RetryClass,
     bad_response,
     check_not_refused,
+    in_server,
     parse_body,
+    unknown_ending,
 )
 from .protocol import Group, Prompt, Sample, Settings
 from .tokenizer import NO_KWARGS
 
 _LARGEST_ID = (1 << 31) - 1
 """No vocabulary is larger, and tables keep token ids in 32 bits."""
+PLACE = "openai"
+"""Where a recipe says how the server differs from others."""
+_CALLED = ("tool_calls", "function_call")
+"""Finish reasons of a response that ended with a tool call, which the server takes out."""
+_WITHOUT_PARSER = "start it without --reasoning-parser, or set on_policy: false"
+_PLAIN = Dialect()
 
 
 def request_body(
@@ -33,6 +43,7 @@ def request_body(
     settings: Settings,
     exact: bool,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
+    dialect: Dialect = _PLAIN,
 ) -> dict[str, Any]:
     """The JSON of one request for all n responses of a prompt.
 
@@ -46,8 +57,9 @@ def request_body(
             that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and
             a repetition penalty). Not every server supports these fields.
         chat_template_kwargs: further arguments of the server's chat template; `chat` only.
+        dialect: what the server takes of it.
     """
-    sampling: dict[str, Any] = {**settings._asdict(), "seed": prompt.seed}
+    sampling = dialect.sent({**settings._asdict(), "seed": prompt.seed}, chat=api == "chat")
     if exact:
         sampling |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
         sampling["logprobs"] = True if api == "chat" else 0
@@ -79,7 +91,7 @@ class _WeightSpan(BaseModel):
 
 
 class _SampleChoice(BaseModel):
-    index: int
+    index: int | None = None
     finish_reason: str | None = None
     text: str | None = None
     message: ChatMessage = ChatMessage()
@@ -103,6 +115,7 @@ def read_group(
     policy: str,
     version: int,
     exact: bool,
+    dialect: Dialect = _PLAIN,
 ) -> Group:
     """The group in the server's answer.
 
@@ -115,6 +128,7 @@ def read_group(
         version: of the weights, if the server reports none. If the weights changed while the group
             was sampled, and `exact` is false, the group gets the oldest version.
         exact: require token ids and log-probabilities, all of one weight version.
+        dialect: how the server differs from others.
 
     Raises:
         AttemptError: the answer has other than n responses, or responses of several versions, or
@@ -122,8 +136,7 @@ def read_group(
         EngineError: the server cannot give what `exact` needs.
     """
     answer = parse_body(_SampleCompletion, body)
-    choices = sorted(answer.choices, key=lambda choice: choice.index)
-    _check_whole(choices, settings.n)
+    choices = _in_order(answer.choices, settings.n, dialect)
     seen = answer.prompt_token_ids or choices[0].prompt_token_ids
     if exact:
         _check_exact(choices, seen, ids)
@@ -136,20 +149,43 @@ def read_group(
     return Group(
         policy=policy,
         version=oldest,
-        seed=prompt.seed,
+        seed=dialect.seed_of(prompt.seed),
         prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
-        samples=tuple(_sample(choice, settings.max_tokens) for choice in choices),
+        samples=tuple(
+            _sample(choice, f"choice {number}", settings.max_tokens, dialect, exact=exact)
+            for number, choice in enumerate(choices)
+        ),
     )
 
 
-def _check_whole(choices: list[_SampleChoice], n: int) -> None:
+def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
+    """The n choices of an answer, in their order.
+
+    Raises:
+        AttemptError: there are others, or one of them was refused.
+    """
     for choice in choices:
         check_not_refused(choice.message.refusal, choice.finish_reason)
     if len(choices) < n:
-        detail = f"{len(choices)} of {n} responses"
-        raise AttemptError("too_few_samples", detail, RetryClass.BAD_ANSWER)
-    if [choice.index for choice in choices] != list(range(n)):
-        raise bad_response(f"choices {[choice.index for choice in choices]}, not 0 to {n - 1}")
+        # A server that does not know `n` gives one response, whatever it is.
+        ignored = in_server(PLACE, "one_sample_per_request: true") if len(choices) == 1 else ""
+        raise AttemptError(
+            "too_few_samples",
+            f"{len(choices)} of {n} responses",
+            RetryClass.BAD_ANSWER,
+            right=f"set {ignored}" if ignored else "",
+        )
+    numbers = [choice.index for choice in choices]
+    is_clear = dialect.index == "by_order" or numbers == [None]
+    if is_clear and len(choices) == n:
+        return choices
+    known = sorted(number for number in numbers if number is not None)
+    if known != list(range(n)) or len(known) < len(choices):
+        equal = len(set(numbers)) == 1 and len(numbers) == n > 1
+        right = f"set {in_server(PLACE, 'index: by_order')}" if equal else ""
+        found = f"choices {known}, not 0 to {n - 1}" if known else f"{n} choices without index"
+        raise bad_response(found, right)
+    return sorted(choices, key=lambda choice: choice.index or 0)
 
 
 def _check_exact(
@@ -167,24 +203,36 @@ def _check_exact(
     if lacks:
         raise EngineError(
             f"the server gives no {' and no '.join(lacks)}, which on-policy training needs",
-            "sample from one that does, such as vLLM, or set on_policy: false",
+            _WITHOUT_PARSER
+            if any(choice.message.thought for choice in choices)
+            else "sample from one that does, such as vLLM, or set on_policy: false",
         )
     if ids is not None and seen is not None and seen != ids:
         raise EngineError("the server samples from other prompt token ids than those it was sent")
 
 
-def _sample(choice: _SampleChoice, max_tokens: int) -> Sample:
-    text = choice.message.content if choice.text is None else choice.text
+def _sample(
+    choice: _SampleChoice, name: str, max_tokens: int, dialect: Dialect, *, exact: bool
+) -> Sample:
+    message, ending = choice.message, dialect.ending(choice.finish_reason)
+    if ending in _CALLED and message.calls:
+        ending = "stop"
+    text = message.whole_text() if choice.text is None else choice.text
+    if text is None and ending == "length":
+        text = ""  # Cut off in a thought that the server does not show.
     if text is None:
-        raise bad_response(f"choice {choice.index} has no text")
-    if choice.finish_reason not in ("stop", "length"):
-        raise bad_response(f"choice {choice.index} finished with {choice.finish_reason!r}")
+        raise bad_response(f"{name} has no text")
+    if ending not in ENDINGS:
+        raise unknown_ending(name, choice.finish_reason, PLACE)
     ids = None if choice.token_ids is None else tuple(choice.token_ids)
     logprobs = _logprobs(choice)
     fault = _token_fault(text, ids, logprobs, max_tokens)
+    if fault and exact and message.thought and len(ids or ()) != len(logprobs or ()):
+        found = f"the server gives {fault} of a response whose thought it takes out"
+        raise EngineError(found, _WITHOUT_PARSER)
     if fault:
-        raise bad_response(f"choice {choice.index} has {fault}")
-    return Sample(text, ids, logprobs, choice.finish_reason)
+        raise bad_response(f"{name} has {fault}")
+    return Sample(text, ids, logprobs, ending)
 
 
 def _token_fault(

@@ -9,7 +9,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from ..openai.options import Options, ServerOptions
+from ..openai.options import DialectServer, Options
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -32,8 +32,9 @@ class TransformersOptions(Options):
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset({"device", "workers", "rows"})
 
 
-class OpenAIOptions(ServerOptions):
-    """Options of the `openai` engine: one request asks for all responses to a prompt."""
+class OpenAIOptions(DialectServer):
+    """Options of the `openai` engine: one request asks for all responses to a prompt, or one for
+    each."""
 
     api: Literal["completions", "chat", "generate"] = "completions"
     """Endpoint of the server. `completions` receives token ids: the chat template is applied on

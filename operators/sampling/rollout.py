@@ -15,6 +15,7 @@ from typing_extensions import Self
 from ..columns import ROW_CONTRACT, content_ids
 from ..first_failures import FirstFailures
 from ..groups import Groups
+from ..openai.dialect import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
 from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
@@ -93,6 +94,13 @@ class RolloutMapper(ResumableOperator):
         "connection_lost": "the connection broke at every attempt",
     }
 
+    may_pass: ClassVar[frozenset[str]] = frozenset(
+        {"request_refused", "too_few_samples", "bad_response", "rate_limited", "server_error"}
+        | {"timeout", "connection_lost"}
+    )
+    """Reasons for which a prompt was dropped that it may not meet again, such as with another
+    setting of the server: `--retry_dropped` samples these prompts once more."""
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.on_policy and (self.temperature, self.top_p) != (1, 1):
@@ -104,11 +112,41 @@ class RolloutMapper(ResumableOperator):
                 "engine openai needs model, its name on the server; where that is 'embedded', set "
                 "openai: {tokenizer: embedded} too"
             )
+        self._check_server()
         if self.engine == "recorded" and self.recorded.path is None:
             raise ValueError(
                 "engine recorded needs recorded: {path: …}, the responses of an earlier run"
             )
         return self
+
+    def opened_thought(self) -> str | None:
+        """The tag that opens a thought at the end of each prompt, such as `<think>`; None: the chat
+        template has none, or is not in a folder of this machine."""
+        if self.engine == "recorded":
+            return None
+        from .opened_thought import opened_thought
+
+        folder = (self.openai.tokenizer if self.engine == "openai" else None) or self.model
+        return opened_thought(folder, self.chat_template_kwargs)
+
+    def _check_server(self) -> None:
+        """Refuse what a server of this kind cannot give, before anything is sampled.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        kind, api = self.openai.server.kind, self.openai.api
+        if self.engine != "openai" or kind is None:
+            return
+        if api == "completions" and kind in TAKES_NO_TOKEN_IDS:
+            raise ValueError(f"{kind} takes no token ids as a prompt: set openai: {{api: chat}}")
+        if api == "generate" and kind != "vllm":
+            raise ValueError("api: generate is an endpoint of vllm: set openai: {api: chat}")
+        if self.on_policy and kind in GIVES_NO_TOKEN_IDS:
+            raise ValueError(
+                f"{kind} does not give the token ids that on_policy: true needs; set on_policy: "
+                "false, or sample from vllm"
+            )
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         # The options of the other engines are left out.
@@ -189,8 +227,8 @@ class RolloutMapper(ResumableOperator):
         parents = np.array([row for row, *_ in samples], np.int64)
         return Change(written, pa.array(reasons, pa.string()), parents)
 
-    def _sampling(self, group: Sampled) -> dict[str, float] | None:
-        if group.seed is None:
+    def _sampling(self, group: Sampled) -> dict[str, float | None] | None:
+        if group.seed is None and self.engine != "openai":  # A server may take no seed.
             return None  # If the seed is unknown, so are the other sampling parameters.
         settings = (self.temperature, self.top_p, self.max_tokens, group.seed)
         return dict(zip(("temperature", "top_p", "max_tokens", "seed"), settings, strict=True))

@@ -19,8 +19,9 @@ import sys
 import threading
 import traceback
 import types
+import weakref
 from collections.abc import Iterator
-from concurrent.futures.thread import _worker
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 FAILED = 1  # the exit code after an exception
@@ -122,12 +123,12 @@ def _run_threads_at_once() -> None:
     and wait for it. Workers of pools, which wait for work, are refused as before.
     """
 
-    def start(thread: Any) -> None:
-        if getattr(thread, "_target", None) is _worker:
-            raise RuntimeError("can't start new thread")
-        if thread._started.is_set():
+    started = weakref.WeakSet[threading.Thread]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread in started:
             raise RuntimeError("threads can only be started once")
-        thread._started.set()
+        started.add(thread)
         try:
             thread.run()
         except SystemExit:
@@ -137,9 +138,14 @@ def _run_threads_at_once() -> None:
                 threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
             )
 
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
     threads: Any = threading.Thread
     threads.start, threads.join = start, lambda thread, timeout=None: None
     threads.is_alive = lambda thread: False
+    pools: Any = ThreadPoolExecutor
+    pools.submit = refuse
 
 
 def _stream(descriptor: int, mode: str, errors: str) -> Any:

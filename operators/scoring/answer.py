@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 
+from ..openai.dialect import Dialect
 from ..openai.wire import ChatChoice, ChatCompletion, LogProb, parse_body
 
 _DIGIT = re.compile("[0-9]")
+_PLAIN = Dialect()
 
 
 class AnswerToken(NamedTuple):
@@ -88,14 +90,18 @@ class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
     usage: _Usage | None = None
 
 
-def read_answer(body: bytes) -> ScorerAnswer:
+def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion.
+
+    Args:
+        body: of the HTTP response.
+        dialect: how the server differs from others.
 
     Raises:
         AttemptError: there is no usable answer, or the model refuses to answer.
     """
     completion = parse_body(_ScorerCompletion, body)
-    choice, usage = completion.the_choice(), completion.usage or _Usage()
+    choice, usage = completion.the_choice(dialect), completion.usage or _Usage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
         choice.message.content

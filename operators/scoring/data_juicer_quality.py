@@ -4,8 +4,9 @@ The texts are those of the Data-Juicer that is installed. They are read from its
 because importing them takes seconds.
 
 An answer is read as `LLMAnalysisFilter.parse_output` of py-data-juicer 1.6.1 reads it
-(https://github.com/datajuicer/data-juicer), with one difference: where there is no number from 1 to
-5 for each dimension, there is no score. There it is 0, or what the numbers outside of 1 to 5 give.
+(https://github.com/datajuicer/data-juicer), with two differences: what is within `<think>` is no
+answer; and where there is no number from 1 to 5 for each dimension, there is no score. There it is
+0, or what the numbers outside of 1 to 5 give.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from ..errors import EngineError
 from .answer import ScorerAnswer
 from .quality import LEAST, MOST
-from .verdict import MalformedError
+from .verdict import MalformedError, without_thought
 from .verdict import schema as schema_of_scores
 
 DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
@@ -91,7 +92,7 @@ def record(text: str) -> str:
 
 
 def _object(text: str) -> dict[str, Any]:
-    found = _FIRST_OBJECT.search(text)
+    found = _FIRST_OBJECT.search(without_thought(text))
     if found is None:
         raise MalformedError("no JSON object", text)
     try:

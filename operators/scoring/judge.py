@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import EngineError
+from ..openai.advice import advice
 from ..openai.client import OpenAIClient, Request
 from ..openai.concurrently import capacity_for, work_on_demand
 from ..openai.endpoints import ServerDownError
 from ..openai.in_flight import InFlight
 from ..openai.loop_thread import LoopThread
-from ..openai.options import ServerOptions
+from ..openai.options import ServerOptions, dialect_of
 from ..openai.wire import AttemptError, endpoint
 from .answer import ScorerAnswer, read_answer
 from .cache import key_of, open_cache
@@ -77,7 +78,9 @@ class ScoringRequest:
     def bodies(self) -> Iterator[Mapping[str, Any]]:
         """The body of each try."""
         for number in range(self.tries):
-            yield {**self.body, "seed": self.body["seed"] + number} if number else self.body
+            # A server may take no seed.
+            another = number > 0 and "seed" in self.body
+            yield {**self.body, "seed": self.body["seed"] + number} if another else self.body
 
 
 class ScoringBatch:
@@ -247,7 +250,7 @@ class Judge:
             cost.update({f"fault_{reason}": count for reason, count in failed_attempts.items()})
             if isinstance(found, AttemptError):
                 reason = _REASONS.get(found.reason, "scorer_error")
-                return ScoringOutcome(None, reason, f"{found.reason}: {found.detail}", cost)
+                return ScoringOutcome(None, reason, f"{found.reason}: {found.line}", cost)
             cost["prompt_tokens"] += found.prompt_tokens
             cost["completion_tokens"] += found.completion_tokens
             try:
@@ -262,4 +265,11 @@ class Judge:
         return ScoringOutcome(None, "scorer_malformed", detail, cost, text)
 
     def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
-        return Request(partial(endpoint, api="chat"), body, read_answer)
+        dialect = dialect_of(self._options)
+        sent = dialect.sent(body)
+        return Request(
+            partial(endpoint, api="chat"),
+            sent,
+            partial(read_answer, dialect=dialect),
+            advise=partial(advice, sent=sent, dialect=dialect),
+        )

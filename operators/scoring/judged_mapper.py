@@ -18,7 +18,7 @@ from ..chats import is_chat
 from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..errors import DataError
 from ..first_failures import FirstFailures
-from ..openai.options import ScorerOptions
+from ..openai.options import ScorerOptions, refuse_own_fields
 from ..operator import Change, ResumableOperator, RowsOfChunk
 from .answer import ScorerAnswer
 from .cache import user_cache
@@ -53,7 +53,8 @@ class JudgedMapper(ResumableOperator):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """The temperature of the scorer."""
     max_tokens: PositiveInt = 512
-    """Longest answer of the scorer, in tokens, including its reasoning."""
+    """Longest answer of the scorer, in tokens, including its reasoning. A server that takes it by
+    another name has `server: {token_limit: max_completion_tokens}`."""
     chat_template_kwargs: dict[str, Any] = Field({})
     """Further arguments of the server's chat template, such as `{enable_thinking: false}` for
     Qwen3."""
@@ -76,13 +77,14 @@ class JudgedMapper(ResumableOperator):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         own = self._own_fields(self._probe()).keys() | {"n", "stream"}
-        for name in self.parameters:
-            if name in own:
-                raise ValueError(f"parameters must not name '{name}', which is set already")
+        refuse_own_fields(self.parameters, own, self.server)
         return self
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json", exclude={"server", "cache"})
+        fields = self.model_dump(mode="json", exclude={"server", "cache"})
+        # Where no seed is sent, another answer is drawn than with one.
+        unseeded = self.temperature and self.server.seed == "none"
+        return {**fields, "server": {"seed": "none"}} if unseeded else fields
 
     def apply(self, table: pa.Table) -> Change:
         chunks = iter([RowsOfChunk(table, range(table.num_rows))])
@@ -193,7 +195,7 @@ class JudgedMapper(ResumableOperator):
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
         }
-        if self.temperature:
+        if self.temperature and self.server.seed != "none":
             # A seed of its own, or the same random numbers would decide about all responses.
             body["seed"] = xxhash.xxh3_64_intdigest("\0".join(shown).encode()) % _SEEDS
         body |= self._answer_fields()

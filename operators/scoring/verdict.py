@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from ..thoughts import after_thoughts, final_channel
 from .answer import AnswerToken, ScorerAnswer
 from .quality import LEAST, MOST
 
 AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)
 _OF_FIVE = re.compile(r"(?<![0-9./])([0-9]+(?:\.[0-9]+)?)\s*/\s*5(?![0-9./])")
+_decoder = json.JSONDecoder()
 _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
@@ -47,6 +49,8 @@ def read_verdict(
 ) -> tuple[float, ...]:
     """The score of each dimension.
 
+    What the scorer thinks before, up to `</think>`, is no part of it; so are further fields.
+
     Args:
         answer: of the scorer.
         dimensions: those to score.
@@ -72,7 +76,8 @@ def read_verdict(
 
 
 def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) -> bool:
-    """A verdict that is one decision, `{"name": true}` or `{"name": false}`.
+    """A verdict that is one decision, `{"name": true}` or `{"name": false}`, with or without
+    further fields.
 
     Args:
         answer: of the scorer.
@@ -87,22 +92,19 @@ def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) 
         True
     """
     text = _object(answer, answer_format)
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise MalformedError("no JSON", text) from None
-    if not isinstance(found, dict) or found.keys() != {name} or type(found[name]) is not bool:
+    decisions = [value for each, value in _pairs(text, text) if each == name]
+    if len(decisions) != 1 or type(decisions[0]) is not bool:
         raise MalformedError(f"not {name}, true or false", text)
-    return bool(found[name])
+    return bool(decisions[0])
 
 
 def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
     """The part of an answer that is its verdict."""
     if answer.finish_reason == "length":
         raise MalformedError("it is truncated at max_tokens", answer.text)
+    text = without_thought(answer.text).strip()
     if answer_format == "text":
-        return _last_object(answer.text)
-    text = answer.text.strip()
+        return _last_object(text)
     with suppress(ValueError, RecursionError):
         json.loads(text)
         return text
@@ -110,8 +112,32 @@ def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
     return text[begin:end] if 0 <= begin < end else text
 
 
+def without_thought(text: str) -> str:
+    """What a scorer answers after its thought.
+
+    Raises:
+        MalformedError: it is cut off within its thought.
+    """
+    final = final_channel(text)
+    after = None if final is None else after_thoughts(final)
+    if after is None:
+        raise MalformedError("it ends within its thought", text)
+    return after
+
+
 def _last_object(text: str) -> str:
-    # A verdict contains no text, so there is no brace inside its braces.
+    """The last JSON object that is not part of another one."""
+    json_text, last, place = _without_of_five(text), "", text.find("{")
+    while place >= 0:
+        try:
+            _, end = _decoder.raw_decode(json_text, place)
+            last, place = text[place:end], end
+        except (ValueError, RecursionError):
+            place += 1
+        place = text.find("{", place)
+    if last:
+        return last
+    # None: the message shows what comes nearest.
     end = text.rfind("}") + 1
     start = text.rfind("{", 0, end)
     if start < 0:
@@ -119,13 +145,27 @@ def _last_object(text: str) -> str:
     return text[start:end]
 
 
-def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
+def _without_of_five(text: str) -> str:
+    """The text, of the same length, with 4 for 4/5."""
+    return _OF_FIVE.sub(lambda found: found[1].ljust(len(found[0])), text)
+
+
+def _pairs(json_text: str, text: str) -> list[tuple[str, Any]]:
+    """The fields of a JSON object; none if it is something else.
+
+    Raises:
+        MalformedError: it is no JSON; the message shows `text`.
+    """
     try:
-        # Outside its names a verdict has nothing but scores.
-        pairs = json.loads(_OF_FIVE.sub(r"\1", text), object_pairs_hook=list)
+        pairs: list[tuple[str, Any]] = json.loads(json_text, object_pairs_hook=list)
     except (ValueError, RecursionError):
         raise MalformedError("no JSON", text) from None
-    if text[:1] != "{" or sorted(name for name, _ in pairs) != sorted(dimensions):
+    return pairs if json_text[:1] == "{" else []
+
+
+def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
+    pairs = [pair for pair in _pairs(_without_of_five(text), text) if pair[0] in dimensions]
+    if sorted(name for name, _ in pairs) != sorted(dimensions):
         raise MalformedError(f"not the scores of {', '.join(dimensions)}", text)
     scores = {name: _score(value) for name, value in pairs}
     for name, value in pairs:
@@ -160,10 +200,10 @@ def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
         raise MalformedError("the server gives no log-probabilities", answer.text)
     whole = "".join(token.text for token in answer.tokens)
     begin = whole.rfind(verdict)
-    score = re.search(rf'"{name}"\s*:\s*"?', verdict)
-    if begin < 0 or score is None:
+    scores = list(re.finditer(rf'"{name}"\s*:\s*"?', verdict))
+    if begin < 0 or len(scores) != 1:
         raise MalformedError("the tokens are not those of the text", answer.text)
-    at = begin + score.end()
+    at = begin + scores[0].end()
     for token in answer.tokens:
         if at < len(token.text):
             return token

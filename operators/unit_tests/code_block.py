@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..verifier.answer import after_think
+from ..thoughts import after_thoughts, final_channel
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*?)[ \t\r]*")
 _PYTHON = frozenset({"python", "python3", "py", "py3"})
@@ -25,9 +25,9 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
 
     It is the last fenced block that is labelled as Python, else the last block, else the whole
     response. A block after it that only uses what it defines, or has nothing but comments, is an
-    example of its use. Only what follows the last `</think>` counts, and inside an unclosed
-    `<think>` there is no program. A block without an end, where generation was cut off, ends with
-    the response.
+    example of its use. Only what follows the last thought counts (`thoughts.py`), and inside one
+    that is not closed there is no program. A block without an end, where generation was cut off,
+    ends with the response.
 
     Args:
         response: as the policy wrote it.
@@ -36,7 +36,8 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
     'print(1)\n'
     """
-    text = after_think(response)
+    final = final_channel(response)
+    text = None if final is None else after_thoughts(final)
     if text is None:
         return None
     blocks = list(_blocks(text))

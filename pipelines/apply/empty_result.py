@@ -9,7 +9,7 @@ from ...operators import EmptyResultError, Operator
 from ..data_juicer.running.result import CALL_FAILED
 from ..recipe.recipe import Recipe
 from .report import Report, StepReport
-from .retryable import MISSING, count_retryable
+from .retryable import MISSING, count_dropped, count_retryable
 
 _MOST_REASONS = 3
 
@@ -26,8 +26,12 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
         found = empty_result(step.operator, line)
         if found is not None:
             left = "" if report.rows_out or not line.rows_out else ", and in the end no row is left"
-            retry = f" and add --retry_missing {step.name}"
-            fix = f"fix that{retry if count_retryable(step.operator, line) else ''}"
+            retry = ""
+            if count_retryable(step.operator, line):
+                retry = f" and add --retry_missing {step.name}"
+            elif count_dropped(step.operator, line):
+                retry = " and add --retry_dropped"
+            fix = f"fix that{retry}"
             right = f"{fix}, or accept it with --allow_empty"
             raise EmptyResultError(f"{found}{left}", right, where=recipe.where(step))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...operators import Mapper, Operator, ResumableOperator, Scope
+from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.running.result import CALL_FAILED
 from ..data_juicer.steps import asks_server
 from ..recipe.recipe import Recipe
@@ -46,8 +47,17 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
     )
 
 
+def count_dropped(operator: Operator, line: StepReport) -> int:
+    """How many prompts were dropped for a reason that another attempt may not meet."""
+    if not isinstance(operator, RolloutMapper):
+        return 0
+    return sum(n for reason, n in line.dropped.items() if reason in operator.may_pass)
+
+
 def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
-    """How to compute again what failed in a run, a line for each step."""
+    """How to compute again what failed in a run, a line for each step and option."""
     for step, line in zip(recipe.steps, report.steps, strict=True):
         if failed := count_retryable(step.operator, line):
             yield f"{failed:,} rows failed in {step.name}: add --retry_missing {step.name} to retry"
+        if dropped := count_dropped(step.operator, line):
+            yield f"{dropped:,} prompts were dropped by {step.name}: add --retry_dropped to retry"

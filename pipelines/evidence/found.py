@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
+from ...operators.thoughts import after_thoughts, final_channel
 from ...operators.verifier.answer import (
     _BOLD,
     _FINAL_ANSWER,
@@ -23,7 +24,6 @@ from ...operators.verifier.answer import (
     _marked_line,
     _options,
     _trailing_math,
-    after_think,
     is_bare,
 )
 from ...operators.verifier.boxes import boxed
@@ -37,7 +37,7 @@ class FoundAnswer(NamedTuple):
 
     Attributes:
         text: the answer, None where there is none.
-        found_by: the rules that led to it, in order: `think` (after `</think>`), `answer_tag`, then
+        found_by: the rules that led to it, in order: `think` (after a thought), `answer_tag`, then
             one of `boxed`, `marked_line`, `bare`, `keyword`, `last_line` and `last_number`. Without
             an answer: `unclosed_think`, `gives_up` where the text takes all back, or none.
         start, end: characters of the response that are the answer, its last literal occurrence
@@ -57,14 +57,16 @@ def found_answer(response: str) -> FoundAnswer:
         >>> found_answer(r"So it is \boxed{42}.")
         FoundAnswer(text='42', found_by=('boxed',), start=16, end=18)
     """
-    text, offset, before = own_text(response), 0, list[str]()
-    if "think>" in text:
-        after = after_think(text)
-        if after is None:
-            return FoundAnswer(None, ("unclosed_think",))
-        if len(after) < len(text):
-            before.append("think")
-        text, offset = after, len(text) - len(after)
+    before = list[str]()
+    final = final_channel(response)
+    own = None if final is None else own_text(final)
+    text = None if own is None else after_thoughts(own)
+    if final is None or own is None or text is None:
+        return FoundAnswer(None, ("unclosed_think",))
+    # What counts is the end of what precedes it.
+    offset = len(response) - len(final) + len(own) - len(text)
+    if offset:
+        before.append("think")
     tagged = False
     if "answer>" in text:
         whole = text

@@ -107,7 +107,7 @@ def check_reads(
             statistic of what an earlier step has written anew, or a tool reads the answer.
     """
     columns, written, answers = set(columns), set[str](), set[str]()
-    for step in steps:
+    for at, step in enumerate(steps):
         operator = step.operator
         if isinstance(operator, PromptTemplateMapper) and operator.reference is not None:
             answers.update(columns_of([operator.reference], columns))
@@ -119,9 +119,11 @@ def check_reads(
             return  # What it adds and removes is only known once it has run.
         for name in operator.reads_of(columns):
             if name not in columns:
-                reader = operator.reader_of(name)
+                # What a tool reads distinguishes prompts, but it is the tool that needs it.
+                reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
+                reader = reads.operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
-                raise RecipeError(found, _remedy(name, columns), where=where(step))
+                raise RecipeError(found, _remedy(name, columns), where=where(reads))
             if name in answers and operator.reader_of(name):
                 raise RecipeError(
                     f"{operator.reader_of(name)} reads column '{name}', which has the answer",

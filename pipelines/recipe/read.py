@@ -12,7 +12,7 @@ from ...operators.registry import load_files
 from ..data_juicer.steps import MissingPackageError
 from .head import check_keys, checked_head, data_juicer_only, position
 from .recipe import Recipe
-from .steps import MissingPackages, Step, build_operator, split_entry, step_names
+from .steps import MissingPackages, Step, build_operator, in_order, split_entry, step_names
 from .yaml_text import Document, YAMLError, describe, line_of, parse, parse_document
 
 
@@ -55,7 +55,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     missing.check()
     theirs = data_juicer_only()
     for_data_juicer = {key: value for key, value in document.items() if key in theirs}
-    return Recipe.of(path, head, steps, for_data_juicer, lines)
+    return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
 
 
 def _read(path: Path) -> Document:

@@ -57,15 +57,22 @@ def step_names(kinds: list[str]) -> list[str]:
 
 def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
     """Operators as the steps of a recipe."""
-    operators = [
-        _with_what_follows(each, operators[at + 1 :])
-        if isinstance(each, PromptTemplateMapper)
-        else each
-        for at, each in enumerate(operators)
-    ]
     names = step_names([operator.name() for operator in operators])
     pairs = zip(names, operators, strict=True)
-    return tuple(Step(number, name, each) for number, (name, each) in enumerate(pairs, 1))
+    return in_order([Step(number, name, each) for number, (name, each) in enumerate(pairs, 1)])
+
+
+def in_order(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Steps of which each knows what those before and after it decide for it."""
+    operators = [step.operator for step in steps]
+    return tuple(
+        step._replace(
+            operator=_with_what_follows(step.operator, operators[at + 1 :])
+            if isinstance(step.operator, PromptTemplateMapper)
+            else _with_what_is_before(step.operator, operators[:at])
+        )
+        for at, step in enumerate(steps)
+    )
 
 
 def _with_what_follows(
@@ -87,6 +94,16 @@ def _with_what_follows(
         written.update(each.writes())
     changes["identity"] = tuple(dict.fromkeys(read))
     return operator.model_copy(update=changes)
+
+
+def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Operator:
+    """The operator with what the chat template of the policy has begun of its responses."""
+    if getattr(operator, "response_prefix", "") is not None:
+        return operator  # It has no such field, or it is set.
+    sampled = [each for each in earlier if isinstance(each, RolloutMapper)]
+    if not sampled:
+        return operator
+    return operator.model_copy(update={"response_prefix": sampled[-1].opened_thought()})
 
 
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:

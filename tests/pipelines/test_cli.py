@@ -349,13 +349,13 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
         ],
         [{**row, "reference": "1"} for row in rollouts(3).drop_columns(["verdict"]).to_pylist()],
     )
-    commands = ["--help"], ["check", path], ["explain", path], ["ops"]
-    assert heavy_after(*commands) == []
+    assert heavy_after(["--help"], ["explain", path], ["ops"]) == []
+    # Arrow loads pandas where it makes arrays of rows, which `check` tries the first steps on.
+    assert heavy_after(["check", path]) in ([], ["pandas"])
 
 
 UNUSED_BY_CHECK = (
-    "email.parser", "math_verify", "pyarrow.compute", "pyarrow.parquet",
-    "rejuice.operators.verifier", "rejuice.pipelines.apply", "rejuice.pipelines.engine",
+    "email.parser", "math_verify", "rejuice.operators.verifier", "rejuice.pipelines.engine",
     "rich.console", "sympy",
 )  # fmt: skip
 """What `rejuice check` once loaded to no use."""
@@ -377,7 +377,8 @@ def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
     recipe = yaml.safe_load((ROOT / "recipes" / "flow_lookup.yaml").read_text())
     recipe["process"][1]["agent_rollout_mapper"]["tools"] += more
     path.write_text(yaml.safe_dump(recipe))
-    names = (*HEAVY, *UNUSED_BY_CHECK, "aiohttp", "bm25s", "mcp", "tokenizers")
+    of_rows = ("pyarrow.compute", "pyarrow.parquet", "rejuice.pipelines.apply")
+    names = (*HEAVY, *UNUSED_BY_CHECK, *of_rows, "aiohttp", "bm25s", "mcp", "tokenizers")
     assert heavy_after(["check", path], cwd=tmp_path, names=names) == []
 
 

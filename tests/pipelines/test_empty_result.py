@@ -1,6 +1,7 @@
 """A run that comes to nothing ends with status 1 and one line, and loses nothing."""
 
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,9 +9,11 @@ import pytest
 from command import runner
 from fake_judge import FakeJudge
 
-from rejuice.operators import EmptyResultError, GroupSizeFilter, Mapper
+from rejuice.operators import EmptyResultError, GroupSizeFilter, Mapper, PolicyRolloutMapper
 from rejuice.pipelines import EmptyRunError, Recipe, run
-from rejuice.pipelines.apply.report import Report
+from rejuice.pipelines.apply.empty_result import check_not_empty
+from rejuice.pipelines.apply.report import Report, StepReport
+from rejuice.pipelines.apply.retryable import count_dropped, retry_hints
 
 ADVICE = "fix that, or accept it with --allow_empty"
 
@@ -190,3 +193,23 @@ def test_a_chunk_without_rows_is_no_failure(rejuice, recipe_file, rollouts):
     assert rejuice("run", path, "-q", "--chunk_rows", 1)[0] == 0
     report = json.loads((path.parent / "out" / "curated.run" / "report.json").read_text())
     assert 0 < report["rows_out"] < report["rows_in"]
+
+
+@pytest.mark.recommended("pipelines/apply/empty_result.py", " and add --retry_dropped")
+@pytest.mark.recommended("pipelines/apply/retryable.py", "add --retry_dropped to retry")
+def test_dropped_prompts_that_may_pass_name_the_option(tmp_path):
+    operator = PolicyRolloutMapper()
+    dropped = {"bad_response": 2, "timeout": 1, "prompt_too_long": 4}
+    line = StepReport(
+        step="policy_rollout_mapper", rows_in=7, rows_out=0, added=0, dropped=dropped, seconds=0,
+        cached=True, notes={}, columns={},
+    )  # fmt: skip
+    assert count_dropped(operator, line) == 3
+    assert count_dropped(operator, line.model_copy(update={"dropped": {"no_prompt": 7}})) == 0
+    recipe = Recipe([operator], pa.table({"prompt": [None]}))
+    report = SimpleNamespace(steps=[line], rows_out=0)
+    assert list(retry_hints(recipe, report)) == [
+        "3 prompts were dropped by policy_rollout_mapper: add --retry_dropped to retry"
+    ]
+    with pytest.raises(EmptyResultError, match="fix that and add --retry_dropped, or accept it"):
+        check_not_empty(recipe, report)

@@ -38,6 +38,8 @@ class Trouble(Enum):
     UNCOUNTED = "text of no tokens"
     HTML = "the page of a proxy instead of an answer"
     TOO_MUCH = "an answer without end"
+    ERROR_IN_200 = "an error in an answer with status 200"
+    STREAM = "a stream of events instead of an answer"
     REDIRECT = "302"
     NO_KEY = "401"
     NOT_FOUND = "404"
@@ -183,6 +185,10 @@ class FakeServer:
             self.bodies[seed].append(body)
             script = self.script.get(seed, [])
             trouble = script[attempt] if attempt < len(script) else self.always
+        refused = self.refusal(request.path, body)
+        if refused is not None:
+            status, error = refused
+            return web.json_response(error, status=status)
         answer = self.answer(request.path, body, seed, attempt, n)
         if trouble is not None:
             return await self._spoil(trouble, request, answer)
@@ -207,6 +213,10 @@ class FakeServer:
             yield
         finally:
             self._under_way -= 1
+
+    def refusal(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
+        """The status and JSON by which it refuses a request, whatever the script says."""
+        return None
 
     def answer(
         self, path: str, body: dict[str, Any], seed: int, attempt: int, n: int
@@ -291,6 +301,10 @@ _STATUS = {
 def _spoilt(trouble: Trouble, answer: dict[str, Any], text: str) -> str:
     if trouble is Trouble.CUT_JSON:
         return text[: len(text) // 2]
+    if trouble is Trouble.ERROR_IN_200:
+        return json.dumps({"error": {"message": "no provider is free", "code": 502}})
+    if trouble is Trouble.STREAM:
+        return f"data: {text}\n\ndata: [DONE]\n\n"
     choices = answer["choices"]
     if trouble is Trouble.WRONG_JSON:
         return json.dumps({"choices": {"0": choices[0]}})

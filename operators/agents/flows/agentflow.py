@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import orjson
 
 from ...sampling.tokenizer import Messages
-from ..actions import json_objects, without_thoughts
+from ...thoughts import without_thoughts
 from ..flow import Flow
+from ..json_text import json_objects
 from ..model import FrozenModel
 from ..play import Play, TrajectoryEnd
 from ..task import Task

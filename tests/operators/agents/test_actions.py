@@ -33,6 +33,12 @@ def test_a_line(text, move):
     assert line(text) == move._replace(shown=shown)
 
 
+@pytest.mark.parametrize("before", ["<think>\n8 of them?\n</think>\n\n", "8 of them?</think>"])
+def test_a_line_after_a_thought(before):
+    assert line(f"{before}answer: 368") == Answer("answer: 368", "368")
+    assert line("<think>answer: 368") == Malformed("")
+
+
 def test_the_end_of_a_line_that_was_cut_off_is_not_known():
     assert line("answer: 36", cut_off=True) == Malformed("answer: 36")
 
@@ -55,6 +61,19 @@ CALL = '{"tool": "search", "arguments": {"query": "a"}}'
         ('{"answer": {"answer": 1}}', Answer(..., '{"answer": 1}')),
         (f"{CALL} {CALL}", Malformed(...)),
         ('{"answer": 1, "tool": "search"}', Malformed(...)),
+        ('{"name": "search", "arguments": {"query": "a"}}', Call(..., "search", {"query": "a"})),
+        ('{"type": "function", "name": "search", "parameters": {}}', Call(..., "search", {})),
+        ('{"name": "search", "arguments": "{}"}', Call(..., "search", "{}")),
+        ('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>', Call(..., "now", {})),
+        ('<tool_call>{"name": "now", "arguments": {}}</tool_call>\n-> 5', Call('<tool_call>{"name": "now", "arguments": {}}</tool_call>', "now", {})),
+        ('{"name": "apples"}', Malformed(...)),
+        ('{"name": "a", "arguments": {}, "x": 1}', Malformed(...)),
+        ('Of {"name": "apples"}: {"answer": "5"}', Answer(..., "5")),
+        ('{"name": "a", "arguments": {}} {"answer": 1}', Malformed(...)),
+        (f"<think>I would call {CALL}", Malformed(...)),
+        ('<think>Or {"answer": "1"}', Malformed(...)),
+        (f"{CALL} <think>{CALL}", Malformed(...)),
+        (f"[THINK]{CALL}[/THINK]{CALL}", Call(CALL, "search", {"query": "a"})),
         ('{"tool": 7}', Malformed(...)),
         ('{"tool": "a", "arguments": 7}', Malformed(...)),
         ('{"tool": "a", "arguments": {', Malformed(...)),

@@ -61,7 +61,10 @@ def test_a_failure_passes_or_is_an_error_of_its_chat():
         good, late, bad = asyncio.run(outcomes(model_at(server, attempts=2), 1, 2, 3))
         assert (good, late) == ("echo: question 1", "echo: question 2")
         assert isinstance(bad, ModelError)
-        assert str(bad) == "bad_response: it finished with 'abort'"
+        assert str(bad) == (
+            "bad_response: it finished with 'abort'; set server: {finish_reasons: {abort: length}} "
+            "to take it as cut off"
+        )
 
 
 def test_an_answer_that_was_cut_off_counts_unless_it_never_began():

@@ -147,7 +147,11 @@ def test_answers_are_cached_and_asked_about_once(make):
         ('{"correct": 1}', None),
         ('{"correct": "true"}', None),
         ('{"correct": null}', None),
-        ('{"correct": true, "why": "x"}', None),
+        ('{"correct": true, "why": "x"}', "correct"),
+        ('{"correct": true, "correct": false}', None),
+        ('{"result": {"correct": true}}', None),
+        ('<think>{"correct": true}</think>{"correct": false}', "wrong_answer"),
+        ('<think>perhaps {"correct": true}', None),
         ('{"Correct": true}', None),
         ("true", None),
         ("yes", None),
@@ -245,6 +249,14 @@ def test_normalisation_of_words_is_that_of_squad():
     assert _normalised("The  Eiffel-Tower, in a PARK!") == "eiffeltower in park"
     assert _normalised("an answer") == _normalised("Answer.")
     assert _normalised("theatre") == "theatre"
+
+
+def test_signs_that_make_another_name_are_kept():
+    names = ["C", "C++", "C#", "Na", "Na+", "Cl", "Cl-", "F#"]
+    assert len({_normalised(name) for name in names}) == len(names)
+    assert _normalised("It is C++.") == _normalised("it is c++")
+    assert _normalised("A - B") == _normalised("A B")
+    assert _normalised("Eiffel-Tower") == _normalised("Eiffel Tower".replace(" ", ""))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Here alone: who asks by the client has tests of what becomes of the two ends, an
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from rejuice.operators.openai import wire
 from rejuice.operators.openai.client import OpenAIClient, Request
 from rejuice.operators.openai.concurrently import run_concurrently
 from rejuice.operators.openai.endpoints import ServerDownError
-from rejuice.operators.openai.options import ServerOptions
+from rejuice.operators.openai.options import DialectServer, ServerOptions
 from rejuice.operators.openai.wire import AttemptError, ChatChoice, ChatCompletion, parse_body
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -76,6 +77,12 @@ FAULTS = {
     ),
     Trouble.TOO_MUCH: Fault(
         "bad_response", "an answer of more than 1 MiB", 2, DOUBLING[:3]
+    ),
+    Trouble.STREAM: Fault(
+        "bad_response", "a stream of events, which was not asked for", 2, DOUBLING[:3]
+    ),
+    Trouble.ERROR_IN_200: Fault(
+        "server_error", "200, but an error: no provider is free", 1, DOUBLING
     ),
     Trouble.EMPTY: Fault("bad_response", "0 choices, not 1", 2, DOUBLING[:3]),
     Trouble.ABORTED: Fault("bad_response", "it finished with 'abort'", 2, DOUBLING[:3]),
@@ -192,6 +199,7 @@ def test_a_server_that_answers_nobody_has_failed_itself(trouble):
     # One that refuses everything will not change its mind; another one may recover.
     assert type(error) is (EngineError if fault.cost == 6 else ServerDownError)
     assert str(error).startswith(f"{URL} answers no prompt: {fault.reason}, {fault.detail}")
+    assert "\n" not in str(error)
     # The pause that a 429 is for all requests takes most of the minute that a probe may take.
     probes = 3 if fault.cost else 2
     assert (sent_at[1], len(sent_at[PROBE])) == (fault.sent_at, probes)
@@ -203,6 +211,73 @@ def test_without_a_probe_a_caller_learns_of_its_own_request(trouble):
     asked = ask(1, way=GET, server={"always": trouble})
     check_error(asked.found[1], FAULTS[trouble])
     assert asked.server.sent_at == {1: times(trouble, GET)}
+
+
+class Refusing(VirtualServer):
+    """Refuses each request, with this status and message."""
+
+    status, message = 400, "n must be 1"
+
+    def refusal(self, path, body):
+        return self.status, {"error": {"message": self.message}}
+
+
+def ask_refusing(status, message):
+    """The error of a server that refuses everything, and how many requests it got."""
+
+    def one(number):
+        advise = lambda body: "set n: 1" if b"n must be 1" in body else ""  # noqa: E731
+        return replace(request(number), advise=advise)
+
+    async def work(patch):
+        async with Refusing() as server, open_client(server, patch) as client:
+            server.status, server.message = status, message
+            with pytest.raises(EngineError) as error:
+                await client.answer(one(1), one(PROBE), Counter())
+            return error.value, server.attempts
+
+    with pytest.MonkeyPatch.context() as patch:
+        return run_in_virtual_time(work(patch))
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_refusal_says_what_to_set_and_is_not_tried_again(status):
+    """Whatever its status: llama.cpp refuses a field with 500."""
+    error, attempts = ask_refusing(status, "n must be 1.")
+    assert type(error) is EngineError
+    assert str(error) == (
+        f"{URL} answers no prompt: request_refused, {status}: n must be 1; set n: 1"
+    )
+    assert attempts == {1: 1, PROBE: 3}
+
+
+def test_another_failure_is_tried_again():
+    error, _ = ask_refusing(500, "out of memory")
+    assert str(error) == f"{URL} answers no prompt: server_error, 500: out of memory"
+
+
+@pytest.mark.parametrize("models", [True, False])
+def test_a_list_of_models_is_asked_for_only_where_there_is_one(models):
+    asked_for = []
+
+    class NoModels(VirtualServer):
+        async def _models(self, _):
+            asked_for.append("models")
+            return await super()._models(_)
+
+    async def work(patch):
+        async with NoModels(always=Trouble.NOT_FOUND) as server:
+            patch.setattr(aiohttp, "TCPConnector", server.connector)
+            options = DialectServer(**OPTIONS, server={"models": models})
+            async with OpenAIClient(options, 9) as client:
+                with pytest.raises(EngineError) as error:
+                    await client.answer(request(1), request(PROBE), Counter())
+                return str(error.value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        message = run_in_virtual_time(work(patch))
+    assert asked_for == ["models"] * models
+    assert message.startswith("the server has the model" if models else f"{URL}/chat/completions ")
 
 
 NO_KEY = f"{URL} answers 401: 401; is the key right? see api_key_env"

@@ -7,6 +7,7 @@ from itertools import count, pairwise
 
 import pytest
 from aiohttp import web
+from fake_chat import FakeChat
 from fake_server import FakeServer, Trouble
 
 from rejuice.operators.agents.tools.http_search import HttpSearch
@@ -17,7 +18,7 @@ from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.openai.client import OpenAIClient, Request
 from rejuice.operators.openai.endpoints import ServerDownError
-from rejuice.operators.openai.options import ServerOptions
+from rejuice.operators.openai.options import DialectServer, ServerOptions
 from rejuice.operators.openai.preflight import check_server
 from rejuice.operators.openai.wait_log import WaitLog
 
@@ -242,3 +243,51 @@ def test_addresses_and_limits_stay_out_of_cache_keys():
     other = ServerOptions(base_url=["http://a/v1"], requests_per_minute=5, tokens_per_minute=7)
     assert deciding_fields(plain) == deciding_fields(other) == {}
     assert ServerOptions(base_url="http://a/v1/").addresses == ("http://a/v1",) == other.addresses
+
+
+class NoModels(FakeServer):
+    """Has no list of models; what it is asked for instead is in `asked`."""
+
+    def __init__(self, status=404):
+        self.asked, self.status = [], status
+        super().__init__()
+
+    def add_routes(self, router):
+        super().add_routes(router)
+        router.add_get("/v1", self._root)
+
+    async def _models(self, request):
+        self.asked.append("models")
+        return web.json_response({"detail": "Not Found"}, status=self.status)
+
+    async def _root(self, request):
+        self.asked.append("root")
+        return web.json_response({"detail": "Not Found"}, status=503)
+
+
+def test_a_server_without_a_list_of_models_is_up():
+    with NoModels() as server:
+        check_server(options_of(server), "m")
+        assert server.asked == ["models"]
+
+
+def test_a_server_that_is_asked_for_no_list_is_up_whatever_it_answers():
+    with NoModels(503) as server:
+        with pytest.raises(ServerDownError):
+            check_server(options_of(server, patience_s=0.01), "m")
+        server.asked.clear()
+        options = DialectServer(base_url=server.url, server={"models": False})
+        check_server(options, "m")
+        assert (server.asked, server.attempts) == (["root"], {})
+        server.kill()
+        with pytest.raises(ServerDownError, match="could not be reached"):
+            check_server(options.model_copy(update={"patience_s": 0.01}), "m")
+
+
+def test_a_model_that_is_not_listed_is_asked_for_in_the_dialect_of_the_server():
+    with FakeChat() as server:
+        options = DialectServer(base_url=server.url, server={"kind": "openai"})
+        check_server(options, "another")
+        (body,) = server.bodies[-1]
+    assert body["max_completion_tokens"] == 1
+    assert "max_tokens" not in body

@@ -107,6 +107,15 @@ def their_filter(monkeypatch):
     )
 
 
+def test_what_the_scorer_thinks_before_is_no_answer():
+    """Where Data-Juicer would take the first object of the thought."""
+    thought = f"<think>perhaps {says(1, 1, 1, 1)}</think>"
+    found = read_scores(ScorerAnswer(thought + says(4, 5, 3, 4), "stop"), DIMENSIONS)
+    assert found == (4.0, 5.0, 3.0, 4.0)
+    with pytest.raises(MalformedError, match="it ends within its thought"):
+        read_scores(ScorerAnswer(f"<think>perhaps {says(1, 1, 1, 1)}", "length"), DIMENSIONS)
+
+
 @pytest.mark.slow  # Imports Data-Juicer.
 @pytest.mark.parametrize("answer_format", ["text", "json_schema"])
 def test_scores_and_records_are_those_of_data_juicer_cell_by_cell(their_filter, answer_format):

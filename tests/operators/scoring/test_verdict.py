@@ -59,10 +59,11 @@ json_values = st.recursive(
 
 @given(json_values | st.fixed_dictionaries({name: st.integers(0, 6) for name in TWO}))
 def test_what_is_read_is_what_the_schema_allows(value):
-    """But for what is no JSON value of the schema and still says a number; see below."""
+    """But for further fields, and what is no JSON value of the schema and still says a number; see
+    below."""
     text = json.dumps(value)
     try:
-        jsonschema.validate(value, schema(TWO))
+        jsonschema.validate(value, schema(TWO) | {"additionalProperties": True})
         valid = True
     except jsonschema.ValidationError:
         valid = False
@@ -107,8 +108,9 @@ MALFORMED = [
     "{}",
     '{"accuracy": 4}',
     VERDICT[:-1],
-    VERDICT[:-1] + ', "why": "so"}',
     VERDICT[:-1] + ', "accuracy": 1}',
+    f"<think>{VERDICT}",
+    f"<think>so</think><think>{VERDICT}",
     VERDICT.replace("4", "9" * 5000),
     "[" * 100_000,
 ]
@@ -139,6 +141,35 @@ def test_one_verdict_with_text_around_it(answer_format):
         assert read(f"{before}{VERDICT}{after}", answer_format=answer_format) == (4.0, 2.0)
 
     check_each(AROUND, check)
+
+
+def test_further_fields_do_no_harm():
+    cases = ['"why": "so"', '"why": "{so}"', '"why": {"x": [1]}', '"why": "4/5 of it"', '"x": 7']
+
+    def check(field):
+        for text in (f'{{{field}, "accuracy": 4, "grammar": 2}}', f"{VERDICT[:-1]}, {field}}}"):
+            for answer_format in ("json_schema", "text"):
+                assert read(text, answer_format=answer_format) == (4.0, 2.0)
+
+    check_each(cases, check)
+
+
+@pytest.mark.parametrize("answer_format", ["json_schema", "json_object", "text"])
+def test_what_is_thought_before_the_verdict_does_not_count(answer_format):
+    other = VERDICT.replace("4", "1")
+    cases = [f"<think>\nmaybe {other}\n</think>\n\n", f"{other}</think>", "<think></think>"]
+
+    def check(thought):
+        assert read(thought + VERDICT, answer_format=answer_format) == (4.0, 2.0)
+
+    check_each(cases, check)
+
+
+@pytest.mark.parametrize("text", ['{"scores": {v}}', "[{v}]", '{"accuracy": {v}, "grammar": 2}'])
+def test_a_verdict_within_something_else_is_malformed(text):
+    for answer_format in ("json_schema", "text"):
+        if (text, answer_format) != ("[{v}]", "text"):  # The last object of it.
+            assert message_about(text.replace("{v}", VERDICT), answer_format=answer_format)
 
 
 @pytest.mark.parametrize("text", ["{v} or {v}", "[{v}]", '{"scores": {v}}', "{v}}", "{{v}"])
@@ -230,6 +261,14 @@ def test_a_thought_before_the_verdict_is_not_the_verdict():
 )
 def test_no_place_no_expectation(tokens, why):
     assert message_about(VERDICT, expected=True, tokens=tokens) == why
+
+
+def test_a_name_that_occurs_twice_has_no_place():
+    text = '{"why": {"accuracy": 1}, "accuracy": 4, "grammar": 2}'
+    assert read(text) == (4.0, 2.0)
+    tokens = tokens_of(*text)
+    found = message_about(text, expected=True, tokens=tokens)
+    assert found == f"the tokens are not those of the text: {text}"
 
 
 def test_a_name_that_is_escaped_has_no_place():

@@ -1,0 +1,97 @@
+"""What a model wrote after its thoughts, in the forms of all families.
+
+| family | thought |
+|---|---|
+| DeepSeek-R1, Qwen3, QwQ, GLM | `<think>` to `</think>` |
+| Magistral | `[THINK]` to `[/THINK]` |
+| Kimi | `◁think▷` to `◁/think▷` |
+| Seed-OSS | `<seed:think>` to `</seed:think>` |
+| Command A | `<|START_THINKING|>` to `<|END_THINKING|>` |
+| Sky-T1 | `<|begin_of_thought|>` to `<|end_of_thought|>` |
+| Claude's form | `<thinking>` to `</thinking>` |
+| gpt-oss (harmony) | all but the last channel `final` |
+
+A template may open the thought itself, as that of DeepSeek-R1 does: a closing tag alone ends one.
+A thought that is not closed was cut off: nothing of it is an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+TAGS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<thinking>", "</thinking>"),
+)
+"""What opens and closes a thought."""
+_HINTS = ("hink", "HINK", "_of_thought")
+"""Each tag has one of these: texts without one, which are most, are done with at once."""
+_CHANNEL = "<|channel|>"
+_FINAL = re.compile(r"<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?(?:<\|message\|>|\Z)")
+_STRIPPED = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
+"""A response of gpt-oss without its special tokens, as servers give it."""
+
+
+def final_channel(text: str) -> str | None:
+    """A response in the harmony format from its last channel `final` on; others as they are.
+
+    Returns:
+        None if it has channels, and none is `final`.
+
+    Example:
+        >>> final_channel("<|channel|>analysis<|message|>7?<|end|><|channel|>final<|message|>12")
+        '12'
+    """
+    if _CHANNEL not in text:
+        stripped = _STRIPPED.match(text) if text.startswith("analysis") else None
+        return text[stripped.end() :] if stripped else text
+    finals = list(_FINAL.finditer(text))
+    return text[finals[-1].end() :] if finals else None
+
+
+def after_thoughts(text: str) -> str | None:
+    """What follows the last thought of a response; None inside one that is not closed.
+
+    Args:
+        text: the response, of harmony its final channel.
+
+    Example:
+        >>> after_thoughts("7?</think>It is 12."), after_thoughts("[THINK]7?")
+        ('It is 12.', None)
+    """
+    if not any(hint in text for hint in _HINTS):
+        return text
+    for opens, closes in TAGS:
+        closed = text.rfind(closes)
+        if closed >= 0:
+            text = text[closed + len(closes) :]
+        if opens in text:
+            return None
+    return text
+
+
+def without_thoughts(text: str) -> str:
+    """The answer of a response in any of these forms; empty where there is none."""
+    final = final_channel(text)
+    return "" if final is None else after_thoughts(final) or ""
+
+
+def continued(prefix: str | None, responses: Sequence[str | None]) -> list[str | None]:
+    """Responses behind what their prompts end with, where they do not repeat it.
+
+    Example:
+        >>> continued("<think>", ["7?</think>12", "<think>7?</think>12", None])
+        ['<think>7?</think>12', '<think>7?</think>12', None]
+    """
+    if not prefix:
+        return list(responses)
+    return [
+        text if text is None or text.lstrip().startswith(prefix) else prefix + text
+        for text in responses
+    ]

@@ -1,0 +1,80 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rejuice.operators.sampling.opened_thought import opened_thought
+from rejuice.operators.thoughts import (
+    TAGS,
+    after_thoughts,
+    continued,
+    final_channel,
+    without_thoughts,
+)
+
+HARMONY = "<|channel|>analysis<|message|>It may be \\boxed{7}.<|end|><|start|>assistant"
+FINAL = "<|channel|>final<|message|>\\boxed{12}<|return|>"
+
+
+@pytest.mark.parametrize(("opens", "closes"), TAGS)
+def test_what_follows_a_thought(opens, closes):
+    for text in (f"{opens}7?{closes}12", f"7?{closes}12", f"{opens}a{closes}b{opens}c{closes}12"):
+        assert after_thoughts(text) == "12"
+    for text in (f"{opens}7?", f"{opens}a{closes}12{opens}7?"):
+        assert after_thoughts(text) is None
+        assert without_thoughts(text) == ""
+    assert after_thoughts(f"{opens}7?{closes}") == ""
+
+
+def test_a_thought_that_the_prompt_opened():
+    cut, closed, repeated = continued("<think>", ["7?", "7?</think>12", "\n<think>7?</think>12"])
+    assert after_thoughts(cut) is None
+    assert after_thoughts(closed) == after_thoughts(repeated) == "12"
+    assert continued(None, ["7?", None]) == ["7?", None]
+    assert after_thoughts("I think it is 7.") == "I think it is 7."
+
+
+TEMPLATE = (
+    "{%- for m in messages -%}{{ m.role + ': ' + m.content }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ 'assistant: ' }}"
+    "{%- if enable_thinking is defined and not enable_thinking -%}{{ '<think></think>' }}"
+    "{%- else -%}{{ '<think>\\n' }}{%- endif -%}{%- endif -%}"
+)
+
+
+def test_whether_a_template_opens_a_thought(tmp_path):
+    assert opened_thought(str(tmp_path), {}) is None
+    assert opened_thought("no/folder", {}) is None
+    config = tmp_path / "tokenizer_config.json"
+    for template in (TEMPLATE, [{"name": "default", "template": TEMPLATE}]):
+        config.write_text(json.dumps({"chat_template": template}))
+        assert opened_thought(str(tmp_path), {}) == "<think>"
+        assert opened_thought(str(tmp_path), {"enable_thinking": False}) is None
+    (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('<think>') }}")
+    assert opened_thought(str(tmp_path), {}) is None
+    config.write_text("{")
+    (tmp_path / "chat_template.jinja").unlink()
+    assert opened_thought(str(tmp_path), {}) is None
+
+
+def test_the_channels_of_harmony():
+    assert final_channel(HARMONY + FINAL) == "\\boxed{12}<|return|>"
+    assert (
+        final_channel(HARMONY + FINAL + HARMONY + FINAL.replace("12", "13"))
+        == "\\boxed{13}<|return|>"
+    )
+    assert final_channel(HARMONY) is None
+    assert without_thoughts(HARMONY) == ""
+    assert final_channel("<|channel|>final <|constrain|>json<|message|>{}") == "{}"
+    assert final_channel("analysisIt may be 7.assistantfinalIt is 12.") == "It is 12."
+    assert final_channel("The final answer is 12.") == "The final answer is 12."
+    assert final_channel("analysis shows 12") == "analysis shows 12"
+
+
+MARKS = ["<|channel|>", "assistantfinal", *(mark for pair in TAGS for mark in pair)]
+
+
+@given(st.text().filter(lambda text: not any(mark in text for mark in MARKS)))
+def test_texts_without_thoughts_are_as_they_were(text):
+    assert without_thoughts(text) == text
