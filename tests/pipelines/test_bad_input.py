@@ -91,7 +91,8 @@ def test_missing_file(recipe_file):
 def test_a_file_of_another_kind(recipe_file, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n")
     assert message(recipe_file([PROMPTS], dataset_path=str(tmp_path / "data.csv"))) == (
-        "/data.csv is not a dataset file; one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst is needed"
+        "/data.csv is not a dataset file; convert it: `python -c 'import pyarrow.csv as c, pyarrow.parquet as p; "
+        """p.write_table(c.read_csv("data.csv"), "data.parquet")'`"""
     )
 
 

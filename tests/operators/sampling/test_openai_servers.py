@@ -332,6 +332,7 @@ def test_a_thought_that_is_put_back_has_its_tokens():
     assert (found.text, len(found.token_ids)) == ("<think>\n3 * 4", 9)
 
 
+@pytest.mark.recommended("operators/sampling/openai_wire.py", "start it without --reasoning-parser")
 @pytest.mark.parametrize(
     ("choices", "found"),
     [

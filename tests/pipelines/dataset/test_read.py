@@ -357,13 +357,12 @@ def test_an_empty_file_among_others(dataset, tmp_path):
 def test_each_question_is_answered_from_the_files_once(dataset):
     folder = dataset(a_jsonl=lines({"a": 1}), b_jsonl=lines({"b": 2}))
     opened = Dataset(folder)
-    assert opened.first_schema.names == ["a"]
-    assert opened.schema.names == ["a", "b"]
+    assert opened.first_schema.names == opened.schema.names == ["a", "b"]
     mark = opened.fingerprint
     assert opened.table().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}]
     (folder / "a.jsonl").write_text(lines({"c": 1}))
     (folder / "c.jsonl").write_text(lines({"d": 1}))
-    assert (opened.first_schema.names, opened.schema.names) == (["a"], ["a", "b"])
+    assert (opened.first_schema.names, opened.schema.names) == (["a", "b"], ["a", "b"])
     assert (opened.fingerprint, len(opened.files)) == (mark, 2)
     assert Dataset(folder).fingerprint != mark
 
