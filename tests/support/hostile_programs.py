@@ -70,7 +70,7 @@ PROCESSES = [
     refused("exec of this interpreter", "attempt(os.execv, sys.executable, ['python'])"),
     Case(
         "threads",
-        "import threading\nfor _ in range(50): attempt(threading.Thread(target=print).start)",
+        "import _thread\nfor _ in range(50): attempt(_thread.start_new_thread, print, ())",
         "RuntimeError\n" * 50,
     ),
     Case(
