@@ -110,7 +110,7 @@ def _each(reference: str | None) -> Sequence[str | None]:
 
 
 def _best(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of the verdicts by several right answers: right by one, else unknown by one, else wrong."""
+    """The verdict by several right answers: right by one, else unknown by one, else wrong."""
     for wanted in (("correct",), FAILURES):
         for verdict in verdicts:
             if verdict.verdict in wanted:

@@ -8,25 +8,78 @@ nothing by writing others before. Every rule is linear in the length of the resp
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from ..thoughts import after_thoughts, final_channel
 from .boxes import boxed
 from .commitment import gives_up, is_negated
 from .ending import own_text
-from .last_number import last_number
+from .languages import is_hinted
+from .last_number import english_number, last_number
 from .words import listed
+
+if TYPE_CHECKING:
+    from .foreign import Clause, PhrasePlace
 
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
 
-_KEYWORD = re.compile(
-    r"\b(?:(?:answer|solution|root)s?|correct (?:option|choice))\b[\s*_]{0,4}"
-    r"(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
-    r"[\s*_]{0,4}(?:(?:therefore|thus|simply|then|just|approximately|about)\b)?\s?[:=]?",
-    re.IGNORECASE,
+
+class _AnswerPhrases:
+    """The phrases of a text that name its answer, in every language.
+
+    A phrase of another language than English is a `PhrasePlace`, where `_clause` reads it again.
+    """
+
+    def __init__(
+        self, english: re.Pattern[str], foreign: Callable[[str], list[PhrasePlace]]
+    ) -> None:
+        self._english = english
+        self._foreign = foreign
+
+    def finditer(self, text: str) -> list[re.Match[str] | PhrasePlace]:
+        """Those of a text, in order."""
+        found: list[re.Match[str] | PhrasePlace] = list(self._english.finditer(text))
+        if text.isascii() and (found or not is_hinted(text)):
+            return found
+        found += self._foreign(text)
+        return sorted(found, key=lambda each: each.end())
+
+    def search(self, text: str) -> bool:
+        """Whether a text has one."""
+        if self._english.search(text):
+            return True
+        return not (text.isascii() and not is_hinted(text)) and bool(self._foreign(text))
+
+
+def _phrases_in(text: str) -> list[PhrasePlace]:
+    from .foreign import phrases_in  # compiled for a text that has letters beyond ASCII
+
+    return phrases_in(text)
+
+
+def _answers_in(text: str) -> list[PhrasePlace]:
+    from .foreign import answers_in
+
+    return answers_in(text)
+
+
+_KEYWORD = _AnswerPhrases(
+    re.compile(
+        r"\b(?:(?:answer|solution|root)s?|correct (?:option|choice))\b[\s*_]{0,4}"
+        r"(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)"
+        r"[\s*_]{0,4}(?:(?:therefore|thus|simply|then|just|approximately|about)\b)?\s?[:=]?",
+        re.IGNORECASE,
+    ),
+    _phrases_in,
 )
-_IS_THE_ANSWER = re.compile(
-    r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
-    re.IGNORECASE,
+_IS_THE_ANSWER = _AnswerPhrases(
+    re.compile(
+        r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
+        re.IGNORECASE,
+    ),
+    _answers_in,
 )
 _SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?:[.?](?=\s|\*|$)|!(?=\s*(?:[A-Z*\n]|$)))(?!\s*=)"
@@ -42,7 +95,11 @@ _SENTENCE_WORDS = frozenset(
     listed(
         "is are was were the so it we answer therefore thus hence there he she they this that "
         "gives give get gets got final because have has had takes took which let equals makes make "
-        "made need needs i'm don't know cannot can can't if then total options option"
+        "made need needs i'm don't know cannot can can't if then total options option "
+        # "answer", in other languages
+        "antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
+        "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
+        "risultato c'est endergebnis alternativa"
     )
 )
 _BOLD = re.compile(r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*(?![\w*(])")
@@ -81,8 +138,9 @@ def extract_answer(response: str) -> str | None:
 
     In this order:
 
-    1. What follows an end token such as `<|im_end|>` does not count, nor what precedes the last
-       `</think>`. Inside an unclosed `<think>` there is no answer.
+    1. What follows an end token such as `<|im_end|>` does not count, nor what precedes the end of
+       the last thought, such as `</think>`, or harmony's channel `final`. Inside a thought that is
+       not closed there is no answer.
     2. The last `<answer>`; the rules below then apply inside it.
     3. The last balanced `\boxed{}` or `\fbox{}`, nested ones peeled. Boxes with only
        commas, spaces, "and" or "or" between them are one answer, a list. "Final answer: 18" after
@@ -96,12 +154,11 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    text, tagged = own_text(response), False
-    if "think>" in text:
-        thought_out = after_think(text)
-        if thought_out is None:
-            return None
-        text = thought_out
+    final = final_channel(response)
+    whole = None if final is None else after_thoughts(own_text(final))
+    if whole is None:
+        return None
+    text, tagged = whole, False
     if "answer>" in text:
         text, tagged = _inside_answer_tag(text)
     if "\\" in text and (box := boxed(text)) is not None:
@@ -114,16 +171,6 @@ def extract_answer(response: str) -> str | None:
     if is_bare(text) or (tagged and "\n" not in text and not _is_sentence(text[:_TAIL])):
         return text
     return _from_prose(text[-_TAIL:])
-
-
-def after_think(text: str) -> str | None:
-    """What follows the last `</think>`; None inside an unclosed `<think>`."""
-    if "think>" not in text:
-        return text
-    closed = text.rfind("</think>")
-    if closed >= 0:
-        text = text[closed + len("</think>") :]
-    return None if "<think>" in text else text
 
 
 def _inside_answer_tag(text: str) -> tuple[str, bool]:
@@ -157,6 +204,11 @@ def is_bare(text: str) -> bool:
     """Whether a text is an answer and nothing else: no sentence, no label."""
     if text.isdigit():
         return True
+    if not text.isascii():
+        from .foreign import is_bare as is_bare_there
+
+        if (decided := is_bare_there(text[:_TAIL])) is not None:
+            return decided
     if len(text) > _BARE and " " in text and _WORD.search(text) and "\\begin" not in text:
         return False
     if "\n" in text and "\\begin" not in text and not text.startswith(("$$", "\\[")):
@@ -176,6 +228,11 @@ def is_bare(text: str) -> bool:
 
 
 def _is_sentence(text: str) -> bool:
+    if not text.isascii():
+        from .foreign import is_sentence
+
+        if is_sentence(text):
+            return True
     words = re.findall(r"[a-z]+", text.lower())
     return bool(_KEYWORD.search(text)) or any(word in _SENTENCE_WORDS for word in words)
 
@@ -244,7 +301,12 @@ def _options(text: str) -> str | None:
 
 
 def _clause(text: str) -> str | None:
-    """The answer at the start of the text after "answer is"."""
+    """The answer at the start of the text after "answer is", or of a phrase in another language."""
+    if text[:1].isalpha() and (not text.isascii() or is_hinted(text[:24])):
+        from .foreign import clause as foreign_clause
+
+        if (foreign := foreign_clause(text)) is not None:
+            return _in_clause(foreign)
     text = text.lstrip(" \t\n*_:=")
     if text.startswith(("\\[", "$$")):
         close = text.find("\\]" if text[0] == "\\" else "$$", 2)
@@ -260,8 +322,43 @@ def _clause(text: str) -> str | None:
     return _trailing_math(short) or last_number(short)
 
 
+def _in_clause(clause: Clause) -> str | None:
+    """The answer in what follows a phrase of another language."""
+    from .foreign import ends_in_negation, letter, number
+
+    text = clause.text
+    if not text:
+        return None
+    if clause.is_negated:
+        return text
+    if clause.is_wrong:
+        return f"not {text}"
+    if chosen := letter(clause):
+        return chosen
+    if is_bare(text) or (text.isascii() and _is_bound(text)):
+        return text
+    read = clause.rest if clause.is_open else text
+    found = _trailing_math(read.rstrip().rsplit("\n", 1)[-1])
+    if found and not ends_in_negation(read, read.rfind(found), clause.phrases):
+        return found
+    stated = number(read, english_number, clause.phrases)
+    return stated.answer if stated else last_number(read)
+
+
 def _trailing_math(line: str) -> str | None:
     """The end of a line: mathematics between delimiters, or the right side of an `=`."""
+    if not line.isascii():
+        from .phrases import readable
+
+        plain = readable(line)
+        if plain != line:
+            found = _trailing_math_in(plain)
+            at = plain.rfind(found) if found else -1
+            return line[at : at + len(found)] if found and at >= 0 else None
+    return _trailing_math_in(line)
+
+
+def _trailing_math_in(line: str) -> str | None:
     line = _MEASURED.sub(r"\1", _TRAILING.sub("", line))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if line.endswith(closing):
@@ -276,6 +373,7 @@ def _trailing_math(line: str) -> str | None:
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
-        if right and not right.startswith(">") and ">>" not in right and is_bare(right):
+        cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
+        if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
             return right
     return None

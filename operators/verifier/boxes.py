@@ -56,6 +56,10 @@ def _with_power(text: str, content: str, end: int) -> str:
     """The content of a box with the exponent or magnitude behind it."""
     changed = _BOX_AFTER.match(text, end) if content else None
     if not changed:
+        if content and not text.isascii():
+            from .foreign import magnitude_after
+
+            return f"{content} {magnitude_after(text[end + 1 : end + 20])}".strip()
         return content
     power = changed[1][0] == "^"
     return f"({content}){changed[1]}" if power else f"{content} {changed[1]}"

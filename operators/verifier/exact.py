@@ -18,7 +18,7 @@ from typing import NamedTuple
 from .limits import MAX_DIGITS, refusal
 from .measures import UNITS, Measure, agree, read_unit
 from .notation import plain
-from .words import MAGNITUDES, SMALL, STARTS, leading_words
+from .words import ASCII_MAGNITUDES, MAGNITUDES, SMALL, STARTS, leading_words
 
 ROUNDED_DIGITS = 7
 FLOAT_DIGITS = 16
@@ -59,11 +59,14 @@ _HEAD = re.compile(
 )
 _UNGROUPED = str.maketrans("", "", ", '_")
 _CURRENCY = re.compile(r"(?:US|USD|AU|CA)?\s*\\?\$|[€£¥₹]|(?:USD|EUR|GBP)\s")
-_SYMBOLS = {"$": "$", "€": "€", "£": "£", "¥": "yen", "₹": "rupee", "D": "usd", "R": "eur"}
+_SYMBOLS = {"$": "$", "€": "€", "£": "£", "¥": "¥", "₹": "rupee", "D": "usd", "R": "eur"}
+_OF = re.compile(r"^(?:d'|(?:de|di|von|van|av) )(?=[a-zA-Z]{2})")  # "2 millions d'euros"
 _AND_A_HALF = re.compile(r"and (?:a|one)[ -]half\b", re.IGNORECASE)
 _TWICE = re.compile(r"([^()]+) \(([^()]+)\)$")
 _ATTACHED = re.compile(r"(?<=\d)(?=[A-Za-z]$)")
-_PERCENT = re.compile(r"\\?%|per ?cent\b", re.IGNORECASE)
+_PERCENT = re.compile(
+    r"\\?%|(?:per ?cento?|pour ?cent|por ?cien?to|prozent|procent|persen)\b", re.IGNORECASE
+)
 
 
 def read_number(span: str) -> Number | None:
@@ -92,7 +95,10 @@ def read_plain(text: str) -> Number | None:
     if not text:
         return None
     head = _HEAD.match(text)
-    if head:
+    number: Number | None
+    if not text.isascii() and (foreign := _foreign(text)):
+        number, tail, attached = foreign[0], foreign[1], False
+    elif head:
         number = _head_value(head)
         tail, attached = text[head.end() :], not text[head.end() : head.end() + 1].isspace()
     else:
@@ -195,6 +201,10 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
                 value=number.value * MAGNITUDES[word], ulp=number.ulp * MAGNITUDES[word]
             )
             tail, attached = tail[len(word) :].strip(), False
+        elif word.rstrip(".") in ASCII_MAGNITUDES:
+            factor = ASCII_MAGNITUDES[word.rstrip(".")]
+            number = number._replace(value=number.value * factor, ulp=number.ulp * factor)
+            tail, attached = _OF.sub("", tail[len(word) :].strip()), False
         elif (m := _AND_A_HALF.match(tail)) and number.value.denominator == 1:
             number, tail = Number(number.value + Fraction(1, 2)), tail[m.end() :].strip()
         elif m := _PERCENT.match(tail):
@@ -205,12 +215,39 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
             break
     if not tail:
         return number
+    if not tail.isascii():
+        return _with_foreign_tail(number, tail)
     if number.measure and number.measure.known and tail.startswith("per "):
         tail, number = f"{number.measure.known.dimension} {tail}", number._replace(measure=None)
     unit = read_unit(tail, attached=attached)
     if unit is None or (number.measure and unit.known and not agree(number.measure, unit)):
         return None
     return number._replace(measure=number.measure or unit)
+
+
+def _foreign(text: str) -> tuple[Number, str] | None:
+    """A number in the numerals of Chinese, Japanese or Korean, and what follows it."""
+    from .counters import numeral
+
+    found = numeral(text)
+    return (Number(found[0]), found[1]) if found else None
+
+
+def _with_foreign_tail(number: Number, tail: str) -> Number | None:
+    from .counters import read_tail
+
+    found = read_tail(tail)
+    if found is None:
+        return None
+    unit, known = found.measure, number.measure
+    if known and unit and unit.known and not agree(known, unit):
+        return None
+    return number._replace(
+        value=number.value * found.factor,
+        ulp=number.ulp * found.factor,
+        percent=number.percent or found.percent,
+        measure=known or unit,
+    )
 
 
 def same_number(a: Number, b: Number) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .languages import is_hinted
 from .measures import read_unit
-from .words import MAGNITUDES, listed
+from .words import ASCII_MAGNITUDES, MAGNITUDES, listed
 
 _REACH = 1_000  # characters of an expression on either side; the limits refuse longer ones
 
@@ -32,6 +33,7 @@ _CHANGING = frozenset(
         *listed("squared cubed factorial percent halves thirds fourths fifths sixths sevenths"),
         *listed("eighths ninths tenths hundredths thousandths millionths millionth thousandth"),
         *listed("k K M B bn mil"),
+        *(word for each in ASCII_MAGNITUDES if each != "bin" for word in (each, each.title())),
     }
 )
 _JOINING = frozenset(
@@ -86,6 +88,16 @@ _PARTNER = {"(": ")", "[": "]", "{": "}"}
 
 def last_number(text: str) -> str | None:
     """The last number with sign, currency and percent mark, or the expression that contains it."""
+    if not text.isascii() or is_hinted(text):
+        from .foreign import number as foreign_number
+
+        if (found := foreign_number(text, english_number)) is not None:
+            return found.answer
+    return english_number(text)
+
+
+def english_number(text: str) -> str | None:
+    """The same by the rules for English, of a text in which they hold."""
     number = _last(text)
     if number is None:
         return None

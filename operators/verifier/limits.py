@@ -36,6 +36,10 @@ def refusal(span: str) -> str | None:
     It inspects only the text, in linear time. It is a first check, not a proof: what passes is
     still subject to the deadline and the memory limit of a worker.
     """
+    if not span.isascii():
+        from .phrases import readable
+
+        span = readable(span[: MAX_SPAN + 1])  # digits of any script
     if len(span) > MAX_SPAN:
         return f"longer than {MAX_SPAN} characters"
     if "\x00" in span or any("\ud800" <= c <= "\udfff" for c in span):

@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
+from .unit_names import ASCII_UNITS
 from .words import listed
 
 
@@ -29,7 +30,12 @@ def _table() -> dict[str, Unit]:
         "usd": "$ dollar usd buck:1 cent ¢:1/100",
         "eur": "€ euro eur:1",
         "gbp": "£ gbp:1",
-        "jpy": "¥ yen:1",
+        "jpy": "yen:1",
+        "cny": "yuan rmb cny:1",
+        "yen or yuan": "¥:1",
+        "krw": "krw:1",
+        "rub": "ruble rouble rub:1",
+        "thb": "baht:1",
         "inr": "₹ rupee:1",
         "angle": r"\circ degree deg:1",
         "kelvin": "kelvin K:1",
@@ -44,10 +50,12 @@ def _table() -> dict[str, Unit]:
         for group in re.findall(r"([^:]+):(\S+)", text):
             for name in group[0].split():
                 units[name] = Unit(dimension, Fraction(group[1]))
-    return units
+    return units | {word: units[name] for word, name in ASCII_UNITS.items()}
 
 
 UNITS = _table()
+# Two currencies have the sign ¥.
+_ONE_SIGN = frozenset(frozenset(("yen or yuan", each)) for each in ("jpy", "cny"))
 _SINGLE = {"m", "g", "s", "h", "l", "L", "K", "J", "N", "W", "V", "A", "C", "F"}
 _UNIT_AFTER = re.compile(r"(?<=[\w})])\s+([A-Za-z]{2,}[A-Za-z. ]*(?:\^\s*\{?\s*[0-9]\s*\}?)?)$")
 _WORD = re.compile(r"[A-Za-z¢€£$]+|\\circ")
@@ -65,8 +73,12 @@ _NOT_A_UNIT = frozenset(
         "maybe perhaps but if when where is are equals if root pi infinity infinite divided "
         "multiplied remainder with base possibly either nor least most minimum maximum above "
         "below sin cos tan log ln sqrt "
-        "jan feb mar apr may jun jul aug sep oct nov dec january february march april june july "
-        "august september october november december"
+        # "or", "more", "less", "at least", "half" in other languages
+        "oder mehr weniger meer minder mindestens wenigstens zum hoch halb einhalb ou moins "
+        "davantage demi demie menos mais mas lub albo nebo eller flera veya fazla az fazlasi "
+        "bucuk atau lebih kurang setengah pangkat kuadrat carre cuadrado quadrado quadrato "
+        "quadrat mezzo mezza bukan nicht jan feb mar apr may jun jul aug sep oct nov dec "
+        "january february march april june july august september october november december"
     )
 )
 _TEMPERATURE = re.compile(
@@ -168,7 +180,9 @@ def agree(a: Measure | None, b: Measure | None) -> Fraction | None:
     if a is None or b is None:
         return Fraction(1)
     if a.known and b.known:
-        return b.known.scale / a.known.scale if a.known.dimension == b.known.dimension else None
+        same = a.known.dimension == b.known.dimension
+        same = same or frozenset((a.known.dimension, b.known.dimension)) in _ONE_SIGN
+        return b.known.scale / a.known.scale if same else None
     if a.known is None and b.known is None and a.stems & b.stems:
         return Fraction(1)
     return None

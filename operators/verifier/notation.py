@@ -115,12 +115,16 @@ def plain(span: str) -> str:
 def _characters(span: str) -> str:
     if span.isascii():
         return span
+    from .phrases import joined_in_english, readable, translated
+
+    span = joined_in_english(readable(span))
     text = _VULGAR.sub(
         lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), span
     )
     text = _METRES.sub(" ", text)  # typed as one character it is no power of a letter
     text = _RAISED.sub(r"^{\g<0>}", _LOWERED.sub(r"_{\g<0>}", text))
-    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).replace("−", "-")
+    text = unicodedata.normalize("NFKC", translated(text, _CHARACTERS)).replace("−", "-")
+    return text.replace("\u0e4d\u0e32", "\u0e33")  # one vowel of Thai
 
 
 def _without_fonts(text: str) -> str:

@@ -14,9 +14,9 @@ from .exact import read_plain, same_number
 from .intervals import INFINITY, OPERATION, ORDER, Interval, read_intervals
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
 from .matrices import ENVIRONMENT, Cells, read_cases, read_matrix
-from .measures import split_unit
 from .names import is_name, is_quantity, other_variable, same_function
 from .notation import closes_at, split_top
+from .units import split_unit
 
 SameLeaf = Callable[[str, str], bool]
 
@@ -45,6 +45,13 @@ _PROSE = re.compile(
     r"|may|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)(?![A-Za-z])",
     re.IGNORECASE,
 )
+_LETTERS, _LETTER = re.compile(r"[A-J]{2,10}"), re.compile(r"[A-J]")
+_LETTER_LIST = re.compile(
+    r"(?:\\\{\s*)?\(?[A-J]\)?(?:\s*(?:[,;&]|(?:[,;]\s*)?\band\b)\s*\(?[A-J]\)?){1,9}(?:\s*\\\})?"
+)
+# The text of an option stands behind its letter. Behind a dash it has a word, or it may be a
+# difference.
+_OPTION = re.compile(r"\(?([A-J])(?:\)|[.:]\s|(?:\s+-\s+|:)(?=.*[^\W\d_]{2})(?!.*\\))")
 _SHORT_WORD = re.compile(r"[A-Za-z]{3}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-zA-Z]+\}")
 _MATHS_WORD = re.compile(
@@ -54,6 +61,11 @@ _MATHS_WORD = re.compile(
 
 def is_prose(text: str) -> bool:
     """Whether a leaf is words rather than mathematics, apart from a unit at its end."""
+    if not text.isascii():
+        from .phrases import has_foreign_words
+
+        if has_foreign_words(split_unit(text)[0]):
+            return True
     return bool(_PROSE.search(_MATHS_WORD.sub("", _ENVIRONMENT.sub("", split_unit(text)[0]))))
 
 
@@ -77,7 +89,14 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
             return False
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
-    for rule in (_as_nothing, _as_clock, _as_cells, _as_intervals_or_collections, _as_relation):
+    for rule in (
+        _as_letters,
+        _as_nothing,
+        _as_clock,
+        _as_cells,
+        _as_intervals_or_collections,
+        _as_relation,
+    ):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -111,6 +130,24 @@ def unwrap(text: str) -> str:
             break
         text = inner
     return text
+
+
+def _as_letters(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """The letters of chosen options: `A, C` is `AC`. Without commas `CA` may be a product."""
+    runs = [_LETTERS.fullmatch(s) for s in (a, b)]
+    if not any(runs):
+        return None
+    if all(runs):
+        return False if _is_distinct(a) and _is_distinct(b) else None
+    run, listed = (a, b) if runs[0] else (b, a)
+    chosen = _LETTER.findall(listed) if _LETTER_LIST.fullmatch(listed) else []
+    if not chosen or not _is_distinct(run):
+        return None
+    return sorted(chosen) == sorted(run)
+
+
+def _is_distinct(letters: str) -> bool:
+    return len(set(letters)) == len(letters)
 
 
 def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -355,7 +392,7 @@ def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
     x, y = (_words(s) for s in (a, b))
     if x == y:
         return bool(x)
-    if re.fullmatch(r"[A-J]", b) and (choice := re.match(r"\(?([A-J])(?:\)|[.:]\s)", a)):
+    if re.fullmatch(r"[A-J]", b) and (choice := _OPTION.match(a)):
         return choice[1] == b
     if re.fullmatch(r"[A-J]", a) and re.fullmatch(r"[A-J]", b):
         return False

@@ -19,10 +19,11 @@ import sympy
 from .exact import Number, read_both, rounds_to, same_number
 from .formula import ARGUMENTS, Expression, expression
 from .intervals import OPERATION
-from .measures import agree, split_unit
+from .measures import agree
 from .notation import plain, split_top
 from .real_sets import same_set
 from .structure import is_prose, parts, same
+from .units import split_unit
 from .values import (
     AGREEMENT,
     LARGEST,

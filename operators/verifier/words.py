@@ -27,6 +27,37 @@ MAGNITUDES: dict[str, int] = {
     "billion": 10**9,
     "trillion": 10**12,
 }
+_MAGNITUDES_ELSEWHERE = {
+    100: "hundert cien ciento honderd yuz sto سو مئة مائة مئات صد מאה מאות सौ শত শো",
+    1_000: (
+        "tausend tsd mil mille milliers milhar mila duizend tysiac tysiące tysięcy tys bin "
+        "nghìn ngàn ribu tusen tisíc tisíce χιλιάδες χίλια тысяча тысячи тысяч тыс тисяча "
+        "тисячі тисяч тис ألف آلاف الف ألفا هزار אלף אלפים हज़ार हजार হাজার"
+    ),
+    10**5: "लाख lakh lakhs লাখ লক্ষ",
+    10**6: (
+        "million millionen mio millón millones millions milhão milhões milione milioni miljoen "
+        "milion miliony milionów milyon triệu juta miljon miljoner mln milionu εκατομμύρια "
+        "εκατομμύριο миллион миллиона миллионов млн мільйон мільйона мільйонів مليون ملايين "
+        "میلیون מיליון מיליונים मिलियन"
+    ),
+    10**7: "करोड़ करोड crore crores কোটি",
+    10**9: (
+        "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
+        "miliardy miliardów milyar tỷ tỉ miliar miljarder mld mlrd bilhão bilhões "
+        "δισεκατομμύρια миллиард миллиарда миллиардов млрд мільярд мільярда мільярдів مليار "
+        "مليارات میلیارد מיליארד अरब বিলিয়ন"
+    ),
+    10**12: (
+        "billionen billones trilhão trilhões bilioni triliun trilyon триллион триллиона "
+        "триллионов трлн تريليون تریلیون"
+    ),
+}
+FOREIGN_MAGNITUDES: dict[str, int] = {
+    word: size for size, text in _MAGNITUDES_ELSEWHERE.items() for word in listed(text)
+}
+"""Magnitudes of languages other than English, as words with spaces around them."""
+ASCII_MAGNITUDES = {word: n for word, n in FOREIGN_MAGNITUDES.items() if word.isascii()}
 _PARTS: dict[str, int] = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth": 10}
 _PARTS |= {"sixth": 6, "eighth": 8, "halve": 2}
 STARTS = frozenset({*SMALL, *_PARTS, "a", "an", "negative", "minus"})

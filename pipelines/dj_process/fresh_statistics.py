@@ -20,9 +20,10 @@ from typing import Any
 from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter
 from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 
+from ..recipe.steps import number_steps
 from .current_run import current_run
 from .deduplicators import allow_on_ray
-from .ours import ProcessEntry, has_ours
+from .ours import ProcessEntry, has_ours, is_ours
 from .selectors import keep_order
 
 Callee = Callable[..., Any]
@@ -50,6 +51,9 @@ def load_ops(
     for entry, op in zip(process_list, operators, strict=True):
         # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_own_fields.py::test_a_second_use_has_its_own_fields
         op._op_cfg = entry
+    ours = [op for op in operators if is_ours(op)]
+    for op, step in zip(ours, number_steps([op.operator for op in ours]), strict=True):
+        op.operator = step.operator  # Steps before and after it decide some of its fields.
     if has_ours(process_list):
         keep_order(operators)
         if run and run.settings.get("executor_type") == "ray":

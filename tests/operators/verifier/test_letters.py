@@ -1,6 +1,6 @@
 """Letters of a formula are names: none is a unit, none folds its case."""
 
-from graded_cases import check_boxed
+from graded_cases import check_boxed, check_verdicts
 
 
 def test_last_letter_is_no_unit() -> None:
@@ -44,3 +44,53 @@ def test_unit_after_a_closed_form() -> None:
         (r"2\pi r h", r"2\pi r", False),
     ]
     check_boxed((reference, answer, right) for answer, reference, right in cases)
+
+
+def test_letters_of_several_options() -> None:
+    listed = [
+        "A, C",
+        "A,C",
+        "C, A",
+        "A and C",
+        r"A \text{ and } C",
+        "(A), (C)",
+        r"\{A, C\}",
+        "A、C",
+        "A和C",
+    ]
+    check_boxed((reference, "AC", True) for reference in listed)
+    check_boxed(("AC", answer, True) for answer in ["AC", *listed])
+    check_boxed(("A, C", answer, True) for answer in ["CA", *listed])
+    cases = [
+        ("ABD", "A, B and D", True),
+        ("AC", "A", False),
+        ("AC", "A, C, D", False),
+        ("AC", "A or C", False),
+        ("AC", "A, A", False),
+        # Without a list it may be a product, or a segment.
+        ("AC", "CA", False),
+        ("AB", "BA", False),
+        ("AB", "CD", False),
+        ("PQ", "QP", True),
+        ("AB", "B, C", False),
+        ("AA", "A, A", False),
+    ]
+    check_boxed(cases)
+    check_verdicts([("AC", "The answer is A and C.", True), ("AC", "选AC", True)])
+
+
+def test_the_letter_of_an_option_with_its_text() -> None:
+    cases = [
+        ("B", "B – twelve", True),
+        ("B", "B: 12 cm", True),
+        ("B", "B：12厘米", True),
+        ("B", "B. 12", True),
+        ("B", "B - 12", False),
+        ("B", "B - A", False),
+        ("B", r"B - \sin x", False),
+        ("B", "A - 12 cm", False),
+        ("B", "A or B - 12 cm", False),
+        ("x", "x - 12 cm", False),
+    ]
+    check_boxed(cases)
+    check_verdicts([("B", "Final answer: B - 12 cm", True)])

@@ -16,7 +16,7 @@ AGREED = {
     "attack:echo": (47, 47),
     "attack:hedge": (175, 175),
     "attack:listing": (52, 52),
-    "attack:look-alike": (42, 46),
+    "attack:look-alike": (43, 46),
     "attack:near 42": (24, 24),
     "attack:negation": (174, 174),
     "attack:not worked out (equal)": (0, 11),
