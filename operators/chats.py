@@ -74,10 +74,10 @@ class Chats(NamedTuple):
 def chats_of(column: pa.Array) -> Chats | None:
     """The chats of a column, however the dataset writes them; None if it has none.
 
-    Texts are chats if the first of them that is not null is a JSON list of messages.
+    Texts are chats if one of them is a JSON list of messages.
 
     Raises:
-        DataError: the first text is a chat, and another is not, or the other way round.
+        DataError: one text is a chat, and another is not, or chats do not have one form.
     """
     kind = column.type
     if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
@@ -158,10 +158,16 @@ def _from_json(column: pa.Array) -> pa.Array | None:
         if chat is None and value:
             found = f"some texts are chats as JSON, but not this one: {str(value)[:60]!r}"
             raise DataError(found, "write all of them as JSON lists of messages, or none")
+    wrong = (pa.ArrowException, OverflowError, UnicodeError)
     try:
         return pa.array(chats)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # Contents of both texts and parts, or arguments.
+    except wrong:  # Contents of both texts and parts, or arguments.
+        pass
+    try:
         return pa.array([chat and [_as_text(message) for message in chat] for chat in chats])
+    except wrong as error:
+        found = " ".join(f"chats as JSON text cannot be read: {error}".split())
+        raise DataError(found, "give all messages the same fields, with texts") from None
 
 
 def _chat_in(value: Any) -> list[dict[str, Any]] | None:
@@ -171,10 +177,10 @@ def _chat_in(value: Any) -> list[dict[str, Any]] | None:
         return None
     try:
         found = [json.loads(text) for text in texts]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     messages = found[0] if isinstance(value, str) else found
-    if not (isinstance(messages, list) and messages):
+    if not isinstance(messages, list):
         return None
     known = all(
         isinstance(each, dict) and any(set(keys) <= set(each) for keys in _KEYS)

@@ -12,6 +12,11 @@ _EITHER = re.compile(r"\s+or\s+")
 _NUMBER = re.compile(r"[-+]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
 
 
+def has_box(text: str) -> bool:
+    r"""Whether a text has a `\boxed{`, closed or not."""
+    return bool(_BOX.search(text))
+
+
 def last_box(text: str) -> str | None:
     r"""The content of the last `\boxed{}` of a text; None where its braces are not balanced.
 

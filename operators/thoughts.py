@@ -71,7 +71,9 @@ def after_thoughts(text: str) -> str | None:
         closed = text.rfind(closes)
         if closed >= 0:
             text = text[closed + len(closes) :]
-        if opens in text:
+        # Tags of a model's own form are thoughts; of another one they may be mentioned.
+        is_own = closed >= 0 or opens == TAGS[0][0] or text.lstrip().startswith(opens)
+        if is_own and opens in text:
             return None
     return text
 

@@ -19,7 +19,7 @@ from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, Operator, drop
-from ..references import as_text, last_box, listed_answers
+from ..references import as_text, has_box, last_box, listed_answers
 
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
 _CONTROL_NAMES = {
@@ -249,7 +249,8 @@ class PromptTemplateMapper(Operator):
 
     def _any_of(self, text: str | None) -> str:
         """The reference in a text that may be a JSON list of right answers."""
-        several = None if text is None or self.reference_pattern else listed_answers(text)
+        is_whole = text is None or self.reference_pattern or self.reference_form == "text"
+        several = None if is_whole else listed_answers(text or "")
         if several is None:
             return self._one(text)
         return as_text(list(filter(None, map(self._one, several))))
@@ -258,7 +259,7 @@ class PromptTemplateMapper(Operator):
         """The reference in a text, empty where it has none."""
         if self.reference_pattern is not None:
             text = _last_match(re.compile(self.reference_pattern), text)
-        elif self.reference_form != "text" and text is not None and "\\boxed" in text:
+        elif self.reference_form != "text" and text is not None and has_box(text):
             text = last_box(text)
         elif self.reference_form == "boxed":
             text = None

@@ -11,13 +11,18 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..chats import Chats, chats_of, texts_of_contents
-from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list
+from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list, is_text
 from ..compute import pc
 from ..errors import DataError, suggest
 from ..groups import Groups
 from ..operator import Change, Columns, Operator, Scope, drop
 
 _OWN = ("prompt_id", "response_id", "response")
+
+
+def is_text_or_texts(kind: pa.DataType) -> bool:
+    """Whether values are texts, or lists of them: responses as they are, also if they are JSON."""
+    return is_text(kind) or (is_list(kind) and is_text_or_texts(kind.value_type))
 
 
 class RecordedRolloutMapper(Operator):
@@ -156,9 +161,22 @@ class RecordedRolloutMapper(Operator):
         return pa.table(columns)
 
     def _chats(self, cells: pa.Array) -> Chats | None:
-        """The chats of cells, if each is one: then `text` can only be their content."""
-        chats = chats_of(cells) if self.text in (None, "content", "value") else None
-        return None if chats is None or self.keep_fields else chats
+        """The chats of cells, if each is one: then `text` can only be their content.
+
+        Raises:
+            DataError: messages are all the assistant's, so they may be responses as well.
+        """
+        if self.keep_fields or self.text not in (None, "content", "value"):
+            return None
+        chats = None if is_text_or_texts(cells.type) else chats_of(cells)
+        if chats is None or not pc.all(pc.equal(chats.roles, "assistant")).as_py():
+            return chats
+        if self.text is not None:
+            return None
+        if chats.sizes_N.max(initial=0) > 1:
+            found = "a list of messages that are all the assistant's is one response or several"
+            raise DataError(found, "set text: content if each message is a response")
+        return chats
 
     def _beside(self, other: str, name: str, table: pa.Table, rows: pa.Array) -> pa.Array:
         """The items of the lists in another column, one for each response.

@@ -6,6 +6,7 @@ Its responses then begin inside the thought, and have only the tag that closes i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 from ..thoughts import TAGS
 
+_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
+"""Tags of transformers around what an assistant wrote, without effect on the text."""
 _CHAT = ({"role": "user", "content": "Hi"},)
 
 
@@ -32,7 +35,6 @@ def opened_thought(folder: str, kwargs: Mapping[str, Any]) -> str | None:
 @lru_cache(maxsize=16)
 def _opened(template: str, kwargs: str) -> str | None:
     # What transformers renders templates with, whose import takes seconds.
-    from jinja2 import TemplateError
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -41,13 +43,14 @@ def _opened(template: str, kwargs: str) -> str | None:
     )
     made.globals["raise_exception"] = _refuse
     made.globals["strftime_now"] = lambda _: ""
-    settings = {"add_generation_prompt": True, "bos_token": "", "eos_token": ""}
+    settings: dict[str, Any] = {"add_generation_prompt": True, "bos_token": "", "eos_token": ""}
+    settings |= {"tools": None, "documents": None}
     try:
-        text = made.from_string(template).render(
+        text = made.from_string(_GENERATION.sub("", template)).render(
             messages=list(_CHAT), **{**settings, **json.loads(kwargs)}
         )
-    except (TemplateError, TypeError, ValueError, LookupError):
-        return None  # Sampling reports it.
+    except Exception:  # Of whatever the template does: sampling reports it.
+        return None
     end = text.rstrip()
     return next((opens for opens, _ in TAGS if end.endswith(opens)), None)
 
@@ -64,9 +67,8 @@ def _template(folder: Path) -> str | None:
             return file.read_text("utf-8")
         found = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
         template = found.get("chat_template")
-    except (OSError, ValueError, AttributeError):
+        if isinstance(template, list):  # Several, by name.
+            template = {each["name"]: each["template"] for each in template}.get("default")
+    except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return None
-    if isinstance(template, list):  # Several, by name.
-        named = {each.get("name"): each.get("template") for each in template}
-        template = named.get("default")
     return template if isinstance(template, str) else None

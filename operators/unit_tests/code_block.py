@@ -82,10 +82,15 @@ def _uses(code: str, names: frozenset[str]) -> bool:
         return False
     if not tree.body:
         return True
-    loaded, own = set[str](), set(_defined(code))
+    loaded, own = set[str](), set[str]()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             (loaded if isinstance(node.ctx, ast.Load) else own).add(node.id)
+        elif isinstance(node, kinds) and node.name:
+            own.add(node.name)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
         elif isinstance(node, ast.alias):
             own.add(node.asname or node.name)
     return not names.isdisjoint(loaded - own)

@@ -7,7 +7,7 @@ written as the export would be. Steps that call a model, a server or Data-Juicer
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from ...operators import (
 )
 from ...operators.columns import at_path, is_list
 from ...operators.groups import Groups
+from ...operators.references import has_box
 from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.read import Dataset
 from ..dataset.run_folder import is_folder
@@ -103,7 +104,7 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
     column = at_path(rows, operator.reference)
     if operator.reference_form == "auto" and operator.reference_pattern is None:
         texts = column.flatten() if is_list(column.type) else column
-        boxed = sum("\\boxed" in str(text) for text in texts.to_pylist())
+        boxed = sum(has_box(str(text)) for text in texts.to_pylist())
         if boxed:
             where = f"of column '{operator.reference}' (reference_form: boxed)"
             found = f"in {boxed:,} of the first {n:,} rows the reference is the content"
@@ -142,7 +143,7 @@ def _of_identity(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> li
     if len(groups.starts_G) == len(ids) or not _is_prompt_each(recipe, rows):
         return []
     for name in rows.column_names:
-        if name in _read_otherwise(recipe) or name.lower() in _NUMBERS_OF_ROWS:
+        if name in _read_otherwise(recipe, rows.column_names) or name.lower() in _NUMBERS_OF_ROWS:
             continue
         values = rows[name].to_pylist()
         for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True):
@@ -171,11 +172,11 @@ def _is_prompt_each(recipe: Recipe, rows: pa.Table) -> bool:
     return False
 
 
-def _read_otherwise(recipe: Recipe) -> set[str]:
+def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
     """Columns with the responses and what goes with them."""
     return {
         name
         for step in recipe.steps
         if isinstance(step.operator, RecordedRolloutMapper)
-        for name in step.operator.reads()
+        for name in step.operator.reads_of(columns)
     }

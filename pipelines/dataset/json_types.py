@@ -144,7 +144,7 @@ def _contents(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             here = (*path, key)
-            is_parts = isinstance(inner, list) and any(isinstance(part, dict) for part in inner)
+            is_parts = isinstance(inner, list) and all(isinstance(part, dict) for part in inner)
             if key == CONTENT and (is_parts or isinstance(inner, str)):
                 yield here, inner
             yield from _contents(inner, here)
@@ -254,8 +254,9 @@ def _joined(one: pa.Field, other: pa.Field) -> pa.Field:
     if one.name == CONTENT:
         for first, second in ((one, other), (other, one)):
             if is_text(first.type) and _is_parts(second.type):
-                both = _unify((_PART, second.type.value_type))
-                return second.with_type(pa.list_(pa.struct(both)))
+                kind = second.type.value_type
+                both = _PART if pa.types.is_null(kind) else pa.struct(_unify((_PART, kind)))
+                return second.with_type(pa.list_(both))
     if AS_TEXT in (one.metadata, other.metadata):
         # Digits that were numbers do not go together with texts.
         one, other = (
@@ -266,7 +267,10 @@ def _joined(one: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def _is_parts(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+    types = pa.types
+    if not types.is_list(kind):
+        return False
+    return bool(types.is_struct(kind.value_type) or types.is_null(kind.value_type))
 
 
 def _plain(one: pa.Field, other: pa.Field) -> pa.Field:

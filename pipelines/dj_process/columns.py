@@ -33,7 +33,7 @@ def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: A
     if not columns and not has_ours(getattr(settings, "process", None) or ()):
         return load(builder, *args, **kwargs)
     strategies = getattr(builder, "load_strategies", None) or []
-    read_here = all(map(reading.is_read_here, strategies))
+    read_here = bool(strategies) and all(map(reading.is_read_here, strategies))
     for strategy in strategies if read_here else ():
         strategy.load_data = partial(reading.load_data, strategy)
     text_keys, settings.text_keys = settings.text_keys, []  # The steps have theirs already.

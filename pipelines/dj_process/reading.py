@@ -7,8 +7,8 @@ Data-Juicer's loader reads JSON by pandas or by Arrow's parser, which round numb
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -83,7 +83,9 @@ def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
     key = xxhash.xxh3_64_hexdigest(made_of.encode())
     path = cache / f"{key}.arrow"
     if not path.exists():
-        source = dataset.chunks(cache / key, chunk_rows=_CHUNK_ROWS, group_by=())
+        cache.mkdir(parents=True, exist_ok=True)
+        chunks = TemporaryDirectory(prefix=key, dir=cache)  # of this process alone
+        source = dataset.chunks(Path(chunks.name), chunk_rows=_CHUNK_ROWS, group_by=())
         fields = [
             field.with_type(without_empty(field.type)) if to_parquet else field
             for field in source.schema
@@ -96,5 +98,5 @@ def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
         ):
             for chunk in range(len(source.rows)):
                 stream.write_table(conform(source.chunk(chunk), schema))
-        shutil.rmtree(cache / key)
+        chunks.cleanup()
     return datasets.Dataset.from_file(str(path))

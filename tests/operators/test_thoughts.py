@@ -27,6 +27,14 @@ def test_what_follows_a_thought(opens, closes):
     assert after_thoughts(f"{opens}7?{closes}") == ""
 
 
+def test_a_tag_that_is_mentioned_is_no_thought():
+    text = "Use the <thinking> tag. Answer: 12"
+    assert after_thoughts(text) == text
+    assert (
+        after_thoughts("<think>a</think>The answer to [THINK] is 3") == "The answer to [THINK] is 3"
+    )
+
+
 def test_a_thought_that_the_prompt_opened():
     cut, closed, repeated = continued("<think>", ["7?", "7?</think>12", "\n<think>7?</think>12"])
     assert after_thoughts(cut) is None
@@ -51,6 +59,11 @@ def test_whether_a_template_opens_a_thought(tmp_path):
         config.write_text(json.dumps({"chat_template": template}))
         assert opened_thought(str(tmp_path), {}) == "<think>"
         assert opened_thought(str(tmp_path), {"enable_thinking": False}) is None
+    marked = "{% generation %}a{% endgeneration %}{% if tools is not none %}{{ 1/0 }}{% endif %}"
+    (tmp_path / "chat_template.jinja").write_text(f"{marked}<think>\n")
+    assert opened_thought(str(tmp_path), {}) == "<think>"
+    (tmp_path / "chat_template.jinja").write_text("{{ 1/0 }}<think>")
+    assert opened_thought(str(tmp_path), {}) is None
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('<think>') }}")
     assert opened_thought(str(tmp_path), {}) is None
     config.write_text("{")

@@ -320,7 +320,8 @@ def test_columns_of_the_identity_distinguish_prompts():
         (['["12", "twelve"]', '["\\\\frac12"]', "[1, 2]"], {}, ['["12", "twelve"]', "\\frac12", "[1, 2]"]),
         ([[12, 13], [4, 4]], {}, ['["12", "13"]', "4"]),
         ([r"So $\boxed{\frac{1}{2}}$ for {x}.", r"\boxed{1}, no: \boxed{2}"], {}, [r"\frac{1}{2}", "2"]),
-        (["4", r"\boxed{5}"], {"reference_form": "text"}, ["4", r"\boxed{5}"]),
+        (["4", r"\boxed{5}", '["a", "a"]'], {"reference_form": "text"}, ["4", r"\boxed{5}", '["a", "a"]']),
+        ([r"\boxed 5"], {}, [r"\boxed 5"]),
         (["4", r"\boxed{5}", r"\boxed{\frac{1}"], {"reference_form": "boxed", "on_bad_row": "drop_row"}, [None, "5", None]),
     ],
 )  # fmt: skip

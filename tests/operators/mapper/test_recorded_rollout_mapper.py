@@ -237,7 +237,11 @@ def test_of_a_chat_the_final_message_is_the_response():
     assert responses([[one, several], [without]]) == (["4", "It is 4.", None], [0, 0, 1])
     shared = [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]
     assert responses([shared], text="value") == (["4"], [0])
-    assert responses([json.dumps(one)]) == (["4"], [0])
+    assert responses([json.dumps(one)])[0] == [json.dumps(one)], "a response may be JSON"
+    each = [chat(("assistant", "a"), ("assistant", "b"))]
+    assert responses(each, text="content") == (["a", "b"], [0, 0])
+    with pytest.raises(DataError, match=r"one response or several; set text: content"):
+        responses(each)
 
 
 def test_content_parts_and_lists_in_lists_are_read():

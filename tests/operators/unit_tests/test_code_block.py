@@ -68,6 +68,14 @@ SOLVE = "def solve(n):\n    return 2 * n"
         (["def helper(): pass", SOLVE, "print(solve(1))"], 1),
         ([SOLVE, "print(solve("], 1),
         (["# a", "# b"], 0),
+        (
+            [
+                "def dfs(i): return i",
+                "class S:\n def f(self, n):\n  def dfs(i): return i\n  return dfs(n)",
+            ],
+            1,
+        ),
+        (["def check(v): return v", "def solve(xs, check): return [check(x) for x in xs]"], 1),
     ],
 )
 def test_an_example_of_its_use_hides_no_program(blocks, at):

@@ -142,7 +142,7 @@ def test_large_numbers_that_are_no_integers_stay_numbers(tmp_path):
 def test_contents_of_messages_are_texts_and_lists_of_parts(tmp_path):
     path = tmp_path / "a.jsonl"
     parts = [{"type": "text", "text": "b"}, {"type": "image", "image": "c.png"}]
-    rows = [{"m": [{"role": "user", "content": each}]} for each in ("a", parts, None)]
+    rows = [{"m": [{"role": "user", "content": each}]} for each in ("a", parts, None, [])]
     text = {"type": "text", "text": "a", "image": None}
     for order in (rows, rows[::-1]):
         path.write_text("\n".join(map(json.dumps, order)))
@@ -150,4 +150,9 @@ def test_contents_of_messages_are_texts_and_lists_of_parts(tmp_path):
         assert tables[0].equals(tables[1].cast(tables[0].schema))
         by_row = dict(zip(map(str, order), tables[1]["m"].to_pylist(), strict=True))
         found = [by_row[str(row)][0]["content"] for row in rows]
-        assert found == [[text], [{"image": None, **parts[0]}, {"text": None, **parts[1]}], None]
+        assert found == [
+            [text],
+            [{"image": None, **parts[0]}, {"text": None, **parts[1]}],
+            None,
+            [],
+        ]
