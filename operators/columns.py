@@ -177,6 +177,19 @@ def beginnings(path: str) -> list[str]:
     return [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
+def with_items(lists: pa.Array, items: pa.Array, kind: pa.ListType | None = None) -> pa.ListArray:
+    """Lists of the same lengths, and null where they are, with other items.
+
+    Args:
+        lists: of any type of lists; the items of one that is null are not in `flatten`.
+        items: in place of those of `lists.flatten()`.
+        kind: the type of the result; None: lists of the items' type.
+    """
+    sizes_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=lists.is_null())
+
+
 def field_at(values: pa.Array, path: str) -> pa.Array | None:
     """The field of objects at a path, as in `at_path`; None where they have none."""
     kind = values.type
@@ -184,11 +197,7 @@ def field_at(values: pa.Array, path: str) -> pa.Array | None:
         return values
     if is_list(kind):
         inner = field_at(values.flatten(), path)
-        if inner is None:
-            return None
-        sizes_N = np.asarray(pc.fill_null(pc.list_value_length(values), 0), np.int64)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, inner, mask=values.is_null())
+        return None if inner is None else with_items(values, inner)
     if not pa.types.is_struct(kind):
         return None
     field = column_of(path, [each.name for each in kind])

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ...operators.compute import pc
+from ...operators.columns import with_items
 from .arrow_types import is_any_list, is_text
 
 LARGEST = 2**53
@@ -306,7 +306,7 @@ def converted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array
     if types.is_struct(own) and types.is_struct(kind) and kind.num_fields:
         return _converted_objects(values, kind)
     if is_any_list(own) and types.is_list(kind):
-        return _converted_lists(values, kind)
+        return with_items(values, converted(values.flatten(), kind.value_type), kind)
     if is_text(own) and _is_parts(kind):
         parts = [None if text is None else [text_part(text)] for text in values.to_pylist()]
         return pa.array(parts, kind)
@@ -325,11 +325,3 @@ def _converted_objects(values: pa.StructArray, kind: pa.StructType) -> pa.Struct
         for field in kind
     ]
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=values.is_null())
-
-
-def _converted_lists(values: pa.Array, kind: pa.ListType) -> pa.ListArray:
-    # The items of a list that is null are not in `flatten`.
-    sizes = np.asarray(pc.fill_null(pc.list_value_length(values), 0), np.int64)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
-    inner = converted(values.flatten(), kind.value_type)
-    return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=values.is_null())
