@@ -133,9 +133,11 @@ class LogReader:
                 block = os.pread(file, _BLOCK, start)
             if _is_header(block, at):
                 length: int = _HEADER.unpack_from(block, at)[4]
+                payload = at + HEADER_BYTES
                 # If bytes of the payload are missing, another record begins before its end.
                 self._search = self._offset + HEADER_BYTES
-                if self._search + length <= size:
+                whole = block.find(MAGIC, payload, payload + length) < 0
+                if whole and self._search + length <= size:
                     yield block[at + 24 : at + 24 + KEY_BYTES], self._offset
                     self._offset = self._search + length
                     continue

@@ -19,6 +19,27 @@ _ANSWERED = re.compile(
 )
 
 
+_ITEM = re.compile(r"[1-9]\d?")
+_ITEM_ENDS = ".．、)）"
+
+
+def begins_item(text: str, start: int, end: int) -> bool:
+    """Whether a number is the `4.` of a list item, after an item `3.`: a response was cut off there.
+
+    Args:
+        text: that contains the number.
+        start: of the number.
+        end: of the number.
+    """
+    if text[end : end + 1] not in tuple(_ITEM_ENDS) or not _ITEM.fullmatch(text, start, end):
+        return False
+    line = text.rfind("\n", 0, start) + 1
+    if not line or text[line:start].strip(" \t*#"):
+        return False
+    previous = rf"^[ \t*#]*{int(text[start:end]) - 1}[{_ITEM_ENDS}](?!\d)"
+    return bool(re.search(previous, text[:line], re.MULTILINE))
+
+
 def own_text(response: str) -> str:
     r"""A response up to its end token, or to a question of its own after its answer.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .counters import leading, magnitude_length
+from .ending import begins_item
 from .language import REACH
 from .languages import LANGUAGES
 from .phrases import (
@@ -42,6 +43,7 @@ _BREAK = re.compile(r"[;:!?()\n“”«»„「」『』]|,(?!\d)|\.(?!\d)|[—�
 _OPENED = {"“": "”", "«": "»", "„": '“”"', "「": "」", "『": "』", "‘": "’"}
 _LEAD = ' \t\n*_:="“”«»„「」『』—–-'
 _DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"\d+")
 _ASCII_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _FOREIGN_LETTER = re.compile(f"[{FOREIGN}]")
 _LATIN_LETTER = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
@@ -290,6 +292,9 @@ def number(
         return None
     plain = readable(text)
     digits = [m.start() for m in _DIGIT.finditer(plain)]
+    while digits and (cut := _start_of_item(text, digits[-1])):
+        plain, text = plain[:cut], text[:cut]
+        digits = [digit for digit in digits if digit < cut]
     if not digits:
         return FoundNumber(None) if is_latin(phrases) or not _is_mostly_ascii(plain) else None
     ends = [m.start() for m in _SENTENCE_END.finditer(plain)]
@@ -310,6 +315,15 @@ def number(
     if _is_called_wrong(plain, end, phrases):
         return FoundNumber(f"not {sentence.stated(at, at + len(found))}")
     return FoundNumber(sentence.stated(at, at + len(found)))
+
+
+def _start_of_item(text: str, digit: int) -> int:
+    """Where the line begins whose only number is that of a list item; 0 if it has another one."""
+    line = text.rfind("\n", 0, digit) + 1
+    number = _NUMBER.search(text, line)
+    if not number or number.end() != digit + 1:
+        return 0
+    return line if begins_item(text, *number.span()) else 0
 
 
 def _commits(sentence: str, at: int, phrases: Phrases) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .ending import begins_item
 from .languages import is_hinted
 from .measures import read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, listed
@@ -82,7 +83,6 @@ _TOKEN = re.compile(
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<other>.)",
     re.DOTALL,
 )
-_LIST_MARKER = re.compile(r"[1-9]\d?")
 _PARTNER = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -115,25 +115,13 @@ def english_number(text: str) -> str | None:
 
 def _last(text: str) -> re.Match[str] | None:
     for number in reversed(list(_NUMBER.finditer(text))):
-        if _is_list_marker(text, number):
+        if begins_item(text, *number.span()):
             continue
         if not number[0][0].isdigit() or not _IN_A_NAME.search(
             text, max(0, number.start() - 40), number.start()
         ):
             return number
     return None
-
-
-def _is_list_marker(text: str, number: re.Match[str]) -> bool:
-    """Whether this is the `4.` of a list item, after an item `3.`: a response was cut off there."""
-    marker = _LIST_MARKER.fullmatch(number[0])
-    if not marker or text[number.end() : number.end() + 1] != ".":
-        return False
-    line = text.rfind("\n", 0, number.start()) + 1
-    if not line or text[line : number.start()].strip(" \t*#"):
-        return False
-    previous = rf"^[ \t*#]*{int(number[0]) - 1}\.(?!\d)"
-    return bool(re.search(previous, text[:line], re.MULTILINE))
 
 
 def _compound(before: str, after: str) -> re.Match[str] | None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators.answer_cache import log
 from rejuice.operators.answer_cache.log import (
+    HEADER_BYTES,
     LogReader,
     LogWriter,
     Record,
@@ -81,6 +82,14 @@ def test_damage_never_makes_a_record(tmp_path_factory, data):
     assert set(found) <= set(written)
     whole = [each for each in written if encoded(each) in path.read_bytes()]
     assert set(whole) <= set(found)
+
+
+def test_a_header_without_its_payload_hides_no_record(tmp_path):
+    """Also where what follows has as many bytes as the payload that is missing."""
+    path, hidden, last = tmp_path / "a.log", record_of(1), record_of(2)
+    lost = encoded(Record(bytes(32), 0, 0, b"x" * len(encoded(hidden))))
+    path.write_bytes(lost[:HEADER_BYTES] + encoded(hidden) + encoded(last))
+    assert found_in(path) == [hidden, last]
 
 
 def test_a_torn_end_is_no_record_and_the_rest_is_there(tmp_path):

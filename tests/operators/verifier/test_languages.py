@@ -464,6 +464,9 @@ def test_where_the_answer_is() -> None:
         ("答えは「12」です。", "12"),
         ("“答案是12”是错的", None),
         ("C'est 12.", "12"),
+        # a list item where the response was cut off
+        ("1、小明有 7 个苹果。\n2、妹妹给了他 5 个。\n\n3、计算总数", "5 个"),
+        ("1. Сначала сложим 3 и 4, получим 7.\n\n2. **Вычислим", "7"),
         # English with letters of other languages
         ("José has 12 apples and 小明 has 5 of them left", "5"),
         ("The café sold 30 cups, no more than 42.", "than 42"),
