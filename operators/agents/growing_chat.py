@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ..errors import EngineError
 from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
+from ..thoughts import TAGS
 
 _ASK, _MORE = ("user", "a"), ("user", "d")
 
@@ -22,7 +23,8 @@ class GrowingChat:
         encode: applies the template.
 
     Raises:
-        EngineError: the template lacks the prefix property.
+        EngineError: the template lacks the prefix property, or leaves out the thoughts of
+            earlier messages, as that of Qwen3 does.
     """
 
     def __init__(self, encode: Encode) -> None:
@@ -39,6 +41,8 @@ class GrowingChat:
         grows = one[: len(start)] == start == other[: len(start)]
         if not (grows and size and longer == one + one[len(start) :]):
             raise _unfit("it writes earlier messages differently when others follow")
+        if any(self._leaves_out_thought(*tags) for tags in TAGS):
+            raise _unfit("it leaves out the thoughts of earlier messages")
 
     def after(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], stopped: bool, text: str
@@ -56,6 +60,12 @@ class GrowingChat:
         if stopped and list(token_ids[-1:]) == between[:1]:
             between = between[1:]  # The action has this token itself.
         return (*prompt_ids, *token_ids, *between)
+
+    def _leaves_out_thought(self, opened: str, closed: str) -> bool:
+        """Whether a message with a thought is written as one with another thought."""
+        texts = (f"{opened}\n{thought}\n{closed}\n\nb" for thought in "ce")
+        one, other = (self._ids((("assistant", text), _MORE)) for text in texts)
+        return one == other
 
     def _ids(self, messages: Messages) -> list[int]:
         return list(self._encode((_ASK, *messages)))

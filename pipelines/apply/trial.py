@@ -12,7 +12,6 @@ from itertools import accumulate, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pyarrow as pa
 
 from ...operators import (
@@ -23,9 +22,7 @@ from ...operators import (
     Scope,
 )
 from ...operators.columns import at_path, is_list
-from ...operators.groups import Groups
 from ...operators.references import has_box
-from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.read import Dataset
 from ..dataset.run_folder import is_folder
 from ..dataset.write import writer
@@ -33,12 +30,11 @@ from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .frame import Frame
 from .group_starts import GroupStarts, check_contiguous
+from .identity import identity_lines
 from .steps import iterate_steps
 
 _SHOWN = 40
 _WRITTEN = 100
-_NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
-"""Columns that differ in all rows."""
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
@@ -59,7 +55,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, rows, frame)
-                lines += _of_identity(recipe, applied.step, rows, frame)
+                lines += identity_lines(recipe, applied.step, Frame.of(rows), frame)
         if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
             check_contiguous([GroupStarts.of(frame, 0)], lambda row: _place(dataset, row))
     except RejuiceError as error:
@@ -131,52 +127,3 @@ def _ungradable(step: Step, frame: Frame) -> list[str]:
         f"{step.name}: {share:.1%} of the first {n:,} references cannot be graded against, such as "
         f"{shown!r} ({reasons[bad[0]]})."
     ]
-
-
-def _of_identity(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> list[str]:
-    """The column in which rows of equal prompts differ, where each row should be its own prompt.
-
-    Rows with one recorded response each differ as they should.
-    """
-    ids = frame.select(["prompt_id"])["prompt_id"]
-    groups = Groups.of_column(ids)
-    if len(groups.starts_G) == len(ids) or not _is_prompt_each(recipe, rows):
-        return []
-    for name in rows.column_names:
-        if name in _read_otherwise(recipe, rows.column_names) or name.lower() in _NUMBERS_OF_ROWS:
-            continue
-        values = rows[name].to_pylist()
-        for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True):
-            own = {repr(values[int(row)]) for row in _sources(frame, start, size)}
-            if len(own) > 1:
-                return [
-                    f"{step.name}: rows with the same prompt differ in column '{name}'; if that "
-                    f"makes them other prompts, set identity: [{name}]."
-                ]
-    return []
-
-
-def _sources(frame: Frame, start: int, size: int) -> Sequence[int]:
-    found: Sequence[int] = np.asarray(frame.source_rows[start : start + size]).tolist()
-    return found
-
-
-def _is_prompt_each(recipe: Recipe, rows: pa.Table) -> bool:
-    """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
-    for step in recipe.steps:
-        if isinstance(step.operator, RolloutMapper):
-            return True
-        if isinstance(step.operator, RecordedRolloutMapper):
-            kinds = [at_path(rows, name).type for name in step.operator.columns]
-            return len(kinds) > 1 or is_list(kinds[0])
-    return False
-
-
-def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
-    """Columns with the responses and what goes with them."""
-    return {
-        name
-        for step in recipe.steps
-        if isinstance(step.operator, RecordedRolloutMapper)
-        for name in step.operator.reads_of(columns)
-    }

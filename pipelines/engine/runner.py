@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from ...operators import DataError, RejuiceError, ResumableOperator
+from ...operators import DataError, PromptTemplateMapper, RejuiceError, ResumableOperator
 from ...operators.sampling.token_count import listening
 from ..apply.chunks import check_chunk_rows, default_chunk_rows
 from ..apply.frame import Frame
 from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
+from ..apply.identity import identity_lines
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
@@ -177,6 +178,8 @@ def _run(
 
             def finish(plan: Plan) -> Report:
                 _run_stages(plan, again, counts, workers, progress)
+                for line in _lines_about_prompts(plan):
+                    warn(line)
                 computed, retried = counts.computed, counts.retried
                 return write_export(plan, hold, computed, retried, chunk_rows, workers, progress)
 
@@ -187,6 +190,17 @@ def _warnings(plan: Plan) -> list[str]:
     """A line about each thing in a recipe that may not be what its author meant."""
     of_groups = group_warnings(plan.recipe, plan.source.schema.names)
     return [*setting_warnings(plan.recipe.for_data_juicer), *of_groups]
+
+
+def _lines_about_prompts(plan: Plan) -> list[str]:
+    """What the first chunk shows about rows that were taken for the same prompt."""
+    lines = list[str]()
+    for step in plan.steps if plan.source.rows else ():
+        if isinstance(step.operator, PromptTemplateMapper):
+            later = plan.steps[step.number] if step.number < len(plan.steps) else None
+            after = plan.frame_before(0, later)
+            lines += identity_lines(plan.recipe, step, plan.source_frame(0), after)
+    return lines
 
 
 def _run_stages(

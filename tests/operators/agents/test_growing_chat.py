@@ -65,6 +65,13 @@ def numbered(messages):
     return encode(tuple((role, f"{len(messages)} {text}") for role, text in messages))
 
 
+def thoughtless(messages):
+    """Leaves out the thoughts of all messages but the last, as the template of Qwen3 does."""
+    *earlier, last = messages
+    shown = [(role, text.rsplit("</think>", 1)[-1].lstrip("\n")) for role, text in earlier]
+    return encode((*shown, last))
+
+
 def strict(messages):
     if len(messages) > 1:
         raise TemplateRefusedError("the chat template refuses: one message only")
@@ -76,6 +83,7 @@ def strict(messages):
     [
         (forgetful, "it writes earlier messages differently when others follow"),
         (numbered, "it writes earlier messages differently when others follow"),
+        (thoughtless, "it leaves out the thoughts of earlier messages"),
         (strict, "the chat template refuses: one message only"),
     ],
 )
