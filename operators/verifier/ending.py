@@ -24,7 +24,7 @@ _ITEM_ENDS = ".．、)）"
 
 
 def begins_item(text: str, start: int, end: int) -> bool:
-    """Whether a number is the `4.` of a list item, after an item `3.`: a response was cut off there.
+    """Whether a number is the `4.` of a list item after an item `3.`, where a response was cut off.
 
     Args:
         text: that contains the number.

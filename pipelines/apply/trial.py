@@ -7,7 +7,6 @@ written as the export would be. Steps that call a model, a server or Data-Juicer
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Sequence
 from itertools import accumulate, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -211,6 +211,20 @@ def test_what_is_not_there_yet_is_left_out_and_reported(rejuice, tmp_path, monke
     assert out.endswith("verl is not installed, so the keys of train.verl were not checked.\n")
 
 
+def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
+    path = write(tmp_path, train={"validation_path": "aime.jsonl"})
+    lines = [json.dumps({"question": text, "answer": "#### 1"}) + "\n" for text in "abc"]
+    (tmp_path / "aime.jsonl").write_text("".join(lines * 4))
+    code, out, _ = rejuice("check", path)
+    assert (code, out.splitlines()[1:]) == (
+        0,
+        [
+            "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; set "
+            "validation_n: 4 to get 4 responses to each prompt instead of 1"
+        ],
+    )
+
+
 @pytest.mark.recommended("pipelines/cli.py", "but `rejuice run` refuses it")
 def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path):
     path = write(tmp_path, dataset_path="other.jsonl", train={"replay": "replay.jsonl"})

@@ -6,12 +6,17 @@ The recipe itself is checked where a run is made of it (`TrainingRun.of`), colum
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from ...operators import PromptTemplateMapper
 from ...operators.errors import DataError, RecipeError
+from ...pipelines.apply.frame import Frame
+from ...pipelines.apply.steps import apply_steps
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.recipe.columns import checked_schema
 from ..held_out import HeldOutSet
@@ -35,7 +40,8 @@ def check_training(
         resume: the run goes on: it has its prompts, so its datasets may be gone.
 
     Returns:
-        A line about each thing that was left out, but `dataset_path`.
+        A line about each thing that was left out, but `dataset_path`, and about each validation
+        set in which prompts repeat.
 
     Raises:
         RejuiceError: a dataset is not what the run needs, or verl does not know a key.
@@ -45,10 +51,7 @@ def check_training(
     there = head.dataset_spec.exists() or head.generated_part() is not None
     if run.config.replay is None and (there or not may_lack_data):
         checked_schema(run.recipe, dataset)
-    left_out = [
-        f"{path} does not exist yet, so columns were not checked."
-        for path in _other_datasets(run, may_lack=may_lack_data)
-    ]
+    left_out = [*_other_datasets(run, may_lack=may_lack_data)]
     if not run.config.verl:
         return left_out
     from .verl_keys import check_user_keys
@@ -64,20 +67,41 @@ def check_training(
     return left_out
 
 
-def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[Path]:
-    """Check the datasets of the `train:` section; gives those that are not there."""
+def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:
+    """Check the datasets of the `train:` section; lines about them."""
     replay = run.config.replay
     if replay is not None:
         if may_lack and not replay.exists():
-            yield replay
+            yield _lacking(replay)
         else:
             _check_replay(replay, of_agents=run.split.agents is not None)
     for held_out in run.held_out:
         generated = run.recipe.head.generated(held_out.path)
         if may_lack and not held_out.path.exists() and generated is None:
-            yield held_out.path
+            yield _lacking(held_out.path)
         else:
             _check_validation(run, held_out)
+            if held_out.path.exists():
+                yield from _repeats(held_out)
+
+
+def _lacking(path: Path) -> str:
+    return f"{path} does not exist yet, so columns were not checked."
+
+
+def _repeats(held_out: HeldOutSet) -> Iterator[str]:
+    """A line where prompts repeat in the first rows of a validation set: each is sampled once."""
+    frame = Frame.of(Dataset(held_out.path).first_rows)
+    steps = takewhile(lambda step: isinstance(step.operator, PromptTemplateMapper), held_out.steps)
+    frame = apply_steps(list(steps), frame)
+    if "prompt_id" not in frame.column_names:
+        return
+    counts = Counter[str](frame.select(["prompt_id"])["prompt_id"].to_pylist())
+    if len(counts) < frame.num_rows:
+        from ..report.left_out import repeats_line
+
+        n, rows = held_out.settings.n, f"the first {frame.num_rows:,}"
+        yield repeats_line(held_out.split, counts, n, rows)
 
 
 def _check_replay(path: Path, *, of_agents: bool) -> None:

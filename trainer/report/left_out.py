@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,13 +40,44 @@ def _of_set(folder: Path, split: str) -> Iterator[str]:
         return
     rows = prompts.num_rows + decisions.num_rows
     reasons = Counter[str](decisions["reason"].to_pylist())
-    if split != _TRAIN and (repeated := reasons.pop(_REPEATED, 0)):
-        found = f"{repeated:,} of {rows:,} rows repeat an earlier prompt and are left out"
-        yield f"{_shown(split)}: {found}; {_advice(folder, split, prompts, decisions)}"
+    if split != _TRAIN and reasons.pop(_REPEATED, 0):
+        repeated = decisions.filter(pc.equal(decisions["reason"], _REPEATED))["row_id"]
+        counts = Counter[str](prompts["prompt_id"].to_pylist() + repeated.to_pylist())
+        n = _responses(folder / f"{split}.parquet")
+        yield repeats_line(split, counts, n, f"{rows:,}")
     if reasons:
         listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common())
         stage = "training" if split == _TRAIN else _shown(split)
         yield f"dropped before {stage}: {reasons.total():,} of {rows:,} rows ({listed})"
+
+
+def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> str:
+    """What to do about a validation set in which prompts repeat.
+
+    The number of responses that it is made for is known where every prompt is there as often: AIME's
+    sets for verl have each 32 times.
+
+    Args:
+        split: the name of its files.
+        counts: how often each prompt is there.
+        n: how many responses each prompt gets.
+        rows: of how many rows, as text.
+
+    Example:
+        >>> repeats_line("validation", {"a": 2, "b": 2}, 1, "the first 4")
+        'validation: 2 of the first 4 rows repeat an earlier prompt and are left out; set validation_n: 2 to get 2 responses to each prompt instead of 1'
+    """  # noqa: E501
+    repeated = sum(counts.values()) - len(counts)
+    found = f"{repeated:,} of {rows} rows repeat an earlier prompt and are left out"
+    name = split.removeprefix(f"{ONE_SET}-")
+    field, of = ("validation_n", "") if name == ONE_SET else ("n", f" of train.validation.{name}")
+    times = set(counts.values())
+    often = min(times) if len(times) == 1 else 1
+    if often in (1, n):
+        advice = f"{field}{of} says how many responses each prompt gets, which is {n}"
+    else:
+        advice = f"set {field}: {often}{of} to get {often} responses to each prompt instead of {n}"
+    return f"{_shown(split)}: {found}; {advice}"
 
 
 def _kept(folder: Path, split: str) -> pa.Table | None:
@@ -59,24 +90,6 @@ def _kept(folder: Path, split: str) -> pa.Table | None:
 def _shown(split: str) -> str:
     """The set of `validation-aime.parquet` is `validation aime`."""
     return split.replace("-", " ", 1)
-
-
-def _advice(folder: Path, split: str, prompts: pa.Table, decisions: pa.Table) -> str:
-    """How to get the responses that a dataset with each prompt several times is made for.
-
-    The number is known where every prompt is there as often: AIME's sets for verl have each 32
-    times.
-    """
-    repeated = decisions.filter(pc.equal(decisions["reason"], _REPEATED))
-    counts = Counter[str](repeated["row_id"].to_pylist())
-    times = {counts[name] + 1 for name in prompts["prompt_id"].to_pylist()}
-    often = min(times) if len(times) == 1 else 1
-    n = _responses(folder / f"{split}.parquet")
-    name = split.removeprefix(f"{ONE_SET}-")
-    field, of = ("validation_n", "") if name == ONE_SET else ("n", f" of train.validation.{name}")
-    if often in (1, n):
-        return f"{field}{of} says how many responses each prompt gets, which is {n}"
-    return f"set {field}: {often}{of} to get {often} responses to each prompt instead of {n}"
 
 
 def _responses(path: Path) -> int:
