@@ -154,7 +154,20 @@ def _at_once(
     equal = exactly(answer, reference)
     if equal is None:
         return None, answer
+    if not equal and response and _is_equal_with_point(answer, reference, response):
+        equal = True
     return ("correct" if equal else "wrong_answer"), answer
+
+
+def _is_equal_with_point(answer: str, reference: str, response: str) -> bool:
+    """Whether they are equal if a comma in them is a decimal one, as it may be in the response."""
+    if not any(mark in each for each in (answer, reference) for mark in ",."):
+        return False
+    from .decimal_comma import with_point
+
+    ours, theirs = with_point(answer, response), with_point(reference, response)
+    pairs = [(ours or answer, theirs or reference), (ours, reference), (answer, theirs)]
+    return any(bool(a and b and exactly(a, b)) for a, b in pairs)
 
 
 def _check_limits(timeout: float, workers: int | None) -> None:

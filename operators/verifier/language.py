@@ -35,6 +35,7 @@ class Language(NamedTuple):
         common: frequent words, by which a text in Latin script shows its language.
         letters: letters that no other language of this table in Latin script has.
         spaced: whether words have spaces between them.
+        comma: whether decimals have a comma, as in 3,5.
     """
 
     scripts: str = ""
@@ -60,3 +61,4 @@ class Language(NamedTuple):
     common: str = ""
     letters: str = ""
     spaced: bool = True
+    comma: bool = False

@@ -136,6 +136,7 @@ _ELSEWHERE: dict[str, Language] = {
         spaced=False,
     ),
     "ru": Language(
+        comma=True,
         scripts="\u0400-\u052f",
         noun=r"ответ(?:ом|а)?|решение(?=\s*(?:—|–|-|это))",
         adj=(
@@ -180,6 +181,7 @@ _ELSEWHERE: dict[str, Language] = {
         sentence="я|мы|он|она|они|это|потому|поэтому|значит|если|был|была|ответ|не знаю|у",
     ),
     "uk": Language(
+        comma=True,
         scripts="\u0400-\u052f",
         noun="відповід(?:ь|дю|і)|розв'язок",
         adj="задачі|на (?:задачу|питання)|рівняння|тут|тоді|остаточна|отже",
@@ -206,6 +208,7 @@ _ELSEWHERE: dict[str, Language] = {
         sentence="я|ми|він|вона|вони|це|тому|отже|якщо|відповідь",
     ),
     "el": Language(
+        comma=True,
         scripts="\u0370-\u03ff\u1f00-\u1fff",
         noun="απάντηση|λύση",
         adj="στο (?:πρόβλημα|ερώτημα)|τελική|σωστή|λοιπόν|άρα|επομένως",

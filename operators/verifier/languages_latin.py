@@ -6,6 +6,7 @@ from .language import Language
 
 LATIN: dict[str, Language] = {
     "de": Language(
+        comma=True,
         noun="(?:end)?antwort|lösung|loesung",
         adj=(
             r"(?:auf|der|des|zur|zu) [^\s,.:;]+(?: [^\s,.:;]+)?|also|daher|somit|demnach|folglich|"
@@ -59,6 +60,7 @@ LATIN: dict[str, Language] = {
         letters="ßẞ",
     ),
     "fr": Language(
+        comma=True,
         noun="réponses?|solution",
         adj=(
             r"(?:à|de|du|au) (?:la |le |l')?[^\s,.:;]+|finale|correcte|exacte|juste|attendue|donc|"
@@ -111,6 +113,7 @@ LATIN: dict[str, Language] = {
         letters="œŒ",
     ),
     "es": Language(
+        comma=True,
         noun="respuestas?|solución|opción correcta|alternativa correcta",
         adj=(
             r"(?:al?|del?) (?:la |el |los )?[^\s,.:;]+|final|correcta|exacta|buscada|es decir|"
@@ -161,6 +164,7 @@ LATIN: dict[str, Language] = {
         letters="ñÑ¿¡",
     ),
     "pt": Language(
+        comma=True,
         noun="respostas?|solução|alternativa correta|opção correta",
         adj=(
             r"(?:à|ao|da|do|de|para) (?:a |o )?[^\s,.:;]+|final|correta|certa|exata|então|portanto"
@@ -198,6 +202,7 @@ LATIN: dict[str, Language] = {
         letters="ãõÃÕ",
     ),
     "it": Language(
+        comma=True,
         noun="risposta|soluzione|opzione corretta",
         adj=(
             r"(?:alla?|della?|del|al) [^\s,.:;]+|finale|corretta|esatta|giusta|quindi|allora|"
@@ -234,6 +239,7 @@ LATIN: dict[str, Language] = {
         ),
     ),
     "nl": Language(
+        comma=True,
         noun="(?:eind)?antwoord|oplossing",
         adj=r"op (?:de |het )?[^\s,.:;]+|dus|hier|dan|daarom",
         link="is|luidt|zou|zijn|bedraagt",
@@ -263,6 +269,7 @@ LATIN: dict[str, Language] = {
         ),
     ),
     "pl": Language(
+        comma=True,
         noun="odpowied(?:ź|zią|zi)|rozwiązanie(?:m)?",
         adj=(
             "końcowa|ostateczna|prawidłowa|poprawna|właściwa|na (?:to )?pytanie|zadania|równania|"
@@ -300,6 +307,7 @@ LATIN: dict[str, Language] = {
         letters="łŁąęśźżń",
     ),
     "tr": Language(
+        comma=True,
         noun="doğru seçenek|cevap|cevab[ıi](?:m[ıi]z)?|yanıt(?:ı)?|çözüm(?:ü)?",
         adj="şudur|şu|olarak|ise|da|de|bu durumda|kesinlikle|doğru|seçenek",
         link="şudur|olur|olarak|ise",
@@ -331,6 +339,7 @@ LATIN: dict[str, Language] = {
         letters="ıİğĞ",
     ),
     "vi": Language(
+        comma=True,
         noun="đáp án|đáp số|câu trả lời|lời giải|kết luận|trả lời(?=:)",
         adj=(
             "đúng|cuối cùng|chính xác|của (?:bài toán|bài|câu hỏi)(?: này)?|cần tìm|sẽ|phải|"
@@ -371,6 +380,7 @@ LATIN: dict[str, Language] = {
         letters="đĐơưƠƯạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ",
     ),
     "id": Language(
+        comma=True,
         noun="jawaban(?:nya)?|jawapan(?:nya)?|jawab",
         adj=(
             "akhir(?:nya)?|(?:yang )?(?:benar|tepat|betul)|dari (?:soal|pertanyaan)(?: ini)?|"
@@ -408,6 +418,7 @@ LATIN: dict[str, Language] = {
         ),
     ),
     "sv": Language(
+        comma=True,
         noun="svaret|svar|lösningen",
         adj="på (?:frågan|uppgiften)|alltså|då|därför|slutgiltiga",
         link="är|blir|er|bliver|lyder",
@@ -438,6 +449,7 @@ LATIN: dict[str, Language] = {
         letters="åÅ",
     ),
     "cs": Language(
+        comma=True,
         noun="odpověď|odpoveď|řešení|riešenie",
         adj="na otázku|úlohy|rovnice|tedy|proto|konečná|správná",
         link="je|zní|by byla|[—–-]",

@@ -495,6 +495,35 @@ def test_references_in_other_languages() -> None:
     )
 
 
+def test_decimal_commas() -> None:
+    check_verdicts(
+        [
+            ("3.5", "Die Antwort lautet 3,5.", True),
+            ("3.5", r"La réponse est \boxed{3,5}", True),
+            ("3.5", "Ответ: 3,5 км", True),
+            ("3.5", "Đáp án là 3,5.", True),
+            ("7/2", "La risposta è 3,5.", True),
+            ("-0.25", "La respuesta es -0,25.", True),
+            ("0.125", "Odpowiedź: 12,5%", True),
+            ("1234.5", "Die Antwort lautet 1.234,5.", True),
+            ("3500", "Die Antwort lautet 3.500 Euro.", True),
+            ("3.5", r"So it is \boxed{3{,}5}", True),
+            # As in English, too: models write both.
+            ("3.5", "Die Antwort lautet 3.5.", True),
+            ("3500", "Die Antwort lautet 3,500.", True),
+            ("3,5", "Die Antwort lautet 3,5.", True),
+            ("3,5", "Die Antwort lautet 3.5.", True),
+            ("35", "Die Antwort lautet 3,5.", False),
+            ("3", "Die Antwort lautet 3,5.", False),
+            ("3.5", "Die Antwort lautet (3,5).", False),
+            ("3.5", "Die Antwort lautet 3, 5.", False),
+            ("3.5", "The answer is 3,5.", False),
+            ("3.5", "答案是3,5", False),
+            ("3.25", "Die Antwort lautet 3,5.", False),
+        ]
+    )
+
+
 def test_time_grows_with_the_length_of_a_response() -> None:
     for piece in [
         *(
