@@ -78,10 +78,15 @@ def after_thoughts(text: str) -> str | None:
     return text
 
 
-def without_thoughts(text: str) -> str:
-    """The answer of a response in any of these forms; empty where there is none."""
+def answer_part(text: str) -> str | None:
+    """What a response says after its thoughts in any of these forms; None where one is cut off."""
     final = final_channel(text)
-    return "" if final is None else after_thoughts(final) or ""
+    return None if final is None else after_thoughts(final)
+
+
+def without_thoughts(text: str) -> str:
+    """As `answer_part`, but empty where there is none."""
+    return answer_part(text) or ""
 
 
 def continued(prefix: str | None, responses: Sequence[str | None]) -> list[str | None]:

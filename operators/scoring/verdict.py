@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from ..thoughts import after_thoughts, final_channel
+from ..thoughts import answer_part
 from .answer import AnswerToken, ScorerAnswer
 from .quality import LEAST, MOST
 
@@ -118,8 +118,7 @@ def without_thought(text: str) -> str:
     Raises:
         MalformedError: it is cut off within its thought.
     """
-    final = final_channel(text)
-    after = None if final is None else after_thoughts(final)
+    after = answer_part(text)
     if after is None:
         raise MalformedError("it ends within its thought", text)
     return after

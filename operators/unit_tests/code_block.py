@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..thoughts import after_thoughts, final_channel
+from ..thoughts import answer_part
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*?)[ \t\r]*")
 _PYTHON = frozenset({"python", "python3", "py", "py3"})
@@ -36,8 +36,7 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
     'print(1)\n'
     """
-    final = final_channel(response)
-    text = None if final is None else after_thoughts(final)
+    text = answer_part(response)
     if text is None:
         return None
     blocks = list(_blocks(text))
