@@ -71,7 +71,7 @@ class React(Flow):
     context: Literal["memory", "append"] = "memory"
     """What the policy sees of earlier turns. `memory`: its actions and observations, below the
     question of a new prompt. `append`: one growing chat, with all that it wrote, token by token;
-    only for chat templates that leave earlier messages as they are."""
+    only for chat templates that leave earlier messages, and thoughts in them, as they are."""
     instructions: str | None = None
     """System message; `{tools}` in it is replaced by the tools, as JSON. Null: with `json`, the
     tools and how to call them; with `lines`, there is none."""
