@@ -11,6 +11,7 @@ ways, too, all of which `chats_of` reads:
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,16 @@ from .compute import pc
 from .errors import DataError
 from .groups import Array
 
-_SHAREGPT = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"}
+_ROLES = {
+    **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
+    **{"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"},
+    **{"model": "assistant", "ai": "assistant"},
+}
+"""How roles are written, in small letters, and what they are; others stay as they are."""
 _KEYS = (("role", "content"), ("from", "value"))
-"""The two fields of messages: the first pair that all objects have."""
+"""The two fields of messages: some may have the first pair, and others the second."""
+_TEXT_PARTS = (None, "text", "input_text", "output_text")
+_CALLS = ("tool_calls", "function_call")
 
 
 class Chats(NamedTuple):
@@ -39,12 +47,14 @@ class Chats(NamedTuple):
         sizes_N: int64[N], how many messages each chat has; 0 where there is none.
         unseen: of messages and their content parts what else they have, such as `tool_calls` or
             `image`, with the first row that has it.
+        calls_M: bool[M], whether a message has tool calls and no text.
     """
 
     roles: pa.Array
     contents: pa.Array
     sizes_N: Array
     unseen: Mapping[str, int]
+    calls_M: Array
 
     def without_last_of(self, role: str) -> Chats:
         """The chats without their last message, where it is of a role."""
@@ -60,13 +70,34 @@ class Chats(NamedTuple):
             roles=self.roles.filter(pa.array(kept)),
             contents=self.contents.filter(pa.array(kept)),
             sizes_N=sizes_N,
+            calls_M=self.calls_M[kept],
+        )
+
+    def that_ask(self) -> Chats:
+        """The chats with no message where only the system says something, or nobody does."""
+        says = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(self.contents), ""), False)
+        asks_M = np.asarray(pc.and_(says, pc.not_equal(self.roles, "system")))
+        ends_N = np.cumsum(self.sizes_N)
+        asked_M = np.concatenate([[0], np.cumsum(asks_M)])
+        asks_N = asked_M[ends_N] > asked_M[ends_N - self.sizes_N]
+        kept = np.repeat(asks_N, self.sizes_N)
+        return self._replace(
+            roles=self.roles.filter(pa.array(kept)),
+            contents=self.contents.filter(pa.array(kept)),
+            sizes_N=np.where(asks_N, self.sizes_N, 0),
+            calls_M=self.calls_M[kept],
         )
 
     def last_of(self, role: str) -> pa.Array:
-        """Content of each chat's last message, string[N]; null where it is of another role."""
+        """Content of each chat's last message, string[N].
+
+        It is null where the message is of another role, or calls tools and says nothing.
+        """
         ends_N = np.cumsum(self.sizes_N)
         last_N = pa.array(ends_N - 1, mask=self.sizes_N == 0)
+        calls = pa.array(self.calls_M, pa.bool_()).take(last_N)
         is_role = pc.fill_null(pc.equal(self.roles.take(last_N), role), False)
+        is_role = pc.and_not(is_role, pc.fill_null(calls, False))
         contents = self.contents.take(last_N)
         return pc.if_else(is_role, contents, pa.scalar(None, pa.string()))
 
@@ -80,7 +111,8 @@ def chats_of(column: pa.Array) -> Chats | None:
         DataError: one text is a chat, and another is not, or chats do not have one form.
     """
     kind = column.type
-    if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
+    is_json = is_text(kind) or (is_list(kind) and is_text(kind.value_type))
+    if is_json:
         column = _from_json(column)
         if column is None:
             return None
@@ -88,25 +120,72 @@ def chats_of(column: pa.Array) -> Chats | None:
     if not (is_list(kind) and pa.types.is_struct(kind.value_type)):
         return None
     names = [field.name for field in kind.value_type]
-    keys = next((pair for pair in _KEYS if set(pair) <= set(names)), None)
-    if keys is None or not is_text(kind.value_type.field(keys[0]).type):
+    pairs = [pair for pair in _KEYS if set(pair) <= set(names)]
+    if not pairs or not is_text(kind.value_type.field(pairs[0][0]).type):
         return None
     sizes_N = np.asarray(pc.fill_null(pc.list_value_length(column), 0), np.int64)
     rows_M = np.repeat(np.arange(len(column)), sizes_N)
     messages = column.flatten()
-    roles = pc.struct_field(messages, keys[0]).cast(pa.string())
-    if keys != _KEYS[0]:
-        roles = pa.array([_SHAREGPT.get(role, role) for role in roles.to_pylist()], pa.string())
     unseen = dict[str, int]()
+    roles, contents = pa.nulls(len(messages), pa.string()), pa.nulls(len(messages), pa.string())
+    for role, content in pairs:
+        written = pc.struct_field(messages, content)
+        texts = texts_of_contents(written)
+        if texts is None:
+            if is_json:
+                found = f"'{content}' of messages in chats as JSON text is {written.type}"
+                raise DataError(found, "give texts, or lists of parts")
+            return None
+        _note_parts(written, rows_M, unseen)
+        own = pc.struct_field(messages, role).cast(pa.string())
+        both = pc.if_else(pc.is_valid(roles), own, pa.scalar(None, pa.string()))
+        _note(unseen, role, both, rows_M)
+        contents = pc.if_else(pc.is_valid(roles), contents, texts)
+        roles = pc.coalesce(roles, _plain_roles(own))
     for name in names:
-        if name not in keys:
+        if not any(name in pair for pair in pairs):
             _note(unseen, name, pc.struct_field(messages, name), rows_M)
-    written = pc.struct_field(messages, keys[1])
-    contents = texts_of_contents(written)
-    if contents is None:
-        return None
-    _note_parts(written, rows_M, unseen)
-    return Chats(roles, contents, sizes_N, unseen)
+    calls_M = np.zeros(len(messages), bool)
+    for name in set(_CALLS).intersection(names):
+        calls_M |= _present(pc.struct_field(messages, name))
+    says = pc.not_equal(pc.utf8_trim_whitespace(contents), "")
+    calls_M &= ~np.asarray(pc.fill_null(says, False))
+    return Chats(roles, contents, sizes_N, unseen, calls_M)
+
+
+def _plain_roles(roles: pa.Array) -> pa.Array:
+    """Roles as chat templates know them, string[M]."""
+    known = {role: _ROLES.get(role.lower(), role) for role in pc.unique(roles).to_pylist() if role}
+    if all(role == plain for role, plain in known.items()):
+        return roles
+    return pa.array([role and known[role] for role in roles.to_pylist()], pa.string())
+
+
+def responses_in(texts: pa.Array) -> pa.Array:
+    """Texts, string[M], where that of a whole chat as JSON is its last message's.
+
+    A response may be JSON, too, but no list of messages that begins with the user's or the
+    system's. Each text is looked at alone, so that none depends on those beside it.
+    """
+    values = texts.to_pylist()
+    found = {
+        at: _final(text) for at, text in enumerate(values) if text and text[:40].lstrip()[:1] == "["
+    }
+    found = {at: response for at, response in found.items() if response is not values[at]}
+    if not found:
+        return texts
+    return pa.array([found.get(at, text) for at, text in enumerate(values)], pa.string())
+
+
+def _final(text: str) -> str | None:
+    """The response at the end of a chat as JSON text; the same text if it is none."""
+    chat = _chat_in(text)
+    role = (chat[0].get("role") or chat[0].get("from")) if chat else None
+    if not isinstance(role, str) or _ROLES.get(role.lower(), "assistant") == "assistant":
+        return text
+    chats = chats_of(pa.array([text]))
+    response: str | None = text if chats is None else chats.last_of("assistant")[0].as_py()
+    return response
 
 
 def texts_of_contents(contents: pa.Array) -> pa.Array | None:
@@ -126,26 +205,37 @@ def texts_of_contents(contents: pa.Array) -> pa.Array | None:
 
 
 def _note_parts(contents: pa.Array, rows_M: Array, unseen: dict[str, int]) -> None:
-    """Note what content parts have beside their text."""
+    """Note what content parts have beside their text, and parts of another type than text."""
     if not is_list(contents.type):
         return
     parts = contents.flatten()
     sizes = np.asarray(pc.fill_null(pc.list_value_length(contents), 0), np.int64)
+    rows = np.repeat(rows_M, sizes)
     for field in parts.type:
         if field.name not in ("type", "text"):
-            values = pc.struct_field(parts, field.name)
-            _note(unseen, field.name, values, np.repeat(rows_M, sizes))
+            _note(unseen, field.name, pc.struct_field(parts, field.name), rows)
+    if parts.type.get_field_index("type") >= 0:
+        kinds, texts = (pc.struct_field(parts, name).to_pylist() for name in ("type", "text"))
+        for kind, text, row in zip(kinds, texts, rows.tolist(), strict=True):
+            if text is None and kind not in _TEXT_PARTS:
+                unseen.setdefault(str(kind), row)
 
 
 def _note(unseen: dict[str, int], name: str, values: pa.Array, rows: Array) -> None:
-    """Note the first row in which a field has a value; empty lists and objects are none."""
-    there = np.asarray(values.is_valid())
-    if is_list(values.type):
-        there &= np.asarray(pc.fill_null(pc.list_value_length(values), 0)) > 0
-    if pa.types.is_struct(values.type):
-        there &= bool(values.type.num_fields)
+    """Note the first row in which a field has a value."""
+    there = _present(values)
     if there.any():
         unseen.setdefault(name, int(rows[np.flatnonzero(there)[0]]))
+
+
+def _present(values: pa.Array) -> Array:
+    """Where there is a value, bool[M]; empty lists and objects are none."""
+    there = np.asarray(values.is_valid())
+    if is_list(values.type):
+        there = there & (np.asarray(pc.fill_null(pc.list_value_length(values), 0)) > 0)
+    if pa.types.is_struct(values.type):
+        there = there & bool(values.type.num_fields)
+    return there
 
 
 def _from_json(column: pa.Array) -> pa.Array | None:
@@ -176,8 +266,8 @@ def _chat_in(value: Any) -> list[dict[str, Any]] | None:
     if not all(isinstance(text, str) and text.lstrip()[:1] in ("[", "{") for text in texts):
         return None
     try:
-        found = [json.loads(text) for text in texts]
-    except (ValueError, RecursionError):
+        found = [_read_text(text) for text in texts]
+    except (ValueError, RecursionError, SyntaxError, MemoryError):
         return None
     messages = found[0] if isinstance(value, str) else found
     if not isinstance(messages, list):
@@ -187,6 +277,13 @@ def _chat_in(value: Any) -> list[dict[str, Any]] | None:
         for each in messages
     )
     return messages if known else None
+
+
+def _read_text(text: str) -> Any:
+    """JSON, or what Python shows of a list of dictionaries, as pandas writes it to CSV."""
+    if text.lstrip().startswith("[{'"):
+        return ast.literal_eval(text.strip())
+    return json.loads(text)
 
 
 def _as_text(message: dict[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Sequence
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_EITHER = re.compile(r"\s+or\s+")
-_NUMBER = re.compile(r"[-+]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
+_EITHER = re.compile(r"\s+(?:or|OR)\s+|\s*\\(?:text|mathrm)\{\s*or\s*\}\s*")
+_NUMBER = re.compile(
+    r"[-+]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?: ?[A-Za-z]{1,12})?|\$[-+]?\d[\d,]*(?:\.\d+)?\$|[A-J]"
+)
+_QUOTED = re.compile(r"\s*\[\s*[\"']")
 
 
 def has_box(text: str) -> bool:
@@ -36,22 +40,25 @@ def last_box(text: str) -> str | None:
 
 
 def listed_answers(text: str) -> list[str] | None:
-    """The right answers in a JSON list of strings; None if a text is none.
+    """The right answers in a JSON list that begins with a string; None if a text is none.
 
-    A list of numbers is one answer, such as an interval.
+    A list of numbers is one answer, such as an interval. `['12']` is how Python writes a list.
 
     Example:
         >>> listed_answers('["12", "twelve"]'), listed_answers("[1, 2]")
         (['12', 'twelve'], None)
     """
-    if not text.lstrip().startswith('["'):
+    if not _QUOTED.match(text):
         return None
     try:
-        answers = json.loads(text)
-    except ValueError:
+        answers = json.loads(text) if '"' in text else ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
-    every = isinstance(answers, list) and all(isinstance(each, str) for each in answers)
-    return answers if every else None
+    answers = [each for each in answers if each is not None]
+    known = all(isinstance(each, (str, int, float)) for each in answers)
+    return (
+        [each if isinstance(each, str) else json.dumps(each) for each in answers] if known else None
+    )
 
 
 def as_text(answers: Sequence[str]) -> str:
@@ -72,7 +79,7 @@ def alternatives(reference: str) -> list[str]:
     several = listed_answers(reference)
     if several:
         return several
-    if " or " in reference:
+    if " or " in reference or " OR " in reference or "or }" in reference or "or}" in reference:
         parts = _EITHER.split(reference.strip())
         if all(map(_NUMBER.fullmatch, parts)):  # Of equations both hold: they are one answer.
             return [reference, *parts]

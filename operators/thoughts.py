@@ -9,6 +9,11 @@
 | Command A | `<|START_THINKING|>` to `<|END_THINKING|>` |
 | Sky-T1 | `<|begin_of_thought|>` to `<|end_of_thought|>` |
 | Claude's form | `<thinking>` to `</thinking>` |
+| EXAONE Deep | `<thought>` to `</thought>` |
+| recipes of GRPO | `<reasoning>` to `</reasoning>` |
+| Apertus | `<|inner_prefix|>` to `<|inner_suffix|>` |
+| Gemma | `<unused94>thought` to `<unused95>`, `<|channel>thought` to `<channel|>` |
+| Granite 3.2 | `Here is my thought process:` to `Here is my response:` |
 | gpt-oss (harmony) | all but the last channel `final` |
 
 A template may open the thought itself, as that of DeepSeek-R1 does: a closing tag alone ends one.
@@ -28,14 +33,26 @@ TAGS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<thinking>", "</thinking>"),
+    ("<THINK>", "</THINK>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<unused94>thought", "<unused95>"),
+    ("<|channel>thought", "<channel|>"),
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here's my thought process:", "Here's my response:"),
 )
 """What opens and closes a thought."""
-_HINTS = ("hink", "HINK", "_of_thought")
+_HINTS = ("hink", "HINK", "hought", "easoning>", "inner_", "unused95", "channel|>", "my response:")
 """Each tag has one of these: texts without one, which are most, are done with at once."""
 _CHANNEL = "<|channel|>"
 _FINAL = re.compile(r"<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?(?:<\|message\|>|\Z)")
 _STRIPPED = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
 """A response of gpt-oss without its special tokens, as servers give it."""
+_CUT_OFF = re.compile(r"analysis(?=[A-Z])")
+"""The same where no final channel follows: no word goes on like that."""
+_OPENS_ANSWER = re.compile(r"\s*(?:<response>|<output>|<\|START_RESPONSE\|>|<\|response\|>)")
+"""What some models write between a thought and the answer (Granite, Command A)."""
 
 
 def final_channel(text: str) -> str | None:
@@ -49,8 +66,12 @@ def final_channel(text: str) -> str | None:
         '12'
     """
     if _CHANNEL not in text:
-        stripped = _STRIPPED.match(text) if text.startswith("analysis") else None
-        return text[stripped.end() :] if stripped else text
+        if not text.startswith("analysis"):
+            return text
+        stripped = _STRIPPED.match(text)
+        if stripped:
+            return text[stripped.end() :]
+        return None if _CUT_OFF.match(text) else text
     finals = list(_FINAL.finditer(text))
     return text[finals[-1].end() :] if finals else None
 
@@ -75,7 +96,8 @@ def after_thoughts(text: str) -> str | None:
         is_own = closed >= 0 or opens == TAGS[0][0] or text.lstrip().startswith(opens)
         if is_own and opens in text:
             return None
-    return text
+    opened = _OPENS_ANSWER.match(text)
+    return text[opened.end() :] if opened else text
 
 
 def answer_part(text: str) -> str | None:

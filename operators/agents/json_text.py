@@ -35,7 +35,10 @@ _NAMES = frozenset(
     {"ne", "neg", "neq", "ni", "nless", "nmid", "not", "nu", "tag", "text", "to", "top"}
 )
 """Commands whose letters after the first could be a name in a program."""
-_BEGINS_A_LINE = re.compile(r"\s*(?:[-+*/%|&^]?=(?!=)|[(\[.:,])")
+_BEGINS_A_LINE = re.compile(
+    r"\s*(?:(?:[-+*/%|&^@]|//|\*\*|<<|>>)?=(?!=)|[(\[.:,])"  # `i //= 2`, `top(x)`
+    r"|\s+if\s[^\\\"]{0,200}?\selse\s"  # `u if x else y`
+)
 """What follows such a name where it begins a line of a program."""
 
 

@@ -214,7 +214,15 @@ class PromptTemplateMapper(Operator):
                 f"{found}, which the policy would not continue: {_excerpt(questions[row].as_py())}",
                 "set final_message: response to leave it out of the prompt",
             )
-        return self._with_system(without.roles, without.contents, without.sizes_N)
+        if (nobody_M := np.flatnonzero(np.asarray(without.roles.is_null()))).size:
+            row = int(np.searchsorted(np.cumsum(without.sizes_N), nobody_M[0], side="right"))
+            found = f"a message in column '{self.question}' has no role"
+            raise DataError(
+                f"{found}: {_excerpt(questions[row].as_py())}",
+                "give each message a role and its content",
+            )
+        asking = without.that_ask()
+        return self._with_system(asking.roles, asking.contents, asking.sizes_N)
 
     def _with_system(self, roles: pa.Array, contents: pa.Array, sizes_N: Array) -> pa.Array:
         """Lists of messages from flat ones; the system message is prepended if there is none."""

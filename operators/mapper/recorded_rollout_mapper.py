@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..chats import Chats, chats_of, texts_of_contents
+from ..chats import Chats, chats_of, responses_in, texts_of_contents
 from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list, is_text
 from ..compute import pc
 from ..errors import DataError, suggest
@@ -33,7 +33,8 @@ class RecordedRolloutMapper(Operator):
     - One column of strings, with one row per response already: only the ids are new.
 
     Cells and items are strings, chats, or structs with the response in the field `text`. Of a chat,
-    a list of messages with a role, the response is the last message, if it is the assistant's.
+    a list of messages with a role (also as JSON text, if it begins with another's), the response is
+    the last message, if it is the assistant's and says something.
     Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
     A null response counts as a rollout: it keeps its row, with a null `response`.
 
@@ -223,7 +224,7 @@ class RecordedRolloutMapper(Operator):
         if texts is None:
             found = f"responses in column '{name}' are {cells.type}"
             raise DataError(found, "name columns or a field of strings")
-        return texts
+        return responses_in(texts) if is_text(cells.type) else texts
 
     def _field(self, name: str, cells: pa.Array, field: str) -> pa.Array:
         if pa.types.is_null(cells.type):

@@ -50,6 +50,7 @@ from .wire import (
 
 T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
+_MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 _NO_ANSWER_S = 10.0  # seconds that a list of models may take
@@ -255,7 +256,7 @@ class OpenAIClient:
             check_status(response, at.base)
             found = request.read(response.body)
         except AttemptError as error:
-            raise _explained(error, response, request.advise) from None
+            raise _explained(error, response, at.base, request.advise) from None
         self._rates.correct(admission, response.body, at.base)
         return found
 
@@ -385,11 +386,11 @@ class _Attempt(Generic[T]):
 
 
 def _explained(
-    error: AttemptError, response: HttpResponse, advise: Callable[[bytes], str]
+    error: AttemptError, response: HttpResponse, base: str, advise: Callable[[bytes], str]
 ) -> AttemptError:
     """An error of an answer, with what to set, or as the error that the answer itself contains."""
-    if error.reason == "bad_response":
-        error = error_in_answer(response.body) or error
+    if error.reason in _MAY_BE_AN_ERROR:
+        error = error_in_answer(response.body, base) or error
     if error.reason not in _MAY_BE_A_FIELD or not (right := advise(response.body)):
         return error
     # A field that the server never takes, whatever status it gives for that.

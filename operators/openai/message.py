@@ -16,13 +16,17 @@ from pydantic import BaseModel, model_validator
 
 _OPENS, _CLOSES = "<think>", "</think>"
 _CALL, _END_OF_CALL = "<tool_call>\n", "\n</tool_call>"
+_FIELDS = {"text": "text", "output_text": "text", "thinking": "thinking", "refusal": "refusal"}
+"""Where the parts of each kind have their text."""
+_LONGEST_KIND = 40  # characters of one that is not known
 
 
 class ChatMessage(BaseModel):
     """The message of a choice in a chat completion.
 
     Attributes:
-        content: its text, without what the server gives apart from it.
+        content: its text, without what the server gives apart from it; empty where the model wrote
+            none, None where there is no message or only tool calls.
         refusal: why the model refuses to answer.
         thought: what it thought before, if the server gives that apart.
         calls: its tool calls, if the server gives them apart: a name, and arguments as the model
@@ -41,19 +45,27 @@ class ChatMessage(BaseModel):
             return fields
         names = ("reasoning_content", "reasoning")
         thoughts = [fields[name] for name in names if isinstance(fields.get(name), str)]
-        content = fields.get("content")
+        content, refusal = fields.get("content"), fields.get("refusal")
         if isinstance(content, list):
-            thoughts += ["".join(_texts(content, "thinking"))]
-            content = "".join(_texts(content, "text"))
+            texts = list(_texts(content))
+            thoughts += ["".join(text for field, text in texts if field == "thinking")]
+            refusal = refusal or "".join(text for field, text in texts if field == "refusal")
+            found = [text for field, text in texts if field == "text"]
+            content = "".join(found) if found else None
+        legacy = fields.get("function_call")
+        has_legacy = isinstance(legacy, Mapping) and any(legacy.values())
+        called = fields.get("tool_calls") or ([{"function": legacy}] if has_legacy else [])
+        if content is None and fields and not called:
+            content = ""  # The first token that was sampled ended it, or it is all thought.
         return {
             "content": content,
-            "refusal": fields.get("refusal"),
+            "refusal": refusal,
             "thought": next(filter(None, thoughts), ""),
-            "calls": tuple(_calls(fields.get("tool_calls"))),
+            "calls": tuple(_calls(called)),
         }
 
     def whole_text(self) -> str | None:
-        r"""All that the model wrote; None where there is nothing but a content of null.
+        r"""All that the model wrote; None where there is no message, or a call that is none.
 
         A thought without anything after it is not closed: it may have been cut off.
 
@@ -77,15 +89,29 @@ class ChatMessage(BaseModel):
         return closed + ("" if text.startswith("\n") else "\n\n") + text
 
 
-def _texts(parts: list[Any], kind: str) -> Iterator[str]:
-    """The texts of the parts of one kind, which may have parts themselves."""
+def _texts(parts: list[Any]) -> Iterator[tuple[str, str]]:
+    """The texts of parts, which may have parts themselves, each with the field that it stands in.
+
+    Raises:
+        ValueError: a part is something else than a text, a thought or a refusal.
+    """
     for part in parts:
-        if isinstance(part, Mapping) and part.get("type") == kind:
-            text = part.get(kind)
-            if isinstance(text, list):
-                yield from _texts(text, "text")
-            elif isinstance(text, str):
-                yield text
+        if isinstance(part, str):
+            yield "text", part
+            continue
+        if not isinstance(part, Mapping):
+            raise ValueError(f"content has a part that is {str(part)[:_LONGEST_KIND]!r}")
+        kind = str(part.get("type") or "text")
+        field = _FIELDS.get(kind)
+        if field is None:
+            raise ValueError(f"content has a part of kind {kind[:_LONGEST_KIND]!r}, not text")
+        text = part.get(field)
+        if isinstance(text, list):
+            yield from ((field, inner) for _, inner in _texts(text))
+        elif isinstance(text, str):
+            yield field, text
+        else:
+            raise ValueError(f"content has a part of kind {kind!r} without a text")
 
 
 def _calls(tool_calls: Any) -> Iterator[tuple[str, str | dict[str, Any]]]:

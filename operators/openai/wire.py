@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -23,7 +24,11 @@ _UNSUPPORTED = frozenset(
     {501, 505}
 )  # Not implemented, unsupported version of HTTP: retrying cannot help.
 _REFUSED = frozenset({400, 413, 414, 422, 451})
-
+_PAYMENT_REQUIRED = 402
+_NOT_PAID = frozenset({"insufficient_quota", "billing_not_active", "exceeded_current_quota_error"})
+"""Codes of errors that pass only once someone pays, whatever status they come with."""
+_PLAIN_KEY = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z][\w-]*", re.IGNORECASE)
+"""Text that YAML reads as the same text without quotes."""
 
 ENDINGS = ("stop", "length")
 _FAILED = ("error", "abort")  # Finish reasons of responses that are not whole.
@@ -112,12 +117,14 @@ def check_status(response: HttpResponse, base: str) -> None:
 
     Raises:
         AttemptError: another attempt or another prompt may succeed.
-        EngineError: no attempt can succeed; the address or the key is wrong.
+        EngineError: no attempt can succeed; the address or the key is wrong, or the key has no
+            credit left.
     """
     status = response.status
     if status == 200:
         return
     message = f"{status}: {error_text(response.body)}"
+    _check_paid(status, response.body, base, message)
     if status in _REFUSED:
         raise AttemptError("request_refused", message, RetryClass.REFUSED)
     if status == 429:
@@ -132,6 +139,17 @@ def check_status(response: HttpResponse, base: str) -> None:
     if status in (401, 403):
         raise EngineError(f"{base} answers {message}", "is the key right? see api_key_env")
     raise EngineError(f"{base} answers {message}", "is base_url right?")
+
+
+def _check_paid(status: int | None, body: bytes, base: str, message: str) -> None:
+    """Pass an error that is not about money.
+
+    Raises:
+        EngineError: the server answers only once someone has paid.
+    """
+    if status == _PAYMENT_REQUIRED or refusal_in(body).code in _NOT_PAID:
+        right = "does the account of the key have credit? see api_key_env"
+        raise EngineError(f"{base} answers {message.rstrip('.')}", right)
 
 
 def model_not_found(
@@ -169,10 +187,11 @@ def error_text(body: bytes) -> str:
 
 
 class ServerRefusal(NamedTuple):
-    """What a server says of a request: its message, and the field that it names, if it does."""
+    """What a server says of a request: a message, and the field and the code, if it names them."""
 
     message: str
     param: str = ""
+    code: str = ""
 
 
 def refusal_in(body: bytes) -> ServerRefusal:
@@ -182,8 +201,9 @@ def refusal_in(body: bytes) -> ServerRefusal:
     if isinstance(error, str):
         return ServerRefusal(error)
     if isinstance(error, dict) and isinstance(message := error.get("message"), str):
-        param = error.get("param")
-        return ServerRefusal(message, param if isinstance(param, str) else "")
+        names = [error.get(name) for name in ("param", "code", "type")]
+        param, code, kind = (name if isinstance(name, str) else "" for name in names)
+        return ServerRefusal(message, param, kind if kind in _NOT_PAID else code)
     with suppress(ValidationError):
         first = _FieldErrors.model_validate(found).detail[0]
         name = ".".join(str(part) for part in first.loc if part != "body")
@@ -191,18 +211,41 @@ def refusal_in(body: bytes) -> ServerRefusal:
     return ServerRefusal(body[:300].decode(errors="replace"))
 
 
-def error_in_answer(body: bytes) -> AttemptError | None:
-    """The error that an answer with status 200 is, as where a proxy passes on that of a server."""
-    error = _object_in(body).get("error")
+def error_in_answer(body: bytes, base: str) -> AttemptError | None:
+    """The error that an answer with status 200 is, as where a proxy passes on that of a server.
+
+    Args:
+        body: of the answer, which is of no use.
+        base: address of the server.
+
+    Raises:
+        EngineError: see `check_status`.
+    """
+    found = _object_in(body)
+    error = found.get("error") or (found if _is_error(found) else None)
     if not error:
         return None
     message = f"200, but an error: {error_text(body)}"
-    code = error.get("code") if isinstance(error, dict) else None
+    code = _status_in(error) if isinstance(error, dict) else None
+    _check_paid(code, body, base, message)
     if code in _REFUSED:
         return AttemptError("request_refused", message, RetryClass.REFUSED)
     if code == 429:
         return AttemptError("rate_limited", message, RetryClass.OVERLOADED)
     return AttemptError("server_error", message, RetryClass.SERVER_FAILED)
+
+
+def _is_error(answer: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is an error itself, with a code and a message."""
+    if "choices" in answer or not isinstance(answer.get("message"), str):
+        return False
+    return answer.get("object") == "error" or (_status_in(answer) or 0) >= 400
+
+
+def _status_in(error: Mapping[str, Any]) -> int | None:
+    """The status that an error has as its code, a number or its digits."""
+    code = str(error.get("code"))
+    return int(code) if re.fullmatch("[1-9][0-9]{2}", code) else None
 
 
 def _object_in(body: bytes) -> dict[str, Any]:
@@ -293,7 +336,8 @@ def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
             raise bad_response("a stream of events, which was not asked for") from None
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "body"
-        raise bad_response(f"{place}: {first['msg']}: {body[:80]!r}") from None
+        message = first["msg"].removeprefix("Value error, ")  # Of a validator here.
+        raise bad_response(f"{place}: {message}: {body[:80]!r}") from None
 
 
 def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
@@ -325,7 +369,7 @@ def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> Att
         finish_reason: of the server.
         place: see `in_server`.
     """
-    name = "null" if finish_reason is None else finish_reason
+    name = "null" if finish_reason is None else _yaml_key(finish_reason)
     if name in _FAILED:
         setting = in_server(place, f"finish_reasons: {{{name}: length}}")
         right = f"set {setting} to take it as cut off"
@@ -333,6 +377,13 @@ def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> Att
         setting = in_server(place, f"finish_reasons: {{{name}: stop}}")
         right = f"set {setting} if it is then complete, or length if it is cut off"
     return bad_response(f"{what} finished with {finish_reason!r}", right)
+
+
+def _yaml_key(text: str) -> str:
+    """Text as a key in a YAML flow mapping, in quotes where it needs them."""
+    if _PLAIN_KEY.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def in_server(place: str, field: str) -> str:

@@ -182,7 +182,8 @@ def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_S
     known = sorted(number for number in numbers if number is not None)
     if known != list(range(n)) or len(known) < len(choices):
         equal = len(set(numbers)) == 1 and len(numbers) == n > 1
-        right = f"set {in_server(PLACE, 'index: by_order')}" if equal else ""
+        from_one = len(numbers) == n and known == list(range(1, n + 1))
+        right = f"set {in_server(PLACE, 'index: by_order')}" if equal or from_one else ""
         found = f"choices {known}, not 0 to {n - 1}" if known else f"{n} choices without index"
         raise bad_response(found, right)
     return sorted(choices, key=lambda choice: choice.index or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from itertools import accumulate, chain, repeat
 
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+_PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 
 def verify(
@@ -280,6 +282,8 @@ def check_reference(reference: str | None) -> str | None:
         return reason
     if any(mark in reference for mark in ("####", "\\boxed", "<answer>", "<think>")):
         return "the reference is a worked solution, not a bare answer"
+    if _PHRASE.match(reference):
+        return "the reference is a sentence, not a bare answer"
     if extract_answer(reference) is None:
         return "the reference contains no answer"
     return None

@@ -159,8 +159,9 @@ def extract_answer(response: str) -> str | None:
     if whole is None:
         return None
     text, tagged = whole, False
-    if "answer>" in text:
-        text, tagged = _inside_answer_tag(text)
+    if "answer>" in text or "of_box|>" in text:
+        text, start = _inside_answer_tag(text)
+        tagged = start > 0
     if "\\" in text and (box := boxed(text)) is not None:
         return _final_answer(text, box[1]) or box[0]
     if (marked := _marked_line(text)) is not None:
@@ -173,13 +174,16 @@ def extract_answer(response: str) -> str | None:
     return _from_prose(text[-_TAIL:])
 
 
-def _inside_answer_tag(text: str) -> tuple[str, bool]:
-    end = text.rfind("</answer>")
-    start = text.rfind("<answer>", 0, end if end >= 0 else len(text))
-    if start < 0:
-        return text, False
-    # Without a closing tag, generation stopped at it.
-    return text[start + len("<answer>") : end if end > start else len(text)], True
+def _inside_answer_tag(text: str) -> tuple[str, int]:
+    """What is in `<answer>`, or in the box of GLM, and where; the text and 0 if there is none."""
+    for opens, closes in (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>")):
+        end = text.rfind(closes)
+        start = text.rfind(opens, 0, end if end >= 0 else len(text))
+        if start >= 0:
+            # Without a closing tag, generation stopped at it.
+            start += len(opens)
+            return text[start : end if end >= start else len(text)], start
+    return text, 0
 
 
 def _marked_line(text: str) -> str | None:

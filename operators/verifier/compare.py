@@ -15,13 +15,18 @@ class UndecidedError(Exception):
 
 _PRIME = re.compile(r"'(?!\d)|\\prime(?![a-zA-Z])")
 _MISSING = frozenset(
-    {"nan", "inf", "none", "null", "n/a", "<na>", "proof", "notfound", "not found"}
+    {"nan", "inf", "none", "null", "n/a", "<na>", "proof", "notfound", "not found", "tbd"}
+    | {"not provided", "no answer", "see solution", "see below", "omitted", "unknown"}
 )
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
 
 
 def is_missing(reference: str) -> bool:
     """Whether a reference denotes a missing value, such as `nan` or `None`."""
-    return len(reference) < 20 and reference.strip().lower().lstrip("+-") in _MISSING
+    if len(reference) >= 20:
+        return False
+    text = _TEXT.fullmatch(reference.strip())
+    return (text[1] if text else reference).strip(" .").lower().lstrip("+-") in _MISSING
 
 
 def exactly(answer: str, reference: str) -> bool | None:

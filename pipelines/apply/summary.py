@@ -19,10 +19,14 @@ _MOST_VALUES = 50
 
 
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
-    """Sums of the numeric columns and counts of the slug columns among `columns`."""
+    """Sums of the numeric columns and counts of the slug columns among `columns`.
+
+    A reward may also be true or false: 1 or 0.
+    """
     figures: Summary = {}
     for name, column in columns.items():
-        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+        is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+        if is_number or (name.startswith("reward_") and pa.types.is_boolean(column.type)):
             figures[name] = _moments(column)
         elif is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()

@@ -24,6 +24,18 @@ SUFFIXES = (
 """The suffixes of files that are read."""
 
 
+_LINES = "JSON lines"
+_FORMATS = {
+    b"\x1f\x8b": ("gzip", ".gz"),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", ".zst"),
+    b"PAR1": ("Parquet", ".parquet"),
+    b"ARROW1": ("Arrow", ".arrow"),
+    b"\xfd7zXZ\0": ("xz", ".xz"),
+    b"PK\x03\x04": ("zip", ".zip"),
+}
+"""How files begin, and their formats."""
+
+
 class DataFile(NamedTuple):
     """A file of a dataset.
 
@@ -54,6 +66,11 @@ class DataFile(NamedTuple):
     def open(self) -> AbstractContextManager[Any]:
         """Its bytes, as a file of Arrow's."""
         return open_input(self.path, mapped=False)
+
+    def first_bytes(self) -> bytes:
+        """Those that say of what format it is."""
+        with self.open() as source:
+            return bytes(source.read(64))
 
     def check_unchanged(self) -> None:
         """Check that the file is still the one that was opened.
@@ -91,12 +108,52 @@ def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
+        other = misnamed(file, file.first_bytes())
+        if other is not None:
+            raise other from None
         found = " ".join(f"{file} is not {title}: {error}".split())
         raise DataError(found, "write it again") from None
 
 
+def misnamed(file: DataFile, first: bytes, *, unpacked: bool = False) -> DataError | None:
+    """The error for a file that is of another format than its name says; None: as far as is known.
+
+    Args:
+        file: that is read.
+        first: its first bytes.
+        unpacked: they are those of what is in a compressed file.
+    """
+    title, suffix = _format_of(first)
+    own, last = file.suffix, file.path.suffix.lower()
+    is_lines = title == _LINES
+    if not title or (is_lines and (unpacked or own in JSON_SUFFIXES)):
+        return None
+    if suffix == last and not unpacked:
+        return None
+    if unpacked:
+        return DataError(f"what is packed in {file} is {title}", "unpack it")
+    of_lines = own.removesuffix(last) if last in COMPRESSIONS else own
+    if is_lines and of_lines not in JSON_SUFFIXES:
+        of_lines = JSON_SUFFIXES[0]
+    new = f"{of_lines}{suffix}" if is_lines or suffix in COMPRESSIONS else suffix
+    right = "unpack it"
+    if new in SUFFIXES:
+        right = f"rename it to {file.path.name[: -len(own)]}{new}"
+    return DataError(f"{file} is {title}", right)
+
+
+def _format_of(first: bytes) -> tuple[str, str]:
+    """What the format of a file is called, and its suffix: none of JSON lines, or if not known."""
+    for magic, known in _FORMATS.items():
+        if first.startswith(magic):
+            return known
+    is_lines = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    return (_LINES if is_lines else ""), ""
+
+
 def suffix_of(path: AnyPath) -> str:
-    """`.jsonl`, or `.jsonl.gz` of a compressed file."""
-    if path.suffix in COMPRESSIONS:
-        return f"{path.with_suffix('').suffix}{path.suffix}"
-    return path.suffix
+    """`.jsonl`, or `.jsonl.gz` of a compressed file, also of a name in capital letters."""
+    suffix = path.suffix.lower()
+    if suffix in COMPRESSIONS:
+        return f"{path.with_suffix('').suffix.lower()}{suffix}"
+    return suffix

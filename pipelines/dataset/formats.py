@@ -9,6 +9,7 @@ import pyarrow as pa
 from ..filesystem.files import open_input
 from . import json_lines, parquet
 from .datafile import DataFile, errors_of_format
+from .json_types import is_too_deep, too_deep
 from .schemas import decoded
 
 BLOCK = 16 << 20
@@ -33,14 +34,25 @@ def read_batches(
         columns: those that are read, as far as the file has them; None: all of them.
 
     Raises:
-        DataError: it is damaged or not of its format; names the line of a file of lines.
+        DataError: it is damaged or not of its format, or a column is nested too deeply; names the
+            line of a file of lines.
     """
+    for table in _batches(file, block or BLOCK, rows, workers, columns):
+        for field in table.schema:
+            if is_too_deep(field.type):
+                raise too_deep(field.name, str(file))
+        yield table
+
+
+def _batches(
+    file: DataFile, block: int, rows: int, workers: int, columns: Sequence[str] | None
+) -> Iterator[pa.Table]:
     if file.suffix == ".parquet":
         yield from parquet.read_batches(file, rows=rows, columns=columns)
     elif file.suffix == ".arrow":
         yield from _arrow_batches(file, columns)
     else:
-        yield from json_lines.batches(file, block or BLOCK, workers=workers, columns=columns)
+        yield from json_lines.batches(file, block, workers=workers, columns=columns)
 
 
 def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:

@@ -25,14 +25,17 @@ import pyarrow.json as pj
 
 from ...operators import DataError
 from ..filesystem.store_answers import is_of_store
-from .datafile import COMPRESSIONS, DataFile
+from .datafile import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
 from .json_types import (
     Path,
+    are_too_many,
     converted,
     has_large_fractions,
+    is_too_deep,
     lossy_paths,
     marked,
     mixed_contents,
+    too_deep,
     with_parts,
     with_texts,
 )
@@ -49,6 +52,13 @@ _KEY_BYTES = 24
 _KEYS_LOOKED_AT = 1 << 14
 _MANY_KEYS = 300
 """Different ones, of those that are looked at: Python counts how many an object has."""
+_DEEP = 2048
+"""Lists and objects within each other that are too many for the stack of Arrow's parser, about."""
+_FEW = 48
+"""Lists and objects of a line that may all be within each other."""
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+_NULL_FIRST = re.compile(rb"(?:\xef\xbb\xbf)?\s*null")
+_NULL_BETWEEN = re.compile(rb"[}\n]\s*null")
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
@@ -96,7 +106,7 @@ def batches(
 def first_keys(file: DataFile, size: int) -> list[str]:
     """The keys of the objects in about `size` bytes of a file."""
     for _, block in _blocks(file, size):
-        with suppress(msgspec.MsgspecError):
+        with suppress(msgspec.MsgspecError, RecursionError):
             return list(dict.fromkeys(key for row in _OBJECTS.decode_lines(block) for key in row))
     return []
 
@@ -126,6 +136,9 @@ def _checked_beginning(file: DataFile, block: bytes, *, is_all: bool) -> bytes:
     Raises:
         DataError: they are not JSON lines, but something that is taken for them.
     """
+    other = misnamed(file, block, unpacked=file.suffix not in JSON_SUFFIXES)
+    if other is not None:
+        raise other
     if block.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in block[:4]:
         new = f"{file.path.stem}-utf8{file.path.suffix}"
         command = f"`iconv -f UTF-16 -t UTF-8 {file.path.name} > {new}`"
@@ -144,12 +157,18 @@ def _checked_beginning(file: DataFile, block: bytes, *, is_all: bool) -> bytes:
 def _text(file: DataFile) -> Iterator[Any]:
     """The bytes of a file, without its compression."""
     with file.open() as source:
-        codec = COMPRESSIONS.get(file.path.suffix)
+        codec = COMPRESSIONS.get(file.path.suffix.lower())
         yield source if codec is None else pa.CompressedInputStream(source, codec)
 
 
 def _torn(file: DataFile, error: OSError) -> DataError:
-    """The error for a compressed file that is cut off or damaged, with the lines that it has."""
+    """The error for a compressed file that is cut off or damaged, with the lines that it has.
+
+    Or for one that is not compressed in the way that its name says.
+    """
+    other = misnamed(file, file.first_bytes())
+    if other is not None:
+        return other
     lines = done = 0
     # A read that fails gives nothing of what is before the tear, so it is approached step by step.
     for step in (1 << 20, 1 << 10, 1):
@@ -178,7 +197,7 @@ def _parse_json(
         # An integer beside fractions, or beyond 64 bits, may have been rounded.
         if table is not None and not has_large_fractions(table):
             return marked(table)
-    except (pa.ArrowInvalid, msgspec.MsgspecError):
+    except (pa.ArrowInvalid, msgspec.MsgspecError, RecursionError):
         pass
     rows = _rows(file, block, first_line, names)
     as_text = lossy_paths(row for _, row in rows)
@@ -186,7 +205,7 @@ def _parse_json(
     rewritten = (with_parts(with_texts(row, as_text), mixed) for _, row in rows)
     lines = [json.dumps(row, ensure_ascii=False) for row in rewritten]
     try:
-        table = _parsed(_SURROGATE.sub("\ufffd", "\n".join(lines)).encode(), check_keys=False)
+        table = _parsed(_SURROGATE.sub("\ufffd", "\n".join(lines)).encode(), checked=False)
         assert table is not None
         return marked(table, as_text)
     except pa.ArrowInvalid as error:
@@ -212,16 +231,23 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _parsed(text: bytes, *, check_keys: bool = True) -> pa.Table | None:
-    """Lines as Arrow parses them; None where their objects may have too many keys for it.
+def _parsed(text: bytes, *, checked: bool = True) -> pa.Table | None:
+    """Lines as Arrow parses them; None where it may be wrong about them, or would crash.
 
     Raises:
         pyarrow.ArrowInvalid: it cannot.
     """
     _check_text(text)
-    if check_keys and _distinct_keys(text) > _MANY_KEYS:
+    # A text that begins with null would end the process.
+    if checked and (_NULL_FIRST.match(text) or _is_very_deep(text)):
+        return None
+    if checked and _distinct_keys(text) > _MANY_KEYS:
         return None
     table = _read(text, None)
+    if checked and _has_null_line(text, table):
+        return None
+    if any(map(is_too_deep, table.schema.types)):
+        raise pa.ArrowInvalid("values are nested too deeply")
     # Arrow reads a string such as "2020-01-01" as a timestamp, a type that JSON does not have.
     kinds = [_with_types(field.type, {}) for field in table.schema]
     if kinds == table.schema.types and _is_valid(table):
@@ -241,6 +267,39 @@ def _read(text: bytes, schema: pa.Schema | None) -> pa.Table:
         read_options=pj.ReadOptions(block_size=len(text)),
         parse_options=pj.ParseOptions(explicit_schema=schema),
     )
+
+
+def _has_null_line(text: bytes, table: pa.Table) -> bool:
+    """Whether a line may be null, which Arrow reads as a row of nulls.
+
+    The text is seldom looked at: most tables have a column without nulls.
+    """
+    has_rows_of_nulls = all(column.null_count for column in table.columns)
+    return has_rows_of_nulls and _NULL_BETWEEN.search(text) is not None
+
+
+def _is_very_deep(text: bytes) -> bool:
+    """Whether the values of a line are nested so deeply that Arrow would overflow its stack."""
+    start, length = 0, 2 * _DEEP  # Only in a line that is so long.
+    while len(text) - start >= length:
+        newline = text.rfind(b"\n", start, start + length)
+        if newline < 0:
+            newline = text.find(b"\n", start + length)
+            newline = len(text) if newline < 0 else newline
+            if _is_deep_line(np.frombuffer(text, np.uint8, newline - start, start)):
+                return True
+        start = newline + 1
+    return False
+
+
+def _is_deep_line(line: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
+    opens = (line == ord("[")) | (line == ord("{"))
+    if np.count_nonzero(opens) < _DEEP:
+        return False
+    closes = (line == ord("]")) | (line == ord("}"))
+    depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int64)
+    # Above the lowest before it: texts may hold brackets, too.
+    return bool((depths - np.minimum.accumulate(depths)).max() >= _DEEP - 1)
 
 
 def _is_valid(table: pa.Table) -> bool:
@@ -285,12 +344,36 @@ def _rows(
         if not raw.strip():
             continue
         where = f"{file}, line {number}"
+        deep = _deep_column(raw)
+        if deep is not None and (names is None or deep in names):
+            raise too_deep(deep, where)
         row = _object(raw, where, is_last=number == last)
         if names is not None:
             row = {key: row[key] for key in names if key in row}
         _check_keys(row, (), keys, where)
         rows.append((number, row))
     return rows
+
+
+def _deep_column(raw: bytes) -> str | None:
+    """The column of a line whose values are nested too deeply; None: none, or not JSON."""
+    if raw.count(b"[") + raw.count(b"{") <= _FEW:
+        return None
+    around, name = [], b""
+    for token in map(re.Match[bytes].group, _TOKEN.finditer(raw)):
+        if token in b"[{":
+            around.append(token)
+            lists = around.count(b"[")
+            if name and are_too_many(lists, len(around) - lists - 1):  # The row itself is one.
+                with suppress(ValueError):
+                    return str(json.loads(name))
+                return None
+        elif token in b"]}":
+            if around:
+                around.pop()
+        elif len(around) == 1:
+            name = token
+    return None
 
 
 def _object(raw: bytes, where: str, *, is_last: bool) -> dict[str, Any]:
@@ -313,7 +396,8 @@ def _object(raw: bytes, where: str, *, is_last: bool) -> dict[str, Any]:
         found = f"not JSON ({error})"
         raise DataError(found, "fix or remove the line", where=where) from None
     if not isinstance(row, dict):
-        found = f"{type(row).__name__} instead of an object"
+        what = "null" if row is None else type(row).__name__
+        found = f"{what} instead of an object"
         raise DataError(found, "give one object per line", where=where)
     return row
 

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from ...operators import DataError
 from ...operators.columns import with_items
 from .arrow_types import is_any_list, is_text
 
@@ -29,6 +30,10 @@ LARGEST = 2**53
 """Below it float64 holds every integer, and no two are one."""
 LARGE, AS_TEXT = {b"integers": b"large"}, {b"numbers": b"text"}
 """Metadata of fields: some integers are beyond `LARGEST`; the strings are the digits of numbers."""
+
+MOST_LEVELS = 63
+"""Lists and objects around a value within a column, in an Arrow file."""
+_MOST_PARQUET_LEVELS = 98
 
 CONTENT = "content"
 """The field of a message that is a text or a list of parts."""
@@ -68,6 +73,44 @@ def _marked(
     if pa.types.is_int64(kind) and _beyond(values):
         return field.with_metadata(LARGE)
     return field
+
+
+def is_too_deep(kind: pa.DataType) -> bool:
+    """Whether lists and objects are within each other more often than Arrow or Parquet takes."""
+    waiting = [(kind, 0, 0)]  # No recursion: a type may be deeper than Python's calls.
+    while waiting:
+        kind, lists, objects = waiting.pop()
+        if are_too_many(lists, objects):
+            return True
+        if is_any_list(kind):
+            waiting.append((kind.value_type, lists + 1, objects))
+        elif pa.types.is_map(kind):
+            pairs = kind.key_type, kind.item_type
+            waiting += ((each, lists + 1, objects + 1) for each in pairs)
+        elif pa.types.is_struct(kind):
+            waiting += ((each.type, lists, objects + 1) for each in kind)
+    return False
+
+
+def are_too_many(lists: int, objects: int) -> bool:
+    """Whether a value within so many lists and objects of a column cannot be written.
+
+    Arrow files have up to 63 of both; of a Parquet file with more, where a list counts as two,
+    the schema is not read again.
+    """
+    return lists + objects > MOST_LEVELS or 2 * lists + objects > _MOST_PARQUET_LEVELS
+
+
+def too_deep(name: str, where: str) -> DataError:
+    """The error for a column that no file can hold.
+
+    Args:
+        name: of the column.
+        where: the file, and the line where it is known.
+    """
+    most = f"{MOST_LEVELS} levels, or {_MOST_PARQUET_LEVELS // 2} of lists"
+    found = f"the values of column '{name}' are nested too deeply: at most {most}, can be written"
+    return DataError(found, "write them as text, or remove the column", where=where)
 
 
 def has_large_fractions(table: pa.Table) -> bool:

@@ -24,7 +24,7 @@ _Parts: TypeAlias = tuple[str, ...]
 
 
 class _InFolder(NamedTuple):
-    """What is in a folder."""
+    """What is in a folder; a link to nothing is a file, which whoever reads it finds missing."""
 
     name: str
     is_file: bool
@@ -35,6 +35,11 @@ class _InFolder(NamedTuple):
 def is_pattern(path: AnyPath) -> bool:
     """Whether a path has wildcards; one that exists under that very name has none."""
     return _has_wildcards(path) and not path.exists()
+
+
+def is_broken(path: Path) -> bool:
+    """Whether a path is a link to what does not exist."""
+    return path.is_symlink() and not path.exists()
 
 
 def folder_of(pattern: AnyPath) -> AnyPath:
@@ -120,7 +125,7 @@ def _entries(folder: AnyPath, left: Collection[_Parts]) -> list[_InFolder]:
 
 
 def _entry(path: AnyPath) -> _InFolder:
-    is_file = path.is_file()
+    is_file = path.is_file() or (isinstance(path, Path) and is_broken(path))
     return _InFolder(path.name, is_file, not is_file and path.is_dir())
 
 
@@ -141,7 +146,9 @@ def _listed(folder: AnyPath) -> list[_InFolder]:
 
 def _entry_on_disk(found: os.DirEntry[str]) -> _InFolder:
     try:
-        return _InFolder(found.name, found.is_file(), found.is_dir(), found.is_symlink())
+        is_file, is_folder, is_link = found.is_file(), found.is_dir(), found.is_symlink()
+        is_file = is_file or (is_link and not is_folder and is_broken(Path(found)))
+        return _InFolder(found.name, is_file, is_folder, is_link)
     except OSError:  # A link to itself, or to where nothing may be looked up.
         return _InFolder(found.name, is_file=False, is_folder=False)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import DataError
 from ..filesystem.remote import AnyPath, RemotePath
 from .datafile import SUFFIXES, suffix_of
 from .hub import HubDataset
-from .patterns import files_that_match, folder_of, is_matched, is_pattern
+from .patterns import files_that_match, folder_of, is_broken, is_matched, is_pattern
 from .run_folder import PART, PART_SUFFIX, check_finished, is_folder
 from .selection import Selection
 
@@ -111,7 +112,7 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
         if not files:
             raise DataError(f"no file that matches {path} is a dataset file", needed)
-        return files
+        return _checked_links(files)
     if not path.exists():
         _check_bucket(path)
         check_finished(path)
@@ -127,11 +128,25 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         files = sorted(file for file in inside if suffix_of(file) in known)
         if not files:
             raise DataError(f"{path} holds no dataset file", needed)
-        return files
+        return _checked_links(files)
     if suffix_of(path) not in known:
-        needed = _convert(path) if path.suffix == ".csv" else needed
+        needed = _convert(path) if path.suffix.lower() == ".csv" else needed
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
+
+
+def _checked_links(files: list[AnyPath]) -> list[AnyPath]:
+    """The files.
+
+    Raises:
+        DataError: one is a link to nothing.
+    """
+    for file in files:
+        if isinstance(file, Path) and is_broken(file):
+            raise DataError(
+                f"{file} is a link to a file that does not exist", "restore or remove it"
+            )
+    return files
 
 
 def _saved(folder: AnyPath) -> list[AnyPath]:

@@ -68,12 +68,12 @@ def found_answer(response: str) -> FoundAnswer:
     if offset:
         before.append("think")
     tagged = False
-    if "answer>" in text:
-        whole = text
-        text, tagged = _inside_answer_tag(whole)
-        if tagged:
+    if "answer>" in text or "of_box|>" in text:
+        text, inside = _inside_answer_tag(text)
+        if inside:
+            tagged = True
             before.append("answer_tag")
-            offset += whole.rfind("<answer>", 0, _end_of_tag(whole)) + len("<answer>")
+            offset += inside
     found = _inside(text, tagged)
     if found.text is None:
         return FoundAnswer(None, (*before, *found.found_by) if found.found_by else ())
@@ -96,11 +96,6 @@ def answer_evidence(operator: MathVerifyMapper, table: pa.Table) -> dict[str, pa
         "found_by": pa.array([", ".join(each.found_by) or None for each in found], pa.string()),
         "found_at": pa.array(places, pa.string()),
     }
-
-
-def _end_of_tag(text: str) -> int:
-    end = text.rfind("</answer>")
-    return end if end >= 0 else len(text)
 
 
 def _inside(text: str, tagged: bool) -> FoundAnswer:

@@ -55,6 +55,10 @@ def test_lists_as_text():
     assert as_text(["a", "a"]) == "a"
     assert as_text([]) == ""
     assert listed_answers(as_text(["ä", "b"])) == ["ä", "b"]
-    for text in ("[1, 2]", '["a', '["a", 1]', "a"):
+    for text in ("[1, 2]", '["a', '["a", [1]]', "a", "['a"):
         assert listed_answers(text) is None
+    assert listed_answers(' [\n "a", 1, null]') == ["a", "1"]
+    assert listed_answers("['12', 'twelve', None]") == ["12", "twelve"]
     assert alternatives("a or b") == ["a or b"]
+    for text in ("12 OR 13", "$12$ or $13$", "12 \\text{ or } 13", "A or B", "3 cm or 4 cm"):
+        assert len(alternatives(text)) == 3, text

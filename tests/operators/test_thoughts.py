@@ -8,6 +8,7 @@ from rejuice.operators.sampling.opened_thought import opened_thought
 from rejuice.operators.thoughts import (
     TAGS,
     after_thoughts,
+    answer_part,
     continued,
     final_channel,
     without_thoughts,
@@ -25,6 +26,14 @@ def test_what_follows_a_thought(opens, closes):
         assert after_thoughts(text) is None
         assert without_thoughts(text) == ""
     assert after_thoughts(f"{opens}7?{closes}") == ""
+
+
+def test_what_opens_an_answer_is_none_of_it():
+    assert answer_part("<think>7?</think><response>12") == "12"
+    assert answer_part("<|START_THINKING|>7<|END_THINKING|><|START_RESPONSE|>12") == "12"
+    assert answer_part("analysisWe need 7.assistantfinal12") == "12"
+    assert answer_part("analysisWe need 7.") is None
+    assert answer_part("analysis of 7") == "analysis of 7"
 
 
 def test_a_tag_that_is_mentioned_is_no_thought():

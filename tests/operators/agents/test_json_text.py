@@ -28,6 +28,7 @@ LATEX = [
     r"\right)", r"\rho", r"\rightarrow", r"\nabla f", r"\neq", r"a \ne b", r"\nu", r"\notin",
     r"\sqrt{2}", r"\pi", r"\alpha", r"\left(", r"\cdot", r"\infty", r"\underline{x}", r"\uparrow",
     r"\(x\)", r"\[x\]", r"\{1, 2\}", r"50\%", r"\$5", r"1\,000", r"\_", r"\f", r"\b", r"\b1", r"\d+",
+    r"\nu <= 3", r"\nu >= 3", r"\nu == 3", r"\nu / 2", r"\nu ** 2", r"\ni A", r"\nu if it is large",
 ]  # fmt: skip
 
 
@@ -52,6 +53,8 @@ PROGRAMS = [
     r"a=3*4\nprint(a)", r"for i in x:\n\ttotal += i\n\tif i:\n\t\treturn i", r"x = 1\ni = 0", r"\nu=3",
     r"\nne = 1", r"if x:\n\ttop = 5", r"if x:\n\ttag(x)", r"a\nnot_b", r"x\neq = a == b", r"\ni += 1",
     r"a\r\nb", r"\"quoted\" \\ \/ \u00e9\uABCD", r"\n", r"\t", r"a\n\nb", r"\nelse:\n\tpass",
+    r"i = 24\ni //= 2\nprint(i)", r"nu = 2\nnu **= 2", r"x\ni <<= 1\ni >>= 1", r"u = 1\nu @= w",
+    r"x = 0\nu if x else y", r"x\ni if x > 0 else f(y)\nprint(x)",
 ]  # fmt: skip
 
 

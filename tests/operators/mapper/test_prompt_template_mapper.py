@@ -295,11 +295,44 @@ def test_what_a_policy_would_not_see_is_refused():
         assert found.startswith(f"messages in column 'question' have a field '{name}', which the")
         assert found.endswith("leave such rows out, or set other_fields: leave_out")
     assert template([call], other_fields="leave_out") == [READ]
-    assert template([image], other_fields="leave_out") == [[("user", "")]]
+    asked = [{"role": "user", "content": [*image[0]["content"], {"type": "text", "text": "x?"}]}]
+    assert template([asked], other_fields="leave_out") == [[("user", "x?")]]
+    bare = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "x?"}]}]
+    with pytest.raises(DataError, match="have a field 'image', which the policy would not see"):
+        template([bare])
     with pytest.raises(DataError, match="a chat in column 'question' ends with the assistant's"):
         template([[*CHAT, {"role": "assistant", "content": "Well,"}]], final_message="fail")
     with pytest.raises(DataError, match="some texts are chats as JSON, but not this one: 'x'"):
         template([json.dumps(CHAT), "x"])
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        [{"role": "user", "content": None}],
+        [{"role": "user", "content": " "}],
+        [{"role": "system", "content": "Be brief."}],
+    ],
+)
+def test_a_chat_in_which_nobody_asks_is_no_question(chat):
+    with pytest.raises(DataError, match="a row has no text in column 'question'"):
+        template([chat])
+
+
+def test_roles_are_read_however_they_are_written():
+    chat = [{"role": "System", "content": "s"}, {"role": "human", "content": "x?"}]
+    assert template([chat]) == [[("system", "s"), ("user", "x?")]]
+    with pytest.raises(DataError, match="a message in column 'question' has no role"):
+        template([chat, [{"role": None, "content": "x?"}]])
+
+
+def test_messages_of_two_forms_are_read_each_by_its_own():
+    one = {"role": "user", "content": "x?", "from": None, "value": None}
+    other = {"role": None, "content": None, "from": "human", "value": "y?"}
+    assert template([[one], [other]]) == [[("user", "x?")], [("user", "y?")]]
+    both = {"role": "user", "content": "x?", "from": "human", "value": "y?"}
+    with pytest.raises(DataError, match="have a field 'from', which the policy would not see"):
+        template([[both]])
 
 
 def test_columns_of_the_identity_distinguish_prompts():

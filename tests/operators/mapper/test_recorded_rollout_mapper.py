@@ -237,7 +237,18 @@ def test_of_a_chat_the_final_message_is_the_response():
     assert responses([[one, several], [without]]) == (["4", "It is 4.", None], [0, 0, 1])
     shared = [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]
     assert responses([shared], text="value") == (["4"], [0])
-    assert responses([json.dumps(one)])[0] == [json.dumps(one)], "a response may be JSON"
+    assert responses([json.dumps(one), "5", json.dumps(without)])[0] == ["4", "5", None]
+    assert responses([[json.dumps(one)]])[0] == ["4"]
+    assert responses([str(one)])[0] == ["4"]
+    for other in (json.dumps(several), json.dumps([{"role": 1}]), '["a", "b"]', "[1, 2]"):
+        assert responses([other])[0] == [other], "a response may be JSON"
+
+
+def test_a_call_of_a_tool_is_no_response():
+    call = {"role": "assistant", "content": "", "tool_calls": [{"name": "add"}]}
+    answer = {"role": "assistant", "content": "4", "tool_calls": []}
+    user = {"role": "user", "content": "2 + 2?", "tool_calls": None}
+    assert responses([[user, call], [user, answer]])[0] == [None, "4"]
     each = [chat(("assistant", "a"), ("assistant", "b"))]
     assert responses(each, text="content") == (["a", "b"], [0, 0])
     with pytest.raises(DataError, match=r"one response or several; set text: content"):

@@ -11,7 +11,13 @@ from rejuice.operators.openai.advice import advice
 from rejuice.operators.openai.dialect import Dialect
 from rejuice.operators.openai.message import ChatMessage
 from rejuice.operators.openai.options import ScorerOptions, ServerOptions, dialect_of, probed_url
-from rejuice.operators.openai.wire import error_text
+from rejuice.operators.openai.wire import (
+    AttemptError,
+    ChatChoice,
+    ChatCompletion,
+    error_text,
+    parse_body,
+)
 
 KINDS = ["vllm", "sglang", "llama_cpp", "ollama", "tgi", "openai"]
 
@@ -198,7 +204,12 @@ CALL = {"function": {"name": "f", "arguments": '{"x": 1}'}}
     [
         ({"content": "a"}, "a"),
         ({"content": ""}, ""),
-        ({"content": None}, None),
+        ({"content": None}, ""),
+        ({"role": "assistant"}, ""),
+        ({"content": []}, ""),
+        ({"content": [{"type": "output_text", "text": "a"}]}, "a"),
+        ({"content": [{"type": None, "text": "a"}, "b", {"type": "text", "text": ["c", {"type": "text", "text": "d"}]}]}, "abcd"),
+        ({"content": [{"type": "thinking", "thinking": ["t"]}, "a"]}, "<think>\nt\n</think>\n\na"),
         ({}, None),
         ({"content": "a", "reasoning": "t"}, "<think>\nt\n</think>\n\na"),
         ({"content": "\n\na", "reasoning": "\nt\n"}, "<think>\nt\n</think>\n\na"),
@@ -210,15 +221,45 @@ CALL = {"function": {"name": "f", "arguments": '{"x": 1}'}}
         ({"content": "a", "reasoning": {"effort": "low"}}, "a"),
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab"),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}, {"type": "text", "text": "a"}]}, "<think>\nt\n</think>\n\na"),
-        ({"content": [{"type": "thinking", "thinking": "t"}, 7, {"type": "image"}]}, "<think>\nt"),
+        ({"content": [{"type": "thinking", "thinking": "t"}]}, "<think>\nt"),
         ({"tool_calls": [CALL]}, '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'),
         ({"content": "a", "tool_calls": [CALL, CALL]}, "\n".join(["a"] + ['<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'] * 2)),
         ({"tool_calls": [{"function": {"name": "f", "arguments": {"x": "é"}}}]}, '<tool_call>\n{"name": "f", "arguments": {"x": "é"}}\n</tool_call>'),
         ({"tool_calls": [{"function": {"name": "f", "arguments": ""}}]}, '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'),
         ({"tool_calls": [{"function": {"name": "f", "arguments": "{x"}}]}, '<tool_call>\n{"name": "f", "arguments": "{x"}\n</tool_call>'),
         ({"tool_calls": [{"function": {"arguments": "{}"}}, None]}, None),
-        ({"tool_calls": None}, None),
+        ({"tool_calls": None}, ""),
+        ({"content": None, "function_call": {"name": "f", "arguments": '{"x": 1}'}}, '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'),
+        ({"function_call": CALL["function"], "tool_calls": [CALL]}, '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'),
+        ({"content": None, "function_call": {"arguments": "{}"}}, None),
+        ({"content": "a", "function_call": None}, "a"),
+        ({"content": "a", "function_call": {"name": "", "arguments": ""}}, "a"),
     ],
 )  # fmt: skip
 def test_the_text_of_a_message(message, text):
     assert ChatMessage.model_validate(message).whole_text() == text
+
+
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        ({"type": "image_url", "image_url": {}}, "content has a part of kind 'image_url', not text"),
+        ({"type": "x" * 99}, f"content has a part of kind '{'x' * 40}', not text"),
+        ({"type": {}, "input": "a"}, "content has a part of kind 'text' without a text"),
+        ({"type": 7, "text": "a"}, "content has a part of kind '7', not text"),
+        ({"type": "text"}, "content has a part of kind 'text' without a text"),
+        ({"type": "thinking", "thinking": [{"type": "reference"}]}, "content has a part of kind 'reference', not text"),
+        (7, "content has a part that is '7'"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_no_text_is_no_silence(part, fault):
+    body = {"choices": [{"message": {"content": ["a", part]}, "finish_reason": "stop"}]}
+    with pytest.raises(AttemptError) as error:
+        parse_body(ChatCompletion[ChatChoice], json.dumps(body).encode())
+    assert error.value.reason == "bad_response"
+    assert error.value.detail.startswith(f"choices.0.message: {fault}: b'")
+
+
+def test_a_refusal_in_parts_is_a_refusal():
+    parts = [{"type": "refusal", "refusal": "n"}, {"type": "refusal", "refusal": "o"}]
+    assert ChatMessage.model_validate({"content": parts}).refusal == "no"

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import yaml
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.openai.wire import (
@@ -9,8 +10,10 @@ from rejuice.operators.openai.wire import (
     RetryClass,
     check_status,
     endpoint,
+    error_in_answer,
     error_text,
     model_not_found,
+    unknown_ending,
 )
 from rejuice.operators.sampling.openai_wire import read_group, request_body
 from rejuice.operators.sampling.protocol import Group, Prompt, Sample, Settings
@@ -134,6 +137,103 @@ def test_no_such_model(models, error):
         str(model_not_found("m", "http://h/x", HttpResponse(200, models), "choose another api"))
         == error
     )
+
+
+QUOTA = {"message": "You exceeded your current quota.", "type": "insufficient_quota"}
+CREDIT = "does the account of the key have credit? see api_key_env"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (429, QUOTA | {"code": "insufficient_quota"}, "You exceeded your current quota"),
+        (429, QUOTA | {"code": 429}, "You exceeded your current quota"),
+        (403, QUOTA, "You exceeded your current quota"),
+        (402, {"message": "Insufficient\nBalance", "code": "x"}, "Insufficient Balance"),
+        (402, "Insufficient balance", "Insufficient balance"),
+    ],
+)
+def test_what_someone_has_to_pay_for_ends_the_run(status, error, message):
+    body = json.dumps({"error": error}).encode()
+    with pytest.raises(EngineError) as caught:
+        check_status(HttpResponse(status, body, "7"), "http://h/v1")
+    assert str(caught.value) == f"http://h/v1 answers {status}: {message}; {CREDIT}"
+
+
+@pytest.mark.parametrize("error", [QUOTA, {"message": QUOTA["message"], "code": 402}])
+def test_what_someone_has_to_pay_for_in_an_answer(error):
+    with pytest.raises(EngineError) as caught:
+        error_in_answer(json.dumps({"error": error}).encode(), "http://h/v1")
+    message = "200, but an error: You exceeded your current quota"
+    assert str(caught.value) == f"http://h/v1 answers {message}; {CREDIT}"
+
+
+def test_another_429_is_waited_for():
+    error = {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}
+    with pytest.raises(AttemptError) as caught:
+        check_status(HttpResponse(429, json.dumps({"error": error}).encode()), "http://h/v1")
+    assert caught.value.reason == "rate_limited"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"error": {"message": "no", "code": 400}, "choices": []}, "request_refused"),
+        ({"error": {"message": "no", "code": "400"}}, "request_refused"),
+        ({"error": {"message": "no", "code": 429}}, "rate_limited"),
+        ({"error": {"message": "no", "code": "invalid"}}, "server_error"),
+        ({"error": "no", "choices": None}, "server_error"),
+        ({"code": 500, "message": "no"}, "server_error"),
+        ({"code": "500", "message": "no"}, "server_error"),
+        ({"code": 400, "message": "no"}, "request_refused"),
+        ({"object": "error", "message": "no", "code": None}, "server_error"),
+    ],
+)
+def test_errors_in_an_answer(body, reason):
+    error = error_in_answer(json.dumps(body).encode(), "http://h/v1")
+    assert (error.reason, error.detail) == (reason, "200, but an error: no")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": []},
+        {"error": None, "choices": []},
+        {"code": 500, "message": "no", "choices": []},
+        {"code": 0, "message": "success"},
+        {"code": 200, "message": "OK"},
+        {"code": True, "message": "no"},
+        {"code": 500},
+        {"message": "no"},
+        [],
+    ],
+)
+def test_answers_that_are_no_errors(body):
+    assert error_in_answer(json.dumps(body).encode(), "http://h/v1") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "key"),
+    [
+        ("eos_token", "eos_token"),
+        ("end-turn", "end-turn"),
+        ("", '""'),
+        ("null", '"null"'),
+        ("Yes", '"Yes"'),
+        ("y", '"y"'),
+        ("1", '"1"'),
+        ("a: b", '"a: b"'),
+        ("}", '"}"'),
+        ('"', '"\\""'),
+        ("é ü", '"é ü"'),
+        ("a\x85\n\x7f", '"a\\u0085\\n\\u007f"'),
+    ],
+)
+def test_a_finish_reason_is_shown_as_yaml(reason, key):
+    right = unknown_ending("it", reason).right
+    assert right.startswith(f"set server: {{finish_reasons: {{{key}: stop}}}} if ")
+    shown = right.removeprefix("set ").partition(" if it")[0]
+    assert yaml.safe_load(shown) == {"server": {"finish_reasons": {reason: "stop"}}}
 
 
 def answer(**fields):

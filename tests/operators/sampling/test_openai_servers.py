@@ -273,6 +273,7 @@ BY_ORDER = "; set openai: {server: {index: by_order}}"
         ([0, 0, 0], "choices [0, 0, 0], not 0 to 2" + BY_ORDER),
         (["left out"] * 3, "3 choices without index" + BY_ORDER),
         ([None] * 3, "3 choices without index" + BY_ORDER),
+        ([1, 2, 3], "choices [1, 2, 3], not 0 to 2" + BY_ORDER),
         ([0, 1, 1], "choices [0, 1, 1], not 0 to 2"),
         ([0, 1, None], "choices [0, 1], not 0 to 2"),
     ],
@@ -315,8 +316,85 @@ def test_a_thought_that_is_cut_is_not_closed():
     assert found == Sample("<think>\n3 * 4 is", None, None, "length")
 
 
-def test_no_text_at_all_is_still_bad():
-    assert bad(choice(content=None)) == ("bad_response", "choice 0 has no text")
+@pytest.mark.parametrize("message", [{"content": None}, {"role": "assistant"}, {"content": []}])
+def test_a_response_without_text_is_an_empty_one(message):
+    """Its first token ended it; the others of its prompt are none the worse for that."""
+    empty = {"index": 1, "finish_reason": "stop", "message": message}
+    found = read(choice(0), empty, choice(2), n=3)
+    assert [(each.text, each.finish_reason) for each in found] == [
+        ("a", "stop"), ("", "stop"), ("a", "stop"),
+    ]  # fmt: skip
+
+
+def test_a_choice_without_a_message_is_still_bad():
+    bare = {"index": 0, "finish_reason": "stop"}
+    assert bad(bare) == ("bad_response", "choice 0 has no text")
+    call = {"name": None, "arguments": "{}"}
+    assert bad(choice(content=None, function_call=call)) == (
+        "bad_response", "choice 0 has no text",
+    )  # fmt: skip
+    line = bad(choice(content=None, ending="tool_calls"))[1]
+    assert line.startswith("choice 0 finished with 'tool_calls'; ")
+
+
+def test_a_text_in_parts_is_read():
+    parts = [{"type": "output_text", "text": "It is "}, "\\boxed{12}."]
+    (found,) = read(choice(content=parts))
+    assert found.text == "It is \\boxed{12}."
+    refusal = [{"type": "refusal", "refusal": "no"}]
+    assert bad(choice(content=refusal)) == ("content_refused", "no")
+    reason, line = bad(choice(content=[{"type": "audio"}]))
+    assert reason == "bad_response"
+    assert line.startswith("choices.0.message: content has a part of kind 'audio', not text: ")
+
+
+def test_a_function_call_is_put_back_as_a_tool_call():
+    function = {"name": "add", "arguments": '{"a": 1}'}
+    (found,) = read(choice(ending="function_call", content=None, function_call=function))
+    text = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+    assert found == Sample(text, None, None, "stop")
+
+
+class Answering(Vllm):
+    """Gives the same answer to each request."""
+
+    given: object = None
+    status = 200
+
+    def refusal(self, path, body):
+        super().refusal(path, body)
+        return self.status, self.given
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"error": {"message": "context too long", "code": 400}, "choices": []}, "request_refused, 200, but an error: context too long"),
+        ({"code": 500, "message": "internal"}, "server_error, 200, but an error: internal"),
+    ],
+)  # fmt: skip
+def test_an_error_in_an_answer_is_what_the_run_ends_with(given, line):
+    with Answering() as server:
+        server.given = given
+        assert refused(server) == f"{server.url} answers no prompt: {line}"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (402, {"message": "Insufficient balance"}),
+        (200, {"message": "Insufficient credits", "code": 402}),
+    ],
+)
+def test_a_key_without_credit_ends_the_run_at_its_first_request(status, error):
+    with Answering() as server:
+        server.status, server.given = status, {"error": error}
+        line = refused(server)
+        assert len(server.sent) == 1
+        found = "200, but an error" if status == 200 else status
+        right = "does the account of the key have credit? see api_key_env"
+        assert line == f"{server.url} answers {found}: {error['message']}; {right}"
 
 
 def exactly(tokens, logprobs, **message):

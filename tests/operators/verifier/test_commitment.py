@@ -204,3 +204,27 @@ def test_time_grows_with_the_length_of_a_response() -> None:
         "    ",
     ]:
         in_linear_time(extract_answer, piece * 32_000 + "42")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "<|return|>", "[|endofturn|]", "<seed:eos>", "<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", "[EOS]",
+        "[e~[", "<|eot|>", "</response>", "<|user|>\n3 * 9? \\boxed{27}", "<eos>", "<|role_end|>",
+    ],
+)  # fmt: skip
+def test_what_follows_the_end_of_a_turn_does_not_count(end):
+    assert paid(f"The answer is 42{end}", "42")
+    assert paid(f"\\boxed{{42}}{end}\n\\boxed{{27}}", "42")
+    assert not paid(f"It is 27.{end}\nThe answer is 42.", "42")
+
+
+def test_the_box_of_glm():
+    assert paid("<think>7</think>\n<|begin_of_box|>42<|end_of_box|>", "42")
+    assert paid("The answer is <|begin_of_box|>42<|end_of_box|>.", "42")
+    assert not paid("<|begin_of_box|>7<|end_of_box|>\nCheck: 6 * 7 = 42", "42")
+
+
+def test_marks_say_nothing():
+    for text in ("42 \u2705", "**Final Answer:** $42$ \U0001f389", "Thus x=42 \u220e"):
+        assert paid(text, "42")

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rejuice.operators import MathVerifyMapper
+from rejuice.pipelines.apply.empty_result import empty_result
+from rejuice.pipelines.apply.report import StepReport
 from rejuice.pipelines.apply.summary import merge, summarise
 
 
@@ -98,3 +101,30 @@ def test_only_the_commonest_values_are_kept():
 def test_types_of_numbers():
     for kind in (np.int8, np.uint16, np.float16, np.float32):
         assert figures(np.array([1, 2], kind))["mean"] == 1.5
+
+
+def test_a_reward_that_is_true_or_false_has_values():
+    kind = pa.bool_()
+    found = merge(
+        summarise({"reward_s": pa.array(c, kind)}) for c in ([True, None], [None], [False])
+    )
+    assert found["reward_s"] == {"n": 2, "null": 2, "mean": 0.5, "std": 0.5, "min": 0, "max": 1}
+    assert empty_result(MathVerifyMapper(), line(found)) is None
+    nothing = merge([summarise({"reward_s": pa.nulls(2, kind)})])
+    found = empty_result(MathVerifyMapper(), line(nothing))
+    assert found == "none of 2 rows has a reward_s: no_value 2"
+
+
+def line(columns):
+    counts = {"counts": {"no_value": 2}}
+    return StepReport(
+        step="s",
+        rows_in=2,
+        rows_out=2,
+        added=0,
+        dropped={},
+        seconds=0,
+        cached=False,
+        notes={},
+        columns={**columns, "reward_s_missing": counts},
+    )

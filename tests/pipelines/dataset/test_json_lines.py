@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
@@ -91,7 +92,7 @@ def test_a_file_that_is_cut_off_at_once_or_is_not_compressed(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     for content, found in [
         (gzip.compress(b'{"a": 1}\n')[:15], "is cut off"),
-        (b'{"a": 1}\n{"a": 2}\n', "is damaged"),
+        (b'"a": 1}\n{"a": 2}\n', "is damaged"),
     ]:
         path.write_bytes(content)
         with pytest.raises(DataError) as raised:
@@ -121,3 +122,77 @@ def test_a_bad_member_in_the_middle_is_damage(tmp_path):
         Dataset(path).table()
     found = str(raised.value)
     assert found.startswith((f"{path} is damaged: ", f"{path}, line "))
+
+
+NULL = "null instead of an object; give one object per line"
+
+
+@pytest.mark.parametrize("suffix", sorted(PACKED))
+@pytest.mark.parametrize("line", [b"null", b" \tnull\r"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_line_that_is_null_is_refused(tmp_path, suffix, line, workers):
+    path = tmp_path / f"a.jsonl{suffix}"
+    for at in (0, 1, 4, 9):
+        lines = [b'{"a": null, "b": 1}'] * 10
+        lines[at] = line
+        file = written(path, b"\n".join(lines))
+        for size in (1, 1 << 20):
+            for columns in (None, ["a"]):
+                with pytest.raises(DataError) as raised:
+                    list(json_lines.batches(file, size, workers=workers, columns=columns))
+                assert str(raised.value) == f"{path}, line {at + 1}: {NULL}"
+
+
+def test_lines_of_nulls_are_not_null(tmp_path):
+    rows = [{"a": None, "b": "}null"}, {"a": "}\nnull", "b": None}]
+    file = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)).encode())
+    assert tables(file, 1 << 20, 1)[0].to_pylist() == rows
+
+
+def nested(opens, value, closes, levels):
+    return opens * levels + value + closes * levels
+
+
+@pytest.mark.parametrize("levels", [50, 64, 200, 1100, 20_000, 300_000])
+@pytest.mark.parametrize(
+    ("opens", "closes"), [(b"[", b"]"), (b'{"a": ', b"}"), (b'[{"b": "]}", "a": ', b"}]")]
+)
+def test_values_that_no_file_can_hold_are_refused(tmp_path, levels, opens, closes):
+    if levels == 50 and opens.startswith(b"{"):
+        return
+    line = b'{"x": [1, "}"], "d": ' + nested(opens, b"1", closes, levels) + b"}"
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"x": [2, null]}\n' + line + b"\n")
+    with pytest.raises(DataError) as raised:
+        Dataset(path).first_rows  # noqa: B018 - It reads.
+    assert str(raised.value) == (
+        f"{path}, line 2: the values of column 'd' are nested too deeply: at most 63 levels, or 49 "
+        "of lists, can be written; write them as text, or remove the column"
+    )
+
+
+@pytest.mark.parametrize(("opens", "closes", "levels"), [(b"[", b"]", 49), (b'{"a": ', b"}", 63)])
+def test_the_deepest_values_are_written_and_read_again(tmp_path, opens, closes, levels):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"d": ' + nested(opens, b"1", closes, levels) + b"}\n")
+    table = Dataset(path).table()
+    pq.write_table(table, tmp_path / "b.parquet")
+    with pa.ipc.new_file(tmp_path / "b.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("b.parquet", "b.arrow"):
+        assert Dataset(tmp_path / name).table().equals(table)
+
+
+def test_a_parquet_file_that_is_too_deep_is_refused(tmp_path):
+    kind = pa.int64()
+    for _ in range(70):
+        kind = pa.struct([("a", kind)])
+    pq.write_table(pa.table({"d": pa.nulls(2, kind)}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: the values of column 'd' are nested too"):
+        Dataset(tmp_path / "a.parquet").first_rows  # noqa: B018 - It reads.
+
+
+def test_many_short_lists_in_a_line_are_not_deep():
+    line = json.dumps({"a": [["]", n] for n in range(9000)]}).encode()
+    assert not json_lines._is_very_deep(line + b"\n" + line)
+    assert json_lines._is_very_deep(line + b"\n" + nested(b"[", b"1", b"]", 3000))

@@ -1,6 +1,8 @@
 """Files as others write them: read as they were meant, or one line that says what to do."""
 
+import gzip
 import json
+import lzma
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from rejuice.operators import DataError
 from rejuice.pipelines.dataset.arrow_types import plain_type
@@ -84,6 +87,35 @@ def test_other_encodings_and_formats_are_named(tmp_path):
     assert message(tmp_path / "data.csv").startswith(
         "data.csv is not a dataset file; convert it: `"
     )
+
+
+LINE = b'{"a": 1}\n'
+MISNAMED = [
+    ("a.jsonl", gzip.compress(LINE), "is gzip; rename it to a.jsonl.gz"),
+    ("a.json", zstandard.compress(LINE), "is Zstandard; rename it to a.json.zst"),
+    ("a.jsonl", lzma.compress(LINE), "is xz; unpack it"),
+    ("a.jsonl", b"PAR1" + bytes(9), "is Parquet; rename it to a.parquet"),
+    ("a.jsonl", b"ARROW1" + bytes(9), "is Arrow; rename it to a.arrow"),
+    ("a.jsonl", b"PK\x03\x04" + bytes(9), "is zip; unpack it"),
+    ("a.jsonl.gz", LINE, "is JSON lines; rename it to a.jsonl"),
+    ("a.json.zst", b"\n" + LINE, "is JSON lines; rename it to a.json"),
+    ("a.jsonl.gz", zstandard.compress(LINE), "is Zstandard; rename it to a.jsonl.zst"),
+    ("a.parquet", LINE, "is JSON lines; rename it to a.jsonl"),
+    ("a.parquet", gzip.compress(LINE), "is gzip; unpack it"),
+    ("a.arrow", b"PAR1" + bytes(9), "is Parquet; rename it to a.parquet"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), MISNAMED, ids=range(len(MISNAMED)))
+def test_a_file_of_another_format_than_its_name_says(tmp_path, name, content, expected):
+    (tmp_path / name).write_bytes(content)
+    assert message(tmp_path / name) == f"{name} {expected}"
+
+
+def test_a_file_that_is_packed_twice(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(gzip.compress(LINE)))
+    assert message(path) == "what is packed in a.jsonl.gz is gzip; unpack it"
 
 
 # Columns that are left out, and objects with many keys

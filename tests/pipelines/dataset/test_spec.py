@@ -127,6 +127,28 @@ def test_a_link_to_itself_is_no_file(folder):
     assert [str(file) for file in dataset_files(spec("in/*.jsonl"))] == ["in/a.jsonl", "in/b.jsonl"]
 
 
+def test_a_link_to_nothing_is_not_passed_over(folder):
+    (folder / "in/note").symlink_to(folder / "gone")
+    assert len(dataset_files(spec("in/*"))) == len(dataset_files(spec("in"))) == 2
+    (folder / "in/gone.jsonl").symlink_to(folder / "gone")
+    for path in ("in", "in/*.jsonl", "*/gone.jsonl", "**/*.jsonl"):
+        assert message(path) == (
+            "in/gone.jsonl is a link to a file that does not exist; restore or remove it"
+        )
+
+
+def test_suffixes_in_capital_letters(folder):
+    table = pa.table({"n": [1]})
+    pq.write_table(table, folder / "in/D.Parquet")
+    (folder / "in/E.JSONL").write_text('{"n": 2}\n')
+    (folder / "in/F.Json.GZ").write_bytes(gzip.compress(b'{"n": 3}\n'))
+    expected = ["in/D.Parquet", "in/E.JSONL", "in/F.Json.GZ", "in/a.jsonl", "in/b.jsonl"]
+    for path in ("in", "in/*"):
+        assert [str(file) for file in dataset_files(spec(path))] == expected
+        assert Dataset(spec(path)).table()["n"].to_pylist() == [1, 2, 3, 1, 1]
+    assert Dataset(spec("in/F.Json.GZ")).table()["n"].to_pylist() == [3]
+
+
 def test_a_folder_that_cannot_be_read_is_not_passed_over(folder, monkeypatch):
     scan = os.scandir
 
