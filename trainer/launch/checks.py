@@ -15,8 +15,6 @@ from typing import Any
 
 from ...operators import PromptTemplateMapper
 from ...operators.errors import DataError, RecipeError
-from ...pipelines.apply.frame import Frame
-from ...pipelines.apply.steps import apply_steps
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.recipe.columns import checked_schema
 from ..held_out import HeldOutSet
@@ -91,6 +89,9 @@ def _lacking(path: Path) -> str:
 
 def _repeats(held_out: HeldOutSet) -> Iterator[str]:
     """A line where prompts repeat in the first rows of a validation set: each is sampled once."""
+    from ...pipelines.apply.frame import Frame
+    from ...pipelines.apply.steps import apply_steps
+
     frame = Frame.of(Dataset(held_out.path).first_rows)
     steps = takewhile(lambda step: isinstance(step.operator, PromptTemplateMapper), held_out.steps)
     frame = apply_steps(list(steps), frame)
