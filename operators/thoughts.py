@@ -43,16 +43,14 @@ TAGS = (
     ("Here's my thought process:", "Here's my response:"),
 )
 """What opens and closes a thought."""
-_HINTS = ("hink", "HINK", "hought", "easoning>", "inner_", "unused95", "channel|>", "my response:")
-"""Each tag has one of these: texts without one, which are most, are done with at once."""
 _CHANNEL = "<|channel|>"
 _FINAL = re.compile(r"<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?(?:<\|message\|>|\Z)")
 _STRIPPED = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
 """A response of gpt-oss without its special tokens, as servers give it."""
 _CUT_OFF = re.compile(r"analysis(?=[A-Z])")
 """The same where no final channel follows: no word goes on like that."""
-_OPENS_ANSWER = re.compile(r"\s*(?:<response>|<output>|<\|START_RESPONSE\|>|<\|response\|>)")
-"""What some models write between a thought and the answer (Granite, Command A)."""
+_OPENS_ANSWER = re.compile(r"\s*<\|(?:START_RESPONSE|response)\|>")
+"""What some models write between a thought and the answer."""
 
 
 def final_channel(text: str) -> str | None:
@@ -86,7 +84,7 @@ def after_thoughts(text: str) -> str | None:
         >>> after_thoughts("7?</think>It is 12."), after_thoughts("[THINK]7?")
         ('It is 12.', None)
     """
-    if not any(hint in text for hint in _HINTS):
+    if not _may_have_thought(text):
         return text
     for opens, closes in TAGS:
         closed = text.rfind(closes)
@@ -98,6 +96,18 @@ def after_thoughts(text: str) -> str | None:
             return None
     opened = _OPENS_ANSWER.match(text)
     return text[opened.end() :] if opened else text
+
+
+def _may_have_thought(text: str) -> bool:
+    """Whether a text may have one of the tags: most have none, and are done with at once."""
+    # A search for one character takes a quarter of the time of a search for several.
+    return (
+        "hink" in text
+        or "HINK" in text
+        or "hought" in text
+        or (">" in text and ("easoning>" in text or "<unused" in text))
+        or ("|" in text and ("channel|>" in text or "inner_" in text))
+    )
 
 
 def answer_part(text: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, repeat
 
 from ..references import alternatives
@@ -95,12 +96,15 @@ def verify_batch(
     several = [_each(reference) for reference in references]
     sizes = list(map(len, several))
     flat = list(chain.from_iterable(several))
+    if len(flat) == len(references):
+        return _verdicts(responses, flat, timeout, workers, worked_out)
     repeated = list(chain.from_iterable(map(repeat, responses, sizes)))
     verdicts = _verdicts(repeated, flat, timeout, workers, worked_out)
     ends = accumulate(sizes)
     return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
 
+@lru_cache(maxsize=1024)  # the responses of a group have one reference
 def _each(reference: str | None) -> Sequence[str | None]:
     """The answers each of which is right, without those that nothing can be graded against."""
     if reference is None:
@@ -163,11 +167,13 @@ def _at_once(
 
 def _is_equal_with_point(answer: str, reference: str, response: str) -> bool:
     """Whether they are equal if a comma in them is a decimal one, as it may be in the response."""
-    if not any(mark in each for each in (answer, reference) for mark in ",."):
+    if not ("," in answer or "." in answer or "," in reference or "." in reference):
         return False
     from .decimal_comma import with_point
 
     ours, theirs = with_point(answer, response), with_point(reference, response)
+    if ours is None and theirs is None:
+        return False
     pairs = [(ours or answer, theirs or reference), (ours, reference), (answer, theirs)]
     return any(bool(a and b and exactly(a, b)) for a, b in pairs)
 

@@ -154,14 +154,17 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    final = final_channel(response)
-    whole = None if final is None else after_thoughts(own_text(final))
-    if whole is None:
-        return None
-    text, tagged = whole, False
-    if "answer>" in text or "of_box|>" in text:
-        text, start = _inside_answer_tag(text)
-        tagged = start > 0
+    text, tagged = response, False
+    if not _is_plain(response):
+        final = final_channel(response)
+        own = None if final is None else own_text(final)
+        whole = None if own is None else after_thoughts(own)
+        if own is None or whole is None:
+            return None
+        text = whole
+        if _may_be_tagged(text, own):
+            text, start = _inside_answer_tag(text)
+            tagged = start > 0
     if "\\" in text and (box := boxed(text)) is not None:
         return _final_answer(text, box[1]) or box[0]
     if (marked := _marked_line(text)) is not None:
@@ -174,9 +177,44 @@ def extract_answer(response: str) -> str | None:
     return _from_prose(text[-_TAIL:])
 
 
+_TAG = re.compile("<[/A-Za-z]")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text has no thought, no tag, no end token and no question of its own, as most.
+
+    To look for each of them takes longer than all else where the answer is a number.
+    """
+    return (
+        "|" not in text
+        and "[" not in text
+        and text.isascii()
+        and "Q" not in text
+        and not ("<" in text and _TAG.search(text))
+        and not ("P" in text and "Problem" in text)
+        and "hought process:" not in text
+        and not text.startswith("analysis")
+    )
+
+
+_ANSWER_TAGS = (
+    ("<answer>", "</answer>"),
+    ("<|begin_of_box|>", "<|end_of_box|>"),  # GLM
+    ("<response>", "</response>"),  # Granite, after its thought
+    ("<output>", "</output>"),
+)
+
+
+def _may_be_tagged(text: str, own: str) -> bool:
+    """Whether `_inside_answer_tag` may find a tag in what follows the thoughts of a text."""
+    if "answer>" in text or ("|" in text and "of_box|>" in text):
+        return True
+    return len(text) < len(own) and ("response>" in text or "output>" in text)
+
+
 def _inside_answer_tag(text: str) -> tuple[str, int]:
-    """What is in `<answer>`, or in the box of GLM, and where; the text and 0 if there is none."""
-    for opens, closes in (("<answer>", "</answer>"), ("<|begin_of_box|>", "<|end_of_box|>")):
+    """What is in the tag of an answer, and where; the text and 0 if there is none."""
+    for opens, closes in _ANSWER_TAGS:
         end = text.rfind(closes)
         start = text.rfind(opens, 0, end if end >= 0 else len(text))
         if start >= 0:

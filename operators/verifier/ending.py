@@ -13,10 +13,9 @@ import re
 _TURN_ENDS = re.compile(
     r"<\|(?:im_end|endoftext|eot_id|eom_id|end_of_text|end|return|eot|eom|role_end|endofturn)\|>"
     r"|<\|(?:END_RESPONSE|END_OF_TURN_TOKEN)\|>|\[\|endofturn\|\]|\[EOS\]|\[e~\[|<seed:eos>|<eos>"
-    r"|</s>|<end_of_turn>|</response>|</output>|<｜end▁of▁sentence｜>"
+    r"|</s>|<end_of_turn>|<｜end▁of▁sentence｜>"
     r"|(?<=\S)\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>)"
 )
-_TAGS = ("</s>", "</response>", "</output>", "eos>", "[EOS]", "[e~[")
 # Ticks, the end of a proof, and pictures say nothing about the answer before them.
 _MARK = re.compile("[\u220e\u2611\u2705\u2713\u2714\u2728\u2b50\ufe0f\U0001f300-\U0001faff]")
 _NEXT_QUESTION = re.compile(r"\n[ \t#*]*(?:Question|Problem|Q)[ \t*]*:")
@@ -54,7 +53,9 @@ def own_text(response: str) -> str:
     """
     t = response if response.isascii() else _without_marks(response)
     # A search for one character takes a hundredth of the time of a search for a pattern.
-    marked = "|" in t or "_" in t or "｜" in t or any(tag in t for tag in _TAGS)
+    marked = "|" in t or "_" in t or "｜" in t
+    marked = marked or ("/" in t and "</s>" in t) or ("<" in t and "eos>" in t)
+    marked = marked or ("[" in t and ("[E" in t or "[e~" in t))
     if marked and (end := _TURN_ENDS.search(t)):
         t = t[: end.start()]
     if ("Q" in t or ("P" in t and "Problem" in t)) and _NEXT_QUESTION.search(t):

@@ -22,6 +22,7 @@ from ...operators.verifier.answer import (
     _is_bound,
     _is_sentence,
     _marked_line,
+    _may_be_tagged,
     _options,
     _trailing_math,
     is_bare,
@@ -68,7 +69,7 @@ def found_answer(response: str) -> FoundAnswer:
     if offset:
         before.append("think")
     tagged = False
-    if "answer>" in text or "of_box|>" in text:
+    if _may_be_tagged(text, own):
         text, inside = _inside_answer_tag(text)
         if inside:
             tagged = True

@@ -20,7 +20,9 @@ FINAL = "<|channel|>final<|message|>\\boxed{12}<|return|>"
 
 @pytest.mark.parametrize(("opens", "closes"), TAGS)
 def test_what_follows_a_thought(opens, closes):
-    for text in (f"{opens}7?{closes}12", f"7?{closes}12", f"{opens}a{closes}b{opens}c{closes}12"):
+    # No template opens a thought in words.
+    alone = [] if closes.startswith("Here") else [f"7?{closes}12"]
+    for text in (f"{opens}7?{closes}12", *alone, f"{opens}a{closes}b{opens}c{closes}12"):
         assert after_thoughts(text) == "12"
     for text in (f"{opens}7?", f"{opens}a{closes}12{opens}7?"):
         assert after_thoughts(text) is None
@@ -29,7 +31,6 @@ def test_what_follows_a_thought(opens, closes):
 
 
 def test_what_opens_an_answer_is_none_of_it():
-    assert answer_part("<think>7?</think><response>12") == "12"
     assert answer_part("<|START_THINKING|>7<|END_THINKING|><|START_RESPONSE|>12") == "12"
     assert answer_part("analysisWe need 7.assistantfinal12") == "12"
     assert answer_part("analysisWe need 7.") is None

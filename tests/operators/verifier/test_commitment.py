@@ -210,7 +210,7 @@ def test_time_grows_with_the_length_of_a_response() -> None:
     "end",
     [
         "<|return|>", "[|endofturn|]", "<seed:eos>", "<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", "[EOS]",
-        "[e~[", "<|eot|>", "</response>", "<|user|>\n3 * 9? \\boxed{27}", "<eos>", "<|role_end|>",
+        "[e~[", "<|eot|>", "<|user|>\n3 * 9? \\boxed{27}", "<eos>", "<|role_end|>",
     ],
 )  # fmt: skip
 def test_what_follows_the_end_of_a_turn_does_not_count(end):
@@ -223,6 +223,11 @@ def test_the_box_of_glm():
     assert paid("<think>7</think>\n<|begin_of_box|>42<|end_of_box|>", "42")
     assert paid("The answer is <|begin_of_box|>42<|end_of_box|>.", "42")
     assert not paid("<|begin_of_box|>7<|end_of_box|>\nCheck: 6 * 7 = 42", "42")
+
+
+def test_a_response_in_tags_after_a_thought():
+    assert paid("<think>7</think><response>42</response>", "42")
+    assert paid("<reasoning>7</reasoning>\n<output>It is 42</output>", "42")
 
 
 def test_marks_say_nothing():
