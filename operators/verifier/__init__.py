@@ -174,8 +174,8 @@ def _is_equal_with_point(answer: str, reference: str, response: str) -> bool:
     ours, theirs = with_point(answer, response), with_point(reference, response)
     if ours is None and theirs is None:
         return False
-    pairs = [(ours or answer, theirs or reference), (ours, reference), (answer, theirs)]
-    return any(bool(a and b and exactly(a, b)) for a, b in pairs)
+    pairs = {(a or answer, b or reference) for a in (ours, None) for b in (theirs, None)}
+    return any(exactly(*pair) for pair in pairs - {(answer, reference)})
 
 
 def _check_limits(timeout: float, workers: int | None) -> None:
