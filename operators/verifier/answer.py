@@ -17,6 +17,7 @@ from .commitment import gives_up, is_negated
 from .ending import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number
+from .scope import is_denied, without_double_negations
 from .words import listed
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ _SENTENCE_END = re.compile(
 )
 _ASIDE = re.compile(
     r"(?:[,;]?\s+(?:because|since|which|so|as|when|where|after|that|i\.e\.|reached|given|for|"
-    r"rounded|obtained)|,\s+(?:and )?not)\b.*",
+    r"rounded|obtained|rather than|instead of|and not)"
+    r"|,\s+(?:and )?(?:not?|of course|without|indeed|obviously|certainly))\b.*",
     re.DOTALL,
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z']{2,}")
@@ -165,6 +167,8 @@ def extract_answer(response: str) -> str | None:
         if _may_be_tagged(text, own):
             text, start = _inside_answer_tag(text)
             tagged = start > 0
+            if tagged and tag_is_denied(whole, start, text):
+                return f"not {text.strip()}"
     if "\\" in text and (box := boxed(text)) is not None:
         return _final_answer(text, box[1]) or box[0]
     if (marked := _marked_line(text)) is not None:
@@ -173,7 +177,7 @@ def extract_answer(response: str) -> str | None:
     if not text:
         return None
     if is_bare(text) or (tagged and "\n" not in text and not _is_sentence(text[:_TAIL])):
-        return text
+        return text if text.isdigit() else _affirmed(text, text, 0)
     return _from_prose(text[-_TAIL:])
 
 
@@ -224,12 +228,26 @@ def _inside_answer_tag(text: str) -> tuple[str, int]:
     return text, 0
 
 
+def tag_is_denied(text: str, start: int, inside: str) -> bool:
+    """Whether the sentence around a tag denies what is in it.
+
+    Args:
+        text: which contains the tag.
+        start: where the content of the tag begins.
+        inside: the content.
+    """
+    closed = text.find(">", start + len(inside))
+    return is_denied(text, text.rfind("<", 0, start), closed + 1 if closed >= 0 else len(text))
+
+
 def _marked_line(text: str) -> str | None:
     mark = text.rfind("####") if "#" in text else -1
     if mark >= 0 and (mark == 0 or text[mark - 1] in "\n "):
         line = text[mark + 4 :].lstrip().split("\n", 1)[0].strip()
         if line and (is_bare(line) or _is_bound(line)):
-            return _ANSWER_LABEL.sub("", line)
+            line = _ANSWER_LABEL.sub("", line)
+            # What stands alone in its line is in the scope of nothing.
+            return _affirmed(text, line, text.find(line, mark)) if text[mark - 1 :][0] == " " else line
     mark = text.rfind("\nA:")
     mark = 0 if mark < 0 and text.startswith("A:") else mark + 1
     if text.startswith("A:", mark):
@@ -293,7 +311,8 @@ def _final_answer(text: str, start: int) -> str | None:
     if not named:
         return None
     rest = _BOLD.sub(r"\1", text[named[-1].end() :][:_TAIL])
-    found = _affirmed(text, _clause(rest))
+    line = _clause(rest)
+    found = _affirmed(text, line, text.find(line, named[-1].end())) if line else None
     if not found or not _MATHEMATICAL.search(found):
         return None
     # "The final answer is rounded to 2 places" names none.
@@ -303,30 +322,53 @@ def _final_answer(text: str, start: int) -> str | None:
 
 def _from_prose(text: str) -> str | None:
     """The answer in prose; none if the policy gives up."""
-    text = _BOLD.sub(r"\1", text) if "**" in text else text
-    return None if gives_up(text) else _affirmed(text, _in_prose(text))
+    text = readable_prose(text)
+    return None if gives_up(text) else _affirmed(text, *_in_prose(text))
 
 
-def _affirmed(text: str, found: str | None) -> str | None:
-    """What was found, with its negation ("isn't") if it has one."""
-    return f"not {found}" if found and is_negated(text, text.rfind(found)) else found
+def readable_prose(text: str) -> str:
+    """A text without bold type and without double negations."""
+    return without_double_negations(_BOLD.sub(r"\1", text) if "**" in text else text)
 
 
-def _in_prose(text: str) -> str | None:
+def _affirmed(text: str, found: str | None, start: int) -> str | None:
+    """What was found at `start`, with its negation if the sentence around it does not affirm it."""
+    if not found or start < 0:
+        return found
+    first, end = _core(found)
+    denied = is_negated(text, start) or is_denied(text, start + first, start + end)
+    return f"not {found}" if denied else found
+
+
+_VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
+_PROSE = re.compile(r"[A-Za-z]{3,}")
+
+
+def _core(found: str) -> tuple[int, int]:
+    """Where the number of `perhaps 12 at best` begins and ends; the whole of all else."""
+    if " " not in found or "\\" in found or not (value := _VALUE.search(found)):
+        return 0, len(found)
+    start = value.start() if _PROSE.search(found, 0, value.start()) else 0
+    return start, value.end() if _PROSE.search(found, value.end()) else len(found)
+
+
+def _in_prose(text: str) -> tuple[str | None, int]:
+    """The answer, and where it stands; less than 0 if it is put together from several places."""
     keywords = list(_KEYWORD.finditer(text))
     if keywords and (found := _clause(text[keywords[-1].end() :])):
-        return found
+        return found, text.find(found, keywords[-1].end())
     named = list(_IS_THE_ANSWER.finditer(text))
     if named:
         sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
         if _is_bound(sentence):
-            return sentence.strip()
+            return sentence.strip(), -1
         if found := _trailing_math(sentence) or last_number(sentence):
-            return found
+            return found, text.rfind(found, 0, named[-1].start())
     line = text.rstrip().rsplit("\n", 1)[-1]
     if _is_bound(line):
-        return line.strip()
-    return _options(text) or _trailing_math(line) or last_number(text)
+        return line.strip(), -1
+    found = _options(text) or _trailing_math(line) or last_number(text)
+    return found, text.rfind(found) if found else -1
 
 
 def _options(text: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .commitment import is_disowned, is_negated, is_refuted
+from .scope import is_denied
 
 # A response that was escaped once too often has two backslashes.
 _BOX_PARTS = re.compile(r"\\{1,2}(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
@@ -20,6 +21,23 @@ _SIGN = re.compile(
 _BOX_AFTER = re.compile(
     r"\}\s?\$?\s?(\^\s?(?:\{[^{}]*\}|\w)|(?<=[}$])k\b|(?:hundred|thousand|[mb]illion|trillion)\b)"
 )
+# A box that is an exponent, an index, or an argument of a function.
+_INSIDE = re.compile(
+    r"[\^_]\s*\{?\s*$|\\(?:sqrt|[dt]?frac|[dt]?binom|log|ln|exp|sin|cos|tan|cot|sec|csc|arc(?:sin|cos|tan)"
+    r"|gcd|lcm|max|min|det|varphi|phi|overline|bar|vec|hat|int|sum|prod|lim)(?![a-zA-Z])(?:_\{?\w+\}?)?"
+    r"(?:\[[^\]]*\])?(?:\{[^{}]*\})?(?:\s|\\left)*[{(|]?\s*$|(?<![A-Za-z\\])[a-zA-Z](?:\\left)?\($"
+)
+_OPERATOR_BEFORE = re.compile(
+    r"(?:\\(?:cdot|times|div|bmod|mod|choose|cup|cap|setminus)(?![a-zA-Z])|[+×·÷∕√]|(?<=[\w)}]) ?[*/^]"
+    r"|(?<=[\d)}])\s?[-−](?=\s?$))(?:\s|\\[,;:! ])*$|(?<=\d)$"
+)
+_OPERATOR_AFTER = re.compile(
+    r"(?:\s|\\[,;:! ])*(?:\\(?:cdot|times|div|pm|mp|bmod|pmod|mod|choose|pi|sqrt|theta)(?![a-zA-Z])"
+    r"|[+×·÷](?=\s?[\w\\({$])|/\s?(?=[\d\\({])|\*(?=\s?[\d\\({])|[-−]\s?(?=\d)|!\s?(?=\$|\\\)|\\\])"
+    r"|[xyzn](?![a-zA-Z'])|i(?=[\s]?(?:\$|\\\)|\\\])))|,\s?[\d\\][^()$\n]{0,30}\)|\|\s?[-+*/^]"
+)
+_EQUATED_AFTER = re.compile(r"[^=<>$\n]{0,30}=")
+_EQUATED_BEFORE = re.compile(r"(?:^|[\s$(])\d[\d.,]*\s?=[^=$\n]*$")
 _LIST_GLUE = re.compile(
     r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
@@ -44,12 +62,31 @@ def boxed(text: str) -> tuple[str, int] | None:
     start, inner, end = spans[-1]
     last = _with_power(text, _peel(text[inner:end]), end)
     sign = _SIGN.search(text, max(0, start - 24), start) if last else None
-    answer = f"{sign[1]}({last})" if sign else ", ".join(_listed(text, spans, last))
+    first, contents = _listed(text, spans, last)
+    answer = f"{sign[1]}({last})" if sign else ", ".join(contents)
     if not answer:
         return None
-    if is_negated(text, start) or is_refuted(text, end + 1) or is_disowned(answer):
+    if (
+        is_negated(text, start)
+        or is_refuted(text, end + 1)
+        or is_disowned(answer)
+        or _is_operand(text, start, end + 1)
+        or is_denied(text, start if sign else first, end + 1)
+    ):
         answer = f"not({answer})"
     return answer, end + 1
+
+
+def _is_operand(text: str, start: int, end: int) -> bool:
+    """Whether a box is a part of a larger expression and no side of an equation."""
+    before, after = text[max(0, start - 40) : start], text[end : end + 40]
+    if _INSIDE.search(before):
+        return True
+    operator = _OPERATOR_BEFORE.search(before), _OPERATOR_AFTER.match(after)
+    if not any(operator):
+        return False
+    # In `3 + \boxed{12} = 15` the box is what was to be filled in.
+    return not (_EQUATED_AFTER.match(after) or _EQUATED_BEFORE.search(before))
 
 
 def _with_power(text: str, content: str, end: int) -> str:
@@ -65,8 +102,12 @@ def _with_power(text: str, content: str, end: int) -> str:
     return f"({content}){changed[1]}" if power else f"{content} {changed[1]}"
 
 
-def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> list[str]:
-    """The last box and those before it, as long as they form one list; outermost boxes only."""
+def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[int, list[str]]:
+    """The last box and those before it, as long as they form one list; outermost boxes only.
+
+    Returns:
+        Where the first of them begins, and the contents.
+    """
     contents, following = [last], spans[-1][0]
     for start, inner, end in reversed(spans[:-1]):
         if end > following:
@@ -75,7 +116,7 @@ def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> list[str
             break
         contents.append(_peel(text[inner:end]))
         following = start
-    return list(dict.fromkeys(reversed(contents)))
+    return following, list(dict.fromkeys(reversed(contents)))
 
 
 def _joined(text: str, end: int, start: int) -> bool:
