@@ -336,12 +336,15 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
     if not found or start < 0:
         return found
     first, end = _core(found)
+    if _OPTION_WITH_TEXT.match(found):  # "unless" and the like belong to the text of an option
+        end = len(text) - start
     denied = is_negated(text, start) or is_denied(text, start + first, start + end)
     return f"not {found}" if denied else found
 
 
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
 _PROSE = re.compile(r"[A-Za-z]{3,}")
+_OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
 
 def _core(found: str) -> tuple[int, int]:
