@@ -343,13 +343,13 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
 
 
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
-_PROSE = re.compile(r"[A-Za-z]{3,}")
+_PROSE = re.compile(r"[A-Za-z]{3,}|[^\W\d_A-Za-z]{2,}")
 _OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
 
 def _core(found: str) -> tuple[int, int]:
     """Where the number of `perhaps 12 at best` begins and ends; the whole of all else."""
-    if " " not in found or "\\" in found or not (value := _VALUE.search(found)):
+    if (" " not in found and found.isascii()) or "\\" in found or not (value := _VALUE.search(found)):
         return 0, len(found)
     start = value.start() if _PROSE.search(found, 0, value.start()) else 0
     return start, value.end() if _PROSE.search(found, value.end()) else len(found)

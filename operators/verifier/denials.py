@@ -133,7 +133,7 @@ _OTHERS = re.compile(
     rf"|as|so|problem) )[\w']+ (?:(?:also|always|still|once|often|even|will|would|might|may|have|has|had"
     rf"|\w+ly) )*{_SPEAKS}"
     rf"(?=[\s,:\"']*(?:that )?[\"']?(?:(?:the|our) (?:\w+ )?(?:answer|result|solution|total)|it|it's)\b"
-    rf"(?: \w+){{0,3}}?\s*[$\\\"'({{]*$|[\s,:\"']*(?:that )?[\s\"'$\\({{]*$)"
+    rf"(?: \w+){{0,3}}?\s*[$\\\"'({{]*$|(?<!\bhe \w\w\w\w)(?<!\bshe \w\w\w\w)(?<!\bhe \w\w\w\w\w\w)(?<!\bshe \w\w\w\w\w\w)[\s,:\"']*(?:that )?[\s\"'$\\({{]*$)"
     r"|\b(?:i|we) (?:\w+ )?(?:thought|used to|guessed|suspected|assumed|misread|wrote|first|once)\b"
     r"|\baccording to (?!(?:the|our|this) (?:problem|formula|equation|question|theorem|rule|table|text))"
     r"[^,]{1,40},|\bit is (?:often |sometimes |widely |commonly )?(?:sa(?:id)|claimed|believed|rumou?red"
@@ -141,7 +141,7 @@ _OTHERS = re.compile(
 )
 # These have only what follows at once in their scope.
 _NEAR = re.compile(
-    rf"(?:(?:\b(?:anything|everything|all|something|nothing|any|every|each|some|no)(?: \w+)? (?:but|except|"
+    rf"(?:(?:\b(?:anything|everything|something|nothing|any|every|each|some|no)(?: \w+)? (?:but|except|"
     r"excluding|other than|else than|save|besides|apart from|aside from)|\bother than|\bexcept(?: for)?"
     r"|\bapart from|\baside from|\bdifferent (?:from|than|to)|\bdiffer(?:s|ed|ing)? from|\bdistinct from"
     r"|\bunequal to|\bunlike|\bopposed to|\binstead of|\brather than|\bin place of|\bopposite of"
@@ -176,7 +176,7 @@ _COMPARED = re.compile(
     r"|\beither\b[^,;]{0,30}\bor\b[^,;\d]{0,12}$|\bbetween\b[^,;]{1,20}\band\b\W*$"
 )
 _SUPPOSED = re.compile(
-    rf"\b(?:suppose|assume|imagine|pretend|let us say|say|supposing|assuming)(?: that)?(?={_CLAUSE}[^,]*$|{_GAP})"
+    rf"\b(?:suppose|assume|imagine|pretend|let us say|let's say|supposing|assuming)(?: that)?(?={_CLAUSE}[^,]*$|{_GAP})"
 )
 _CONDITION = re.compile(
     r"\b(?:(?P<if>if|when)|in (?:the )?(?:case|event)(?: that| of)?|provided|providing|whenever|as long as"
@@ -245,7 +245,7 @@ _RELATED = re.compile(
     r"smaller|higher|lower|bigger) than|above|below|under|over|off|from) [$\\]?(?:\d|twenty|thirty|forty|fifty"
     r"|a hundred|one hundred)|too (?:many|few|much|little|high|low|big|small|large)\b)"
     r"|^(?:[\s$*)\]}]|\\[)\]])*(?:(?:plus|minus|times|divided by|multiplied by|modulo|to the power) [$\\]*"
-    r"(?:\d|boxed)|squared\b|cubed\b|percent of\b)"
+    r"(?:\d|boxed)|squared\b|cubed\b)"
 )
 _ONLY_IF = re.compile(
     r"^(?:[\s$*)\]}%.,]|\\[)\]])*(?:[a-z]+ ){0,2}?[,;(]? ?(?:(?:only |but only |and only |exactly |just )?"

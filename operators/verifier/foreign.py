@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from .counters import leading, magnitude_length
 from .ending import begins_item
+from .foreign_denials import assured_length, restart
 from .language import REACH
 from .languages import LANGUAGES
 from .phrases import (
@@ -47,6 +48,7 @@ _NUMBER = re.compile(r"\d+")
 _ASCII_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _FOREIGN_LETTER = re.compile(f"[{FOREIGN}]")
 _LATIN_LETTER = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
+_FOLLOWED = re.compile(r"\s*[:=]|\s*[$*(]*(?:\\boxed\{)?\d")  # by what it is about
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\$_^{\u00c0-\u024f])([A-J])(?![A-Za-z0-9_^'\u00c0-\u024f])")
 _AFTERWARDS = re.compile(rf"[,;]\s*[{LETTER}]{{2,}}[^,;]*\d")  # `3 + 4 = 7, so 12 are left`
 _DISPLAYED = re.compile(r"\\\[\s*(.{1,1000}?)\s*\\\]|\$\$\s*(.{1,1000}?)\s*\$\$", re.DOTALL)
@@ -132,7 +134,7 @@ def answers_in(text: str) -> list[PhrasePlace]:
             _counts(plain, phrase, phrases)
             and not phrases.no.search(folded, max(0, start - 8), end)
             and not _is_called_wrong(plain, end, phrases)
-            and not re.match(r"\s*[:=]", folded[end : end + 4])
+            and not _FOLLOWED.match(folded, end)
         ):
             return [PhrasePlace(start)]
     return []
@@ -197,6 +199,8 @@ def _is_sign(folded: str, at: int) -> bool:
 def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int, int, bool]:
     """The part of a clause that holds, and whether there is none: of "not 12 but 13" the end."""
     negated = phrases.no.match(folded, start, end)
+    if negated and (begins := restart(folded, start, end, phrases.names)):
+        return begins, end, False
     for but in phrases.but.finditer(folded, start, end):
         holds = negated or (but.start() > start and phrases.after.match(folded, but.start(), end))
         if holds and re.search(r"[\da-z\\]", folded[but.end() : end]):
@@ -214,12 +218,17 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
     """Whether the short sentence behind an answer says that it is wrong."""
     rest = plain[end : end + _SOON].lstrip(" .!\n*")
     sentence = fold(rest[: _sentence_end(rest, 0)])
-    return size(sentence) <= _SHORT and bool(phrases.wrong.search(sentence))
+    # A sentence with a number of its own is about that.
+    return (
+        size(sentence) <= _SHORT
+        and not _DIGIT.search(sentence)
+        and bool(phrases.wrong.search(sentence))
+    )
 
 
 def _plain_spoken(shown: str, phrases: Phrases) -> str:
     """An answer without the words that only end a sentence, such as `です`."""
-    length = len(without_polite(fold(shown), phrases))
+    length = assured_length(without_polite(fold(shown), phrases), phrases.names)
     return shown[:length].rstrip(ENDS)
 
 

@@ -114,14 +114,14 @@ def phrases_of(text: str) -> Phrases | None:
 def languages_of(text: str) -> tuple[str, ...]:
     """Names of languages, or scripts, that a text may be in; none for English."""
     if text.isascii() or not _FOREIGN.search(text):
-        return _latin(text) if is_hinted(text) else ()
+        return latin_languages(text) if is_hinted(text) else ()
     letters = "".join(set(_FOREIGN.findall(text[-_SHOWN:])))
     found = [name for name, pattern in _scripts() if pattern.search(letters)]
     if "zh" in found and _KANA.search(text):
         found.remove("zh")
     if "el" in found and not _GREEK_WORD.search(text):  # a letter of a formula
         found.remove("el")
-    return tuple(found) or _latin(text)
+    return tuple(found) or latin_languages(text)
 
 
 @lru_cache(maxsize=1)
@@ -154,7 +154,7 @@ _FEW = 8  # words
 _SHOWN = 2_000  # characters at the end of a text, which show its language
 
 
-def _latin(text: str) -> tuple[str, ...]:
+def latin_languages(text: str) -> tuple[str, ...]:
     """The languages in Latin script whose frequent words, or whose "answer", a text has."""
     folded = fold(text[-_SHOWN:])
     words = frozenset(_WORD.findall(folded))
@@ -184,16 +184,16 @@ def compiled(names: tuple[str, ...]) -> Phrases:
     ]
 
     def words(field: str) -> re.Pattern[str]:
-        parts = [_bounded(getattr(each, field), each) for each in languages]
-        return _pattern(parts)
+        parts = [bounded(getattr(each, field), each) for each in languages]
+        return pattern(parts)
 
     simple = {f: words(f) for f in Phrases._fields if f not in {"names", "noun", "weak"}}
     noun = [_phrase(each, each.noun) for each in languages]
-    noun += [_bounded(each.choose, each) + _OPTION for each in languages if each.choose]
+    noun += [bounded(each.choose, each) + _OPTION for each in languages if each.choose]
     return Phrases(
         names=names,
-        noun=_pattern(noun),
-        weak=_pattern([_phrase(e, e.weak) for e in languages]),
+        noun=pattern(noun),
+        weak=pattern([_phrase(e, e.weak) for e in languages]),
         **simple,
     )
 
@@ -209,11 +209,13 @@ def _folded(language: Language) -> Language:
     return language._replace(**fields)
 
 
-def _pattern(parts: list[str]) -> re.Pattern[str]:
+def pattern(parts: list[str]) -> re.Pattern[str]:
+    """One pattern of several; one that never matches if there is none."""
     return re.compile("|".join(part for part in parts if part) or r"(?!)", re.MULTILINE)
 
 
-def _bounded(words: str, language: Language) -> str:
+def bounded(words: str, language: Language) -> str:
+    """Alternatives as whole words, where the language has spaces between words."""
     if not words or not language.spaced:
         return f"(?:{words})" if words else ""
     letter = f"[{language.scripts}]" if language.scripts else r"[^\W\d_]"
@@ -231,12 +233,12 @@ def _phrase(language: Language, noun: str) -> str:
     if not noun:
         return ""
     links = [r"(?=[:=])", r"(?=[*_ ]*\n)", _VALUE if language.direct else ""]
-    links += [_bounded(language.link, language)]
+    links += [bounded(language.link, language)]
     changes = "|".join(each for each in (language.no, language.before) if each)
-    links += [f"(?={_bounded(changes, language)})" if changes else ""]
-    adj = f"(?:{_GAP}{_bounded(language.adj, language)}){{0,4}}" if language.adj else ""
+    links += [f"(?={bounded(changes, language)})" if changes else ""]
+    adj = f"(?:{_GAP}{bounded(language.adj, language)}){{0,4}}" if language.adj else ""
     link = "|".join(each for each in links if each)
-    return f"{_bounded(noun, language)}{adj}{_GAP}(?:{link})"
+    return f"{bounded(noun, language)}{adj}{_GAP}(?:{link})"
 
 
 def has_foreign_words(text: str) -> bool:

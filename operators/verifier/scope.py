@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from .languages import is_hinted
 from .words import listed
 
 _BEFORE, _AFTER = 300, 160  # characters that are read on each side
@@ -52,6 +53,15 @@ _CUES = frozenset(
     )
     + listed("answered answers stated states sa" + "id")
 )
+# Words of languages in Latin script that are not English, for texts that show their language late.
+_ELSEWHERE = frozenset(
+    listed(
+        "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht faux fausse sauf sinon "
+        "personne pas peut-être falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente "
+        "probablemente imposible forse altrimenti dubito sbagliato errato talvez duvido errado "
+        "misschien onjuist fout niet mungkin salah bukan belki kanske ni puede kann peut"
+    )
+)
 # Before and behind an answer, directly: `half of 12`, `12 less than 20`.
 _LAST = frozenset(
     listed(
@@ -76,6 +86,16 @@ def is_denied(text: str, start: int, end: int) -> bool:
     after = text[end : end + _AFTER]
     left = before[first:].lower().translate(_PUNCTUATION).split()
     right = after.lower().translate(_PUNCTUATION).split()
+    if (
+        not text.isascii()
+        or is_hinted(text)
+        or not (_ELSEWHERE.isdisjoint(left) and _ELSEWHERE.isdisjoint(right))
+    ):
+        from .foreign_denials import is_denied_there
+
+        denied = is_denied_there(text, start, end)
+        if denied is not None:
+            return denied
     if (
         _CUES.isdisjoint(left)
         and _CUES.isdisjoint(right)
@@ -106,8 +126,23 @@ _NOTHING_BUT = re.compile(
 def without_double_negations(text: str) -> str:
     """A text with "is nothing other than 12" as "is 12"."""
     if "other than" in text or " but " in text or "xcept" in text or "lse than" in text:
-        return _NOTHING_BUT.sub(_double_negation, text)
+        text = _NOTHING_BUT.sub(_double_negation, text)
+    if " als " in text or " que " in text or " che " in text or " как " in text or " dan " in text:
+        for pattern, instead in _NOTHING_ELSE:
+            text = pattern.sub(instead, text)
     return text
+
+
+_NOTHING_ELSE = tuple(
+    (re.compile(pattern, re.IGNORECASE), instead)
+    for pattern, instead in (
+        (r"\b(?:nichts anderes|keine andere[nrs]?) als\b|\bniets anders dan\b", ""),
+        (r"\bn['’]est (?:rien d['’]autre|nulle autre|autre) que\b", "est"),
+        (r"\bno es (?:otr[oa]|nada más) que\b", "es"),
+        (r"\bnon è (?:(?:nient['’])?altr[oa]) che\b", "è"),
+        (r"\bне что иное,? как\b", ""),
+    )
+)
 
 
 def _double_negation(found: re.Match[str]) -> str:

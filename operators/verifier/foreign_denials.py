@@ -1,0 +1,120 @@
+"""Denials of an answer in other languages than English: the same scopes, with their words."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from .denial_words import DENIALS, DenialWords
+from .languages import LANGUAGES
+from .phrases import bounded, fold, folding, languages_of, latin_languages, pattern, phrases_of
+
+_BEFORE, _AFTER = 300, 120  # characters that are read on each side
+_SHOWN = 1_000  # characters before an answer, which show its language
+_ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])\.|;")
+_VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
+_NUMBER = re.compile(r"\d")
+
+
+class _Compiled(NamedTuple):
+    before: re.Pattern[str]
+    after: re.Pattern[str]
+    says: re.Pattern[str]
+    so: re.Pattern[str]
+    certain: re.Pattern[str]
+    sums: re.Pattern[str]
+
+
+@lru_cache(maxsize=64)
+def _compiled(names: tuple[str, ...]) -> _Compiled:
+    letters = {point: letter for point, letter in folding().items() if point > 127}
+
+    def words(field: str) -> re.Pattern[str]:
+        parts = list[str]()
+        for name in names:
+            found = getattr(DENIALS.get(name, DenialWords()), field)
+            plain = found.translate(letters).replace(" ?", "(?: )?").replace(" ", r"\s+")
+            parts.append(bounded(plain, LANGUAGES[name]))
+        return pattern(parts)
+
+    return _Compiled(*(words(field) for field in _Compiled._fields))
+
+
+def is_denied_there(text: str, start: int, end: int) -> bool | None:
+    """Whether the sentence around the answer text[start:end] takes it back, in its language.
+
+    None where it may be English, too.
+    """
+    around = text[max(0, start - _SHOWN) : end + _AFTER]
+    names = languages_of(around) or (latin_languages(around) if around.isascii() else ())
+    names = tuple(name for name in names if name in DENIALS)
+    if not names:
+        return None
+    if _takes_back(text, start, end, names):
+        return True
+    return None if any(LANGUAGES[name].scripts for name in names) else False
+
+
+def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
+    around = text[max(0, start - _SHOWN) : end + _AFTER]
+    words = _compiled(names)
+    left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start]))
+    right, following = _first_sentences(_folded(text[end : end + _AFTER]))
+    left, right = words.certain.sub(" ", left), words.certain.sub(" ", right)
+    ends = [m.end() for m in words.so.finditer(left)]
+    clause = left[max(ends, default=0) :]
+    if words.before.search(clause) or words.after.search(right):
+        return True
+    phrases = phrases_of(around)
+    if phrases is None:
+        return False
+    named = [m.start() for m in phrases.noun.finditer(clause)] or [len(clause)]
+    if words.says.search(clause, 0, named[-1]):
+        return True
+    for condition in phrases.supposes.finditer(clause):
+        what = clause[condition.end() :]
+        if _VARIABLE.search(what) and not words.sums.search(what):
+            return True
+    for condition in phrases.supposes.finditer(right):
+        if _VARIABLE.search(right, condition.end()):
+            return True
+    short = following.strip()
+    return len(short) < 40 and not any(c.isdigit() for c in short) and bool(phrases.wrong.search(short))
+
+
+def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
+    """Where, in a statement that denies an answer, another one begins that has a number; else 0."""
+    words = _compiled(tuple(name for name in names if name in DENIALS))
+    begins = max((m.end() for m in words.so.finditer(folded, start, end)), default=0)
+    return begins if begins and _NUMBER.search(folded, begins, end) else 0
+
+
+def assured_length(folded: str, names: tuple[str, ...]) -> int:
+    """The length of a statement without words at its end that only assure it."""
+    words = _compiled(tuple(name for name in names if name in DENIALS))
+    at = len(folded)
+    for found in reversed(list(words.certain.finditer(folded))):
+        if _NUMBER.search(folded, found.start()) or not _NUMBER.search(folded, 0, found.start()):
+            break
+        at = found.start()
+    return at
+
+
+def _folded(text: str) -> str:
+    return fold(text.replace("、", "，").replace("*", " "))
+
+
+def _last_sentence(left: str) -> str:
+    left = left.rstrip(" \n$([{\\")
+    ends = [m.end() for m in _ENDS.finditer(left)]
+    return left[max(ends, default=0) :] + " "
+
+
+def _first_sentences(right: str) -> tuple[str, str]:
+    """What follows an answer in its sentence, and the next sentence."""
+    right = right.lstrip("$)}] ")
+    end = _ENDS.search(right)
+    if not end:
+        return right, ""
+    return right[: end.start()], _ENDS.split(right[end.end() :].lstrip(), maxsplit=1)[0]
