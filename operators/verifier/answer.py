@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from ..thoughts import after_thoughts, final_channel
 from .boxes import boxed
 from .commitment import gives_up, is_negated
+from .double_negations import without_double_negations, without_other_number
 from .ending import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number
-from .scope import is_denied, without_double_negations
+from .scope import is_denied
 from .words import listed
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ _ASIDE = re.compile(
     r"rounded|obtained|rather than|instead of|and not)"
     r"|,\s+(?:and )?(?:not?|of course|without|indeed|obviously|certainly))\b.*",
     re.DOTALL,
+)
+# "The answer is not 13, so it is 12."
+_DENIED_AT_ONCE = re.compile(r"(?:not|never|neither|no)\b", re.IGNORECASE)
+_BEGINS_AGAIN = re.compile(
+    r"[,;]? (?:so|therefore|thus|hence|but(?: rather| instead)?) (.*\d.*)|[,;] ((?:it|this) .*\d.*)"
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z']{2,}")
 _MATH_WORDS = frozenset(listed("sin cos tan log ln sqrt exp cot sec csc pi and or in mod"))
@@ -327,8 +333,9 @@ def _from_prose(text: str) -> str | None:
 
 
 def readable_prose(text: str) -> str:
-    """A text without bold type and without double negations."""
-    return without_double_negations(_BOLD.sub(r"\1", text) if "**" in text else text)
+    """A text without bold type, double negations, and denials of another number at its end."""
+    plain = _BOLD.sub(r"\1", text) if "**" in text else text
+    return without_other_number(without_double_negations(plain))
 
 
 def _affirmed(text: str, found: str | None, start: int) -> str | None:
@@ -402,6 +409,8 @@ def _clause(text: str) -> str | None:
     clause = _SENTENCE_END.split(line, maxsplit=1)[0].strip(" *_")
     if not clause:
         return None
+    if _DENIED_AT_ONCE.match(clause) and (other := _BEGINS_AGAIN.search(clause)):
+        clause = (other[1] or other[2]).strip()
     short = _ASIDE.sub("", clause).strip()
     for candidate in (short, clause):
         if candidate and (is_bare(candidate) or _is_bound(candidate)):

@@ -13,7 +13,7 @@ _UNBRACED = re.compile(r"\\(?:boxed|fbox)\s+(-?[\d\\.][^\s$]{0,100}?)(?=[.,;:!?]
 # What precedes a box and changes its value: a sign, a strict comparison. A bound that is attained
 # (`\ge`, "at least 445 widgets") has the value that was asked for. `=> ` is an arrow.
 _SIGN = re.compile(
-    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])|\b(?=t)"
+    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])|(?<!other )\b(?=t)"
     r"|\banswer is (?=at)|(?<![^\n])(?=[-−±]\$?\Z))"
     r"([-−±<>≠]|\\pm|\\(?:neq?|gt|lt)|(?:than|at (?:least|most))\b)\s*\$?\s*$"
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .double_negations import without_double_negations
+
 _SENTENCE = re.compile(r"[.?!][\"'”’)*]*\s|\n")
 _SENTENCE_END = re.compile(r"([.?!])[\"'”’)*$]*(?=\s|$)|\n|$")
 _PAIR = str.maketrans({"’": "'", "‘": "'", "*": " ", "_": " ", "“": '"', "”": '"'})
@@ -282,20 +284,22 @@ class Sentence(NamedTuple):
     next: str
 
 
-def is_denied_in(text: str, start: int, end: int) -> bool:
+def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
     """Whether the sentence around the answer text[start:end] takes it back.
 
     Args:
         text: the answer with what is read on both sides of it.
         start: of the answer.
         end: of the answer.
+        computed: whether an equation of numbers precedes it, so that conditions and doubts are
+            about the story: "if she sells all, she gets 3 * 4 = 12".
     """
     found = _sentence(text, start, end)
     left, right = _HARMLESS.sub(" ", found.left), _HARMLESS.sub(" ", found.right)
     clause = left[_last(_NEW, left) :]
     if _is_negated(clause) or _REFUTED.search(right) or _TAKEN_BACK.search(found.next):
         return True
-    if _COMPUTED.search(clause):  # "if she sells all, she gets 3 * 4 = 12" is about what she does
+    if computed:
         return False
     return (
         found.ends == "?"
@@ -317,8 +321,9 @@ def _sentence(text: str, start: int, end: int) -> Sentence:
     at, ends = (stop.start(), stop[1] or "") if stop else (len(after), "")
     rest = after[stop.end() if stop else at :].lstrip()
     following = _SENTENCE_END.search(rest)
+    left = without_double_negations(left[begins:] + " 0")[:-1]
     return Sentence(
-        left[begins:] + " ", after[:at], ends, rest[: following.end() if following else None]
+        left, after[:at], ends, rest[: following.end() if following else None]
     )
 
 
@@ -359,8 +364,7 @@ _ONLY_LINK = re.compile(_GAP)
 _RELATIVE = re.compile(r"\b(?:who|that|which)(?: \w+){0,2} ?$")
 _MODAL = ("might", "may", "could", "seem", "appear", "look")
 _VERB = re.compile(r"\b(?:is|are|was|were|equals|has|have|will|gives|makes|leaves)\b")
-_THAT = re.compile(r"\b(?:that (?:the|it|we)|answer|result|solution|it is|it's|think|guess|believe|say)\b")
-_COMPUTED = re.compile(r"\d[^=]*=[^a-z=]*$|>>[^a-z]*$")
+_THAT = re.compile(r"\b(?:that (?:the|it|we)|answer|result|solution|think|guess|believe|say)\b")
 
 _COMMA = re.compile(r"[,:] ?(?:the|it|there|we|he|she|they|our|my|this|that)\b(?!,)")
 _NEXT_IS = re.compile(r", (?:it|that|this) |[:,] ?the answer")

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from .denial_words import DENIALS, DenialWords
 from .languages import LANGUAGES
-from .phrases import bounded, fold, folding, languages_of, latin_languages, pattern, phrases_of
+from .phrases import bounded, compiled, fold, folding, languages_of, latin_languages, pattern, size
 
 _BEFORE, _AFTER = 300, 120  # characters that are read on each side
 _SHOWN = 1_000  # characters before an answer, which show its language
 _ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])\.|;")
 _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
+_BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
 
 
@@ -66,9 +67,12 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     clause = left[max(ends, default=0) :]
     if words.before.search(clause) or words.after.search(right):
         return True
-    phrases = phrases_of(around)
-    if phrases is None:
-        return False
+    phrases = compiled(names)
+    near = clause.rstrip(" $([{\\")
+    for cues, most in ((phrases.no, 1), (phrases.before, 0)):
+        gaps = [near[cue.end() :] for cue in cues.finditer(near)]
+        if any(size(gap) <= most and not _BREAK.search(gap) for gap in gaps):
+            return True
     named = [m.start() for m in phrases.noun.finditer(clause)] or [len(clause)]
     if words.says.search(clause, 0, named[-1]):
         return True

@@ -9,7 +9,6 @@ import pyarrow as pa
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.thoughts import after_thoughts, final_channel
 from ...operators.verifier.answer import (
-    _BOLD,
     _FINAL_ANSWER,
     _IS_THE_ANSWER,
     _KEYWORD,
@@ -26,6 +25,8 @@ from ...operators.verifier.answer import (
     _options,
     _trailing_math,
     is_bare,
+    readable_prose,
+    tag_is_denied,
 )
 from ...operators.verifier.boxes import boxed
 from ...operators.verifier.commitment import gives_up
@@ -70,11 +71,14 @@ def found_answer(response: str) -> FoundAnswer:
         before.append("think")
     tagged = False
     if _may_be_tagged(text, own):
+        whole = text
         text, inside = _inside_answer_tag(text)
         if inside:
             tagged = True
             before.append("answer_tag")
             offset += inside
+            if tag_is_denied(whole, inside, text):
+                return FoundAnswer(f"not {text.strip()}", tuple(before))
     found = _inside(text, tagged)
     if found.text is None:
         return FoundAnswer(None, (*before, *found.found_by) if found.found_by else ())
@@ -109,7 +113,8 @@ def _inside(text: str, tagged: bool) -> FoundAnswer:
     if not stripped:
         return FoundAnswer(None)
     if is_bare(stripped) or (tagged and _is_one_line(stripped)):
-        return _placed(text, stripped, "bare")
+        answer = stripped if stripped.isdigit() else _affirmed(stripped, stripped, 0)
+        return _placed(text, answer or stripped, "bare")
     tail = stripped[-_TAIL:]
     return _from_prose(tail, text, len(text.rstrip()) - len(tail))
 
@@ -139,11 +144,16 @@ def _is_one_line(text: str) -> bool:
 
 def _from_prose(tail: str, text: str, offset: int) -> FoundAnswer:
     """The answer in the end of a text that is prose; the tail begins at `offset`."""
-    plain = _BOLD.sub(r"\1", tail) if "**" in tail else tail
+    plain = readable_prose(tail)
     if gives_up(plain):
         return FoundAnswer(None, ("gives_up",))
     found, rule, start, end = _in_prose(plain)
-    answer = _affirmed(plain, found)
+    at = -1
+    if found and start:
+        at = plain.find(found, start)
+    elif found and not _is_bound(found):
+        at = plain.rfind(found, 0, end)
+    answer = _affirmed(plain, found, at)
     if answer is None:
         return FoundAnswer(None)
     if plain != tail:  # Where marks are left out, only the order of texts is the same.

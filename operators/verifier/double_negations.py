@@ -1,0 +1,72 @@
+"""What is as good as an affirmation: two negations, and a denial of another number."""
+
+from __future__ import annotations
+
+import re
+
+# Of two negations, the second takes the first away: "nothing but 12" is 12.
+_NOTHING_BUT = re.compile(
+    r"\b(?:(?:no(?:ne|thing| one|body)?|no \w+)(?: \w+)?|(?:(?:can|could|may|must|will|would|is|are|was|"
+    r"does|do|has|should)(?:n['’]t| ?not\b)|cannot|can['’]t|won['’]t|not|never)(?: possibly| ever)?"
+    r"(?: be| equal| have been)?(?: (?:anything|any \w+|something|a \w+))?)"
+    r" (?:other than|but|except|else than|different (?:from|than))(?= [^a-zA-Z,;]{0,6}\\?\w)",
+    re.IGNORECASE,
+)
+
+
+def without_double_negations(text: str) -> str:
+    """A text with "is nothing other than 12" as "is 12"."""
+    if "other than" in text or " but " in text or "xcept" in text or "lse than" in text:
+        text = _NOTHING_BUT.sub(_double_negation, text)
+    if " als " in text or " que " in text or " che " in text or " как " in text or " dan " in text:
+        for pattern, instead in _NOTHING_ELSE:
+            text = pattern.sub(instead, text)
+    return text
+
+
+_NOTHING_ELSE = tuple(
+    (re.compile(pattern, re.IGNORECASE), instead)
+    for pattern, instead in (
+        (r"\b(?:nichts anderes|keine andere[nrs]?) als\b|\bniets anders dan\b", ""),
+        (r"\bn['’]est (?:rien d['’]autre|nulle autre|autre) que\b", "est"),
+        (r"\bno es (?:otr[oa]|nada más) que\b", "es"),
+        (r"\bnon è (?:(?:nient['’])?altr[oa]) che\b", "è"),
+        (r"\bне что иное,? как\b", ""),
+    )
+)
+
+
+def _double_negation(found: re.Match[str]) -> str:
+    text = found[0].lower()
+    if text.startswith("not ") and text.endswith(" but"):
+        return found[0]  # "not 13 but 12", "not one but two"
+    return "is" if _BE.match(text) else ""
+
+
+_BE = re.compile(r"can|could|may|must|will|would|is|are|was|do|has|should|won")
+
+
+_TAIL = 160  # characters at the end of a text in which another number is denied
+_NUMBER = r"[$\\(*]{0,3}[-−]?\d[\d.,/]*[$\\)*]{0,3}"
+_OTHER = re.compile(
+    rf"(?<=[\d$%)}}*])(?:,? ?(?:and |but |—|–)? ?not|,? rather than|,? instead of) (?P<a>{_NUMBER})[.!\s]*$"
+    rf"|(?<=[\d$%)}}*]),? (?:because|since|as) (?P<b>{_NUMBER}) [^.,;=\d]*\b(?:wrong|incorrect|not|cannot|false"
+    r"|impossible|too|\w+n['’]t)\b[^.,;=\d]*[.!\s]*$"
+    r"|(?<=[\d$%)}*])[.;,] (?:it|this|that|the \w+) (?:cannot|can['’]t|could not|is not|isn['’]t|is never|was not"
+    rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*$",
+    re.IGNORECASE,
+)
+
+
+def without_other_number(text: str) -> str:
+    """A text without its end where this only denies another number: "It is 12, not 13."."""
+    tail = text[-_TAIL:]
+    if not ("n" in tail and ("not " in tail or "an" in tail or "n't " in tail or "ause " in tail)):
+        return text
+    found = _OTHER.search(tail)
+    if not found:
+        return text
+    number = next(each for each in found.groups() if each).strip("$\\()*.")
+    kept = text[: len(text) - len(tail) + found.start()]
+    # "It is 12. It cannot be 12." takes it back.
+    return text if number in kept[-_TAIL:] else kept
