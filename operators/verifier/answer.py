@@ -88,8 +88,9 @@ _SENTENCE_END = re.compile(
 )
 _ASIDE = re.compile(
     r"(?:[,;]?\s+(?:because|since|which|so|as|when|where|after|that|i\.e\.|reached|given|for|"
-    r"rounded|obtained|rather than|instead of|and not)"
-    r"|,\s+(?:and )?(?:not?|of course|without|indeed|obviously|certainly))\b.*",
+    r"rounded|obtained|rather than|instead of|and not|although|though|even (?:if|though)|whereas"
+    r"|despite|and nothing)"
+    r"|,\s+(?:and )?(?:not?|none|of course|without|indeed|obviously|certainly))\b.*",
     re.DOTALL,
 )
 # "The answer is not 13, so it is 12."
@@ -103,7 +104,7 @@ _SENTENCE_WORDS = frozenset(
     listed(
         "is are was were the so it we answer therefore thus hence there he she they this that "
         "gives give get gets got final because have has had takes took which let equals makes make "
-        "made need needs i'm don't know cannot can can't if then total options option "
+        "made need needs i'm it's isn't don't know cannot can can't if then total options option "
         # "answer", in other languages
         "antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
         "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
@@ -120,7 +121,8 @@ _OPTION = re.compile(
 )
 _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d", re.I)
 _RELATION_START = re.compile(
-    r"[A-Za-z][A-Za-z]{0,12}\s*(?:[=<>:≤≥∈^_'+*/)(-]|\\[a-z])|[A-Za-z]\d|[A-J][.)]\s|[A-Za-z]\s*[,|\[]|[A-Za-z]+$"
+    r"[A-Za-z][A-Za-z]{0,12}\s*(?:[=<>:≤≥∈^_'+*/)(-]|\\[a-z])|[A-Za-z]\d|[A-J][.)]\s"
+    r"|[A-Za-z]\s*[,|\[]|[A-Za-z]+$"
 )
 # A bound is not a value: "at least 3" as the whole answer, not "he needs at least 3 buses".
 _BOUND = re.compile(
@@ -253,7 +255,9 @@ def _marked_line(text: str) -> str | None:
         if line and (is_bare(line) or _is_bound(line)):
             line = _ANSWER_LABEL.sub("", line)
             # What stands alone in its line is in the scope of nothing.
-            return _affirmed(text, line, text.find(line, mark)) if text[mark - 1 :][0] == " " else line
+            return (
+                _affirmed(text, line, text.find(line, mark)) if text[mark - 1 :][0] == " " else line
+            )
     mark = text.rfind("\nA:")
     mark = 0 if mark < 0 and text.startswith("A:") else mark + 1
     if text.startswith("A:", mark):
@@ -346,7 +350,9 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
     if _OPTION_WITH_TEXT.match(found):  # "unless" and the like belong to the text of an option
         end = len(text) - start
     denied = is_negated(text, start) or is_denied(text, start + first, start + end)
-    return f"not {found}" if denied else found
+    if not denied:
+        return found
+    return f"not({found})" if "=" in found else f"not {found}"  # `not x = 12` would name a value
 
 
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
@@ -356,7 +362,11 @@ _OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
 def _core(found: str) -> tuple[int, int]:
     """Where the number of `perhaps 12 at best` begins and ends; the whole of all else."""
-    if (" " not in found and found.isascii()) or "\\" in found or not (value := _VALUE.search(found)):
+    if (
+        (" " not in found and found.isascii())
+        or "\\" in found
+        or not (value := _VALUE.search(found))
+    ):
         return 0, len(found)
     start = value.start() if _PROSE.search(found, 0, value.start()) else 0
     return start, value.end() if _PROSE.search(found, value.end()) else len(found)

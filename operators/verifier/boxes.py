@@ -13,7 +13,8 @@ _UNBRACED = re.compile(r"\\(?:boxed|fbox)\s+(-?[\d\\.][^\s$]{0,100}?)(?=[.,;:!?]
 # What precedes a box and changes its value: a sign, a strict comparison. A bound that is attained
 # (`\ge`, "at least 445 widgets") has the value that was asked for. `=> ` is an arrow.
 _SIGN = re.compile(
-    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])|(?<!other )\b(?=t)"
+    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])"
+    r"|(?<!other )\b(?=t)"
     r"|\banswer is (?=at)|(?<![^\n])(?=[-−±]\$?\Z))"
     r"([-−±<>≠]|\\pm|\\(?:neq?|gt|lt)|(?:than|at (?:least|most))\b)\s*\$?\s*$"
 )
@@ -23,18 +24,22 @@ _BOX_AFTER = re.compile(
 )
 # A box that is an exponent, an index, or an argument of a function.
 _INSIDE = re.compile(
-    r"[\^_]\s*\{?\s*$|\\(?:sqrt|[dt]?frac|[dt]?binom|log|ln|exp|sin|cos|tan|cot|sec|csc|arc(?:sin|cos|tan)"
-    r"|gcd|lcm|max|min|det|varphi|phi|overline|bar|vec|hat|int|sum|prod|lim)(?![a-zA-Z])(?:_\{?\w+\}?)?"
+    r"[\^_]\s*\{?\s*$|\\(?:sqrt|[dt]?frac|[dt]?binom|log|ln|exp|sin|cos|tan|cot|sec|csc|arc(?:sin"
+    r"|cos|tan)"
+    r"|gcd|lcm|max|min|det|varphi|phi|overline|bar|vec|hat|int|sum|prod"
+    r"|lim)(?![a-zA-Z])(?:_\{?\w+\}?)?"
     r"(?:\[[^\]]*\])?(?:\{[^{}]*\})?(?:\s|\\left)*[{(|]?\s*$|(?<![A-Za-z\\])[a-zA-Z](?:\\left)?\($"
 )
 _OPERATOR_BEFORE = re.compile(
-    r"(?:\\(?:cdot|times|div|bmod|mod|choose|cup|cap|setminus)(?![a-zA-Z])|[+×·÷∕√]|(?<=[\w)}]) ?[*/^]"
+    r"(?:\\(?:cdot|times|div|bmod|mod|choose|cup|cap|setminus)(?![a-zA-Z])|[+×·÷∕√]"
+    r"|(?<=[\w)}]) ?[*/^]"
     r"|(?<=[\d)}])\s?[-−](?=\s?$))(?:\s|\\[,;:! ])*$|(?<=\d)$"
 )
 _OPERATOR_AFTER = re.compile(
     r"(?:\s|\\[,;:! ])*(?:\\(?:cdot|times|div|pm|mp|bmod|pmod|mod|choose|pi|sqrt|theta)(?![a-zA-Z])"
     r"|[+×·÷](?=\s?[\w\\({$])|/\s?(?=[\d\\({])|\*(?=\s?[\d\\({])|[-−]\s?(?=\d)|!\s?(?=\$|\\\)|\\\])"
     r"|[xyzn](?![a-zA-Z'])|i(?=[\s]?(?:\$|\\\)|\\\])))|,\s?[\d\\][^()$\n]{0,30}\)|\|\s?[-+*/^]"
+    r"|:\s?\d"
 )
 _EQUATED_AFTER = re.compile(r"[^=<>$\n]{0,30}=")
 _EQUATED_BEFORE = re.compile(r"(?:^|[\s$(])\d[\d.,]*\s?=[^=$\n]*$")

@@ -1,7 +1,7 @@
 """Denials of an answer in English, and doubts, conditions, bounds and the speech of others.
 
-Each has a scope: a whole clause ("it is false that"), the next verb ("not"), or only what follows at
-once ("other than"). A scope ends where another statement begins ("13 is wrong, so it is 12").
+Each has a scope: a whole clause ("it is false that"), the next verb ("not"), or only what follows
+at once ("other than"). A scope ends where another statement begins ("13 is wrong, so it is 12").
 """
 
 from __future__ import annotations
@@ -18,51 +18,74 @@ _PAIR = str.maketrans({"’": "'", "‘": "'", "*": " ", "_": " ", "“": '"', "
 # Negations that deny nothing, and permissions: they are left out before the tests.
 _NO = r"(?:\b(?:not|never|no|no one|nobody|hardly|cannot|without|nothing|scarcely)\b|\b\w+n't\b)"
 _HARMLESS = re.compile(
-    rf"{_NO}(?: \w+){{0,3}}? (?:only|merely|hard|difficult|tricky|tough|surpris\w+|wonder|problem|trouble"
-    r"|matter\w*|secret|need|necessary|forget|be (?:fooled|misled|tempted|put off|confused)|worry|mind"
+    rf"{_NO}(?: \w+){{0,3}}? (?:only|merely|hard|difficult|tricky|tough|surpris\w+|wonder|problem"
+    rf"|trouble"
+    r"|matter\w*|secret|need|necessary|forget|be (?:fooled|misled|tempted|put off|confused)|worry"
+    r"|mind"
     r"|take (?:\w+ )?(?:long|much)|coincidence|accident|escap\w+|counting|including|considering"
-    r"|way around|choice but|hesitat\w+|complicated|simpler|easier|clearer|last but|last but not least"
+    r"|way around|choice but|hesitat\w+|complicated|simpler|easier|clearer|last but"
+    r"|last but not least"
     r"|doubt\w*|den(?:y|ied|ying)|disput\w+|disagree\w*|wrong|false|untrue|incorrect|mistaken"
-    r"|mistake|error|impossible|unlikely|reject\w*|refut\w+|question\w*|argu\w+ (?:with|against|about)"
+    r"|mistake|error|impossible|unlikely|reject\w*|refut\w+|question\w*|argu\w+ (?:with|against"
+    r"|about)"
     r"|contest\w*|contradict\w*|uncertain\w*|unclear|unreasonable|implausible|a lie|a myth|fail\w*"
     r"|exaggerat\w+)\b(?: (?:about|to|that|in|with))?"
-    r"|\blast but not least\b|\bmore often than not\b|\bbelieve it or not\b|\b(?:like|want) it or not\b"
-    r"|\bwhether (?:or not|we|you|or)\b[^,]*|\bmake no mistake\b|\bsooner or later\b|\bmore or less\b"
+    r"|\blast but not least\b|\bmore often than not\b|\bcontrary to (?:what|the|popular"
+    r"|common)\b[^,]*,|\bbelieve it or not\b|\b(?:like|want) it or not\b"
+    r"|\bwhether (?:or not|we|you|or)\b[^,]*|\bmake no mistake\b|\bsooner or later\b"
+    r"|\bmore or less\b"
     r"|\bas (?:you|one|we|some|many|everyone)(?: all)? (?:might|may|could|can) (?:have )?\w+"
     r"|\b(?:perhaps|maybe) (?:not )?(?:un)?surprisingly\b|\bnot (?:un)?surprisingly\b"
-    r"|\b(?:you|we|one|i) (?:may|can|could) (?:now |also |as well |safely |easily |therefore |thus )*"
-    r"(?:check|verify|see|conclude|say|note|write|find|infer|deduce|confirm|state|be (?:sure|certain))\b"
+    r"|\b(?:you|we|one|i) (?:may|can|could) (?:now |also |as well |safely |easily |therefore "
+    r"|thus )*"
+    r"(?:check|verify|see|conclude|say|note|write|find|infer|deduce|confirm|state|be (?:sure"
+    r"|certain))\b"
+    r"|\b(?:you|one|it|this|that) (?:may|might) (?:be )?(?:surpris\w+|astonish\w*|look|seem"
+    r"|sound)(?: \w+)?"
     r"|\b(?:otherwise|differently) (?:stated|put|phrased|expressed)\b|\beither way\b"
-    r"|\bin (?:either|any|each|every|all|this|that|both) cases?\b|\beven if\b[^,]*,|\bif not more\b"
+    r"|\bin (?:either|any|each|every|all|this|that|both) cases?\b|\beven if\b[^,]*(?:,|$)"
+    r"|\bif not more\b"
     r"|\bif (?:i'm|i am|we are|we're) not mistaken\b|\bif (?:you|we) (?:prefer|like|wish|will)\b"
-    r"|\bif (?:my|our|the) \w+ (?:is|are) (?:right|correct)\b|\bif (?:necessary|needed|anything|so)\b"
+    r"|\bif (?:my|our|the) \w+ (?:is|are) (?:right|correct)\b|\bif (?:necessary|needed|anything"
+    r"|so)\b"
 )
 # Where another statement begins, the scope of all before it ends.
 _NEW = re.compile(
-    r";|\b(?:so|thus|therefore|hence|consequently|accordingly|however|nevertheless|nonetheless|because"
-    r"|namely|meaning that|i\.e\.|that is,)(?! (?:that|far|much|many|called)\b)"
-    r"|(?<!anything )(?<!everything )(?<!nothing )(?<!all )(?<!\bany )(?<!value )(?<!number )\bbut\b"
-    r"|[,—–-] ?(?:yet|instead|rather|since|as|meaning|leaving|making|giving|yielding|which|for a total)\b"
+    r";|\b(?:so|thus|therefore|hence|consequently|accordingly|however|nevertheless|nonetheless"
+    r"|because"
+    r"|namely|meaning that|i\.e\.|that is,)(?!\w)(?! (?:that|far|much|many|called)\b)"
+    r"|(?<!anything )(?<!everything )(?<!nothing )(?<!all )(?<!\bany )(?<!value )"
+    r"(?<!number )\bbut\b"
+    r"|[,—–-] ?(?:yet|instead|rather|since|as|meaning|leaving|making|giving|yielding|which"
+    r"|for a total)\b"
     r"(?! (?:than|of)\b)"
 )
 # The same for what denies only its own verb: another subject or verb begins.
 _NEXT = re.compile(
-    r"[,:—–]\s*(?:and |then )?(?:it|this|that|he|she|we|they|there|x|the|our|my|a|i|you|both|all|only)\b"
-    r"(?!['\"])|\band (?:it|he|she|we|they|there|the|that|this|our|my|is|are)\b|\bthen\b|(?<=\d) ?=|[:—–]"
-    r"|\b(?:is|are|was|were|am|has|had|does|did|will|would|can|could|must|should|equals|gives|leaves"
+    r"[,:—–]\s*(?:and |then )?(?:it|this|that|he|she|we|they|there|x|the|our|my|a|i|you|both|all"
+    r"|only)\b"
+    r"(?!['\"])|\band (?:it|he|she|we|they|there|the|that|this|our|my|is|are)\b|\bthen\b"
+    r"|(?<=\d) ?=|[:—–]"
+    r"|\b(?:is|are|was|were|am|has|had|does|did|will|would|can|could|must|should|equals|gives"
+    r"|leaves"
     r"|makes|becomes|means|gets|yields|totals|remains|comes|needs|costs|got|gave|made|became|left"
     r"|leaving|giving|yielding|number|total|that|who|which)\b"
 )
 _LINK = (
-    r"(?:be|been|being|equal|equals|exactly|quite|really|actually|necessarily|possibly|simply|in fact|of"
-    r" course|indeed|just|ever|at all|any longer|anymore|also|the|an?|our|my|its?|this|that|value|number|"
-    r"answer|result|solution|option|choice|possibility|final|correct|right|total|sum|to|as|of|is|was|"
-    r"are|were|would|will|should|must|has|have|it's|come|comes|out|get|got|have|give|gives|gave|make|"
+    r"(?:be|been|being|equal|equals|exactly|quite|really|actually|necessarily|possibly|simply"
+    r"|in fact|of"
+    r" course|indeed|just|ever|at all|any longer|anymore|also|the|an?|our|my|its?|this|that|value"
+    r"|number|"
+    r"answer|result|solution|option|choice|possibility|final|correct|right|total|sum|to|as|of|is"
+    r"|was|"
+    r"are|were|would|will|should|must|has|have|it's|come|comes|out|get|got|have|give|gives|gave"
+    r"|make|"
     r"makes|there|only|all|about|some|around|approximately|roughly|x|y|n|=)"
 )
 _GAP = rf"[\s\"'(\[{{$\\,]*(?:\b{_LINK}\b[\s\"'(\[{{$\\,=:]*)*$"
 _CLAUSE = (
-    r"[\s\"',:]*(?:that |if |whether |when )?(?:(?:the|our|my|this|its?|an?) )?(?:\w+ ){0,2}?(?:answer|"
+    r"[\s\"',:]*(?:that |if |whether |when )?(?:(?:the|our|my|this|its?"
+    r"|an?) )?(?:\w+ ){0,2}?(?:answer|"
     r"result|solution|total|value|it|x|we|you|she|he|they|there|sum|number|one)\b"
 )
 
@@ -72,45 +95,64 @@ def _words(text: str) -> str:
 
 
 _WRONG = (
-    r"(?:false|untrue|wrong|incorrect|mistaken|erroneous|inaccurate|absurd|nonsense|ridiculous|misleading"
-    r"|foolish|premature|unreasonable|impossible|unlikely|improbable|implausible|doubtful|dubious"
+    r"(?:false|untrue|wrong|incorrect|mistaken|erroneous|inaccurate|absurd|nonsense|ridiculous"
+    r"|misleading"
+    r"|foolish|silly|crazy|rash|hasty|dishonest|premature|unreasonable|impossible|unlikely"
+    r"|improbable|implausible|doubtful|dubious"
     r"|questionable|debatable|uncertain|unclear|untenable|inconceivable|unthinkable|invalid|flawed"
-    r"|unproven|unfounded|bogus|fake|faulty|ruled out|rejected|discarded|excluded|eliminated|refuted"
+    r"|unproven|unfounded|bogus|fake|faulty|ruled out|rejected|discarded|excluded|eliminated"
+    r"|refuted"
     r"|disproved|unacceptable|unknown|contradictory|incompatible|out of the question)"
 )
 _FALSEHOOD = (
-    r"(?:mistake|error|fallacy|misconception|myth|lie|falsehood|blunder|slip|trap|illusion|distractor"
+    r"(?:mistake|error|fallacy|misconception|myth|lie|falsehood|blunder|slip|trap|illusion"
+    r"|distractor"
     r"|decoy|misprint|typo|rumou?r|misreading|miscalculation|joke)"
 )
 _FOUND = (
-    r"(?:answer|result|value|solution|option|choice|number|guess|conclusion|total|response|figure|claim"
-    r"|statement|sum|estimate|candidate|reply|belief|idea|assumption|one|alternative|outcome|hypothesis)s?"
+    r"(?:answer|result|value|solution|option|choice|number|guess|conclusion|total|response|figure"
+    r"|claim"
+    r"|statement|sum|estimate|candidate|reply|belief|idea|assumption|one|alternative|outcome"
+    r"|hypothesis)s?"
 )
 # In the clause of an answer, wherever it begins: these have a whole clause in their scope.
 _CLAUSAL = re.compile(
     rf"\b{_WRONG}(?: of (?:you|us|me|him|her|them))?,?\s+(?:that|if|whether|for|to \w+)\b"
-    rf"|\b{_WRONG}(?: {_FOUND})?\W*:|\b{_FALSEHOOD}\b[^,;]{{0,40}}?(?: (?:that|to|if)\b|:)"
+    rf"|(?<!\bis )(?<!\bwas )(?<!\bare )\b{_WRONG}(?: {_FOUND})?\W*:"
+    rf"|\bfollowing\b[^:]*\b{_WRONG}\W*:|(?<!\bmy )\b{_FALSEHOOD}\b[^,;]{{0,40}}?(?: (?:that|to"
+    rf"|if)\b|:)"
     rf"|\b{_FALSEHOOD} (?:is|was|would be|is to \w+){_GAP}"
-    rf"|{_NO}(?: \w+){{0,3}}? (?:true|the case|so|correct|right|accurate|certain|sure|clear|convinced"
-    r"|possible|valid|evident|obvious|likely|plausible|justified|proven|proved|given|known|established"
+    rf"|{_NO}(?: \w+){{0,3}}? (?:true|the case|so|correct|right|accurate|certain|sure|clear"
+    rf"|convinced"
+    r"|possible|valid|evident|obvious|likely|plausible|justified|proven|proved|given|known"
+    r"|established"
     r"|guaranteed|reasonable|fair|safe|credible|conceivable|acceptable|permissible|allowed)"
     r"(?: at all)?(?:,?\s+(?:that|if|whether|for|to \w+)\b|:)"
-    rf"|{_NO}(?: \w+){{0,3}}? (?:think|believe|say|claim|agree|accept|conclude|suppose|imagine|expect"
-    r"|assert|assume|know|follow|confirm|guarantee|prove|tell|imply|suggest|argue|maintain|hold|mean"
-    rf"|recommend|answer|reply|write|hold|swear|reason to \w+|evidence|proof|grounds|chance|way|sign)\b"
+    rf"|{_NO}(?: \w+){{0,3}}? (?:think|believe|say|claim|agree|accept|conclude|suppose|imagine"
+    rf"|expect"
+    r"|assert|assume|know|follow|confirm|guarantee|prove|tell|imply|suggest|argue|maintain|hold"
+    r"|mean"
+    rf"|recommend|answer|reply|write|hold|swear|reason to \w+|evidence|proof|grounds|chance|way"
+    rf"|sign)\b"
     rf"(?={_CLAUSE}|[\s,]*(?:that|if|whether)\b|{_GAP})"
-    r"|\b(?:i|we|you|he|she|they|one|people|who|must|to|can|cannot|should|would|will|\w+ly) (?:\w+ly )?"
-    r"(?:den(?:y|ies|ied)|doubt(?:s|ed)?|reject(?:s|ed)?|refute[sd]?|dispro\w+|dispute[sd]?|disagree[sd]?"
-    r"|contest(?:s|ed)?|rule[sd]? out|exclude[sd]?|eliminate[sd]?|discard(?:ed|s)?|dismiss(?:ed|es)?"
+    r"|\b(?:i|we|you|he|she|they|one|people|who|must|to|can|cannot|should|would|will"
+    r"|\w+ly) (?:\w+ly )?"
+    r"(?:den(?:y|ies|ied)|doubt(?:s|ed)?|reject(?:s|ed)?|refute[sd]?|dispro\w+|dispute[sd]?"
+    r"|disagree[sd]?"
+    r"|contest(?:s|ed)?|rule[sd]? out|exclude[sd]?|eliminate[sd]?|discard(?:ed|s)?|dismiss(?:ed"
+    r"|es)?"
     r"|refuse[sd]?|fail(?:s|ed)?|wonder(?:s|ed)?|question(?:s|ed)?|avoid(?:s|ed)?)\b"
     rf"(?={_CLAUSE}|[\s,]*(?:that|if|whether|to (?:be|accept|believe|say|equal|give))\b|{_GAP})"
-    rf"|\b{_WRONG}(?:[ -]\w+){{0,2}}? {_FOUND}\b(?: (?:here|there|to \w+|given|above|is|was|are|were"
+    rf"|\b{_WRONG}(?:[ -]\w+){{0,2}}? {_FOUND}\b(?: (?:here|there|to \w+|given|above|is|was|are"
+    rf"|were"
     rf"|would be|would have been|that|we|i|you|reads|being|often|usually|sometimes|of))*{_GAP}"
-    r"|\bcontrary to\b|\bunder no circumstances\b|\bby no means (?:is|are|does|do|can|was|will|should)\b"
+    r"|\bcontrary to [^,]*$|\bhard to (?:believe|imagine|accept|defend)\b"
+    r"|\bunder no circumstances\b|\bby no means (?:is|are|does|do|can|was|will|should)\b"
     r"|\bin no (?:way|case) (?:is|are|does|do|can|was|will|should)\b|\bno way\b"
     r"|\b(?:never|at no time|nowhere) (?:is|are|does|do|can|was|will|should|could|would|did) "
     rf"|\bfar from\b(?={_CLAUSE}|{_GAP})|\bthere is no (?:way|chance|evidence|reason|proof)\b"
-    r"|\b(?:tempting|naive|common|popular|typical|usual|frequent) (?:\w+ )?(?:guess|mistake|error|trap"
+    r"|\b(?:tempting|naive|common|popular|typical|usual|frequent) (?:\w+ )?(?:guess|mistake|error"
+    r"|trap"
     r"|misconception|wrong)\b"
 )
 _DOUBT = re.compile(
@@ -118,157 +160,217 @@ _DOUBT = re.compile(
     r"|arguably|plausibly|allegedly|supposedly|reportedly|purportedly|hypothetically|might"
     r"|(?:i|i'd|would|my|best|a|only|just|wild|educated|rough)(?: \w+)? guess"
     r"|could (?:\w+ )?(?:be|equal|have been)|may (?:\w+ )?(?:be|equal|have been|turn out)"
-    r"|(?:seem|appear|look)s? (?:that|to be|like|to equal|as if)|tempt\w+ to|possible that"
-    r"|(?:is|was|be|seems|quite|very|most|more|the) likely|likely that|chances are|not sure|unsure|uncertain"
-    r"|who knows|wonder(?:ing)? (?:if|whether)|question (?:is|was|of) (?:if|whether)|whether|is it)\b"
+    r"|(?:seem|appear|look)s? (?:that|to be|like|to equal|as if)|tempt\w+ to|(?:possible|chance"
+    r"|possibility|odds|probability) (?:is )?that"
+    r"|(?:is|was|be|seems|quite|very|most|more|the) likely|likely that|chances are|not sure"
+    r"|unsure|uncertain"
+    r"|who knows|wonder(?:ing)? (?:if|whether)|question (?:is|was|of) (?:if|whether)|whether"
+    r"|is it)\b"
 )
 _SPEAKS = (
     r"(?:sa(?:y|ys|id)|claim(?:s|ed)?|thinks?|thought|believe[sd]?|guess(?:es|ed)?|argue[sd]?"
-    r"|insist(?:s|ed)?|assert(?:s|ed)?|suggest(?:s|ed)?|reckon(?:s|ed)?|suppose[sd]?|maintain(?:s|ed)?"
+    r"|insist(?:s|ed)?|assert(?:s|ed)?|suggest(?:s|ed)?|reckon(?:s|ed)?|suppose[sd]?|maintain(?:s"
+    r"|ed)?"
     r"|answer(?:s|ed)|repl(?:y|ies|ied)|state[sd]?|declare[sd]?|suspect(?:s|ed)?|contend(?:s|ed)?"
-    r"|allege[sd]?|assume[sd]?|hope[sd]?|expect(?:s|ed)?|swears?|swore|pretends?|wrote|writes?|feels?"
+    r"|allege[sd]?|assume[sd]?|hope[sd]?|expect(?:s|ed)?|swears?|swore|pretends?|wrote|writes?"
+    r"|feels?"
     r"|conclude[sd]|propose[sd]?|respond(?:s|ed)?)"
 )
 _OTHERS = re.compile(
-    rf"(?<!\bwe )(?<!\bi )(?<!\bwe can )(?<!\bwe may )\b(?!(?:we|i|this|that|which|it|calculation|equation"
-    rf"|formula|theorem|algebra|result|rule|math|table|graph|work|step|diagram|and|to|can|then|must|is|be"
-    rf"|as|so|problem) )[\w']+ (?:(?:also|always|still|once|often|even|will|would|might|may|have|has|had"
+    rf"(?<!\bwe )(?<!\bi )(?<!\bwe can )(?<!\bwe may )\b(?!(?:we|i|this|that|which|it|calculation"
+    rf"|equation"
+    rf"|formula|theorem|algebra|result|rule|math|table|graph|work|step|diagram|and|to|can|then"
+    rf"|must|is|be"
+    rf"|as|so|problem) )[\w']+ (?:(?:also|always|still|once|often|even|will|would|might|may|have"
+    rf"|has|had"
     rf"|\w+ly) )*{_SPEAKS}"
-    rf"(?=[\s,:\"']*(?:that )?[\"']?(?:(?:the|our) (?:\w+ )?(?:answer|result|solution|total)|it|it's)\b"
-    rf"(?: \w+){{0,3}}?\s*[$\\\"'({{]*$|(?<!\bhe \w\w\w\w)(?<!\bshe \w\w\w\w)(?<!\bhe \w\w\w\w\w\w)(?<!\bshe \w\w\w\w\w\w)[\s,:\"']*(?:that )?[\s\"'$\\({{]*$)"
+    rf"(?=[\s,:\"']*(?:that )?[\"']?(?:(?:the|our) (?:\w+ )?(?:answer|result|solution|total)|it"
+    rf"|it's)\b"
+    rf"(?: \w+){{0,3}}?\s*[$\\\"'({{]*$"
+    rf"|(?<!\bhe \w\w\w\w)(?<!\bshe \w\w\w\w)(?<!\bhe \w\w\w\w\w\w)"
+    rf"(?<!\bshe \w\w\w\w\w\w)[\s,:\"']*(?:that )?[\s\"'$\\({{]*$)"
     r"|\b(?:i|we) (?:\w+ )?(?:thought|used to|guessed|suspected|assumed|misread|wrote|first|once)\b"
-    r"|\baccording to (?!(?:the|our|this) (?:problem|formula|equation|question|theorem|rule|table|text))"
-    r"[^,]{1,40},|\bit is (?:often |sometimes |widely |commonly )?(?:sa(?:id)|claimed|believed|rumou?red"
-    r"|alleged|thought|assumed|suggested)\b|\brumou?r has it\b|\bin (?:his|her|their) (?:opinion|view)\b"
+    r"|\baccording to (?!(?:the|our|this) (?:problem|formula|equation|question|theorem|rule|table"
+    r"|text))"
+    r"[^,]{1,40},|\bit is (?:often |sometimes |widely |commonly )?(?:sa(?:id)|claimed|believed"
+    r"|rumou?red"
+    r"|alleged|thought|assumed|suggested)\b|\brumou?r has it\b|\bin (?:his|her|their) (?:opinion"
+    r"|view)\b"
 )
 # These have only what follows at once in their scope.
 _NEAR = re.compile(
-    rf"(?:(?:\b(?:anything|everything|something|nothing|any|every|each|some|no)(?: \w+)? (?:but|except|"
-    r"excluding|other than|else than|save|besides|apart from|aside from)|\bother than|\bexcept(?: for)?"
-    r"|\bapart from|\baside from|\bdifferent (?:from|than|to)|\bdiffer(?:s|ed|ing)? from|\bdistinct from"
+    rf"(?:(?:\b(?:anything|everything|something|nothing|any|every|each|some|no)(?: \w+)? (?:but"
+    rf"|except|"
+    r"excluding|other than|else than|save|besides|apart from|aside from)|\bother than"
+    r"|\bexcept(?: for)?"
+    r"|\bapart from|\baside from|\bdifferent (?:from|than|to)|\bdiffer(?:s|ed|ing)? from"
+    r"|\bdistinct from"
     r"|\bunequal to|\bunlike|\bopposed to|\binstead of|\brather than|\bin place of|\bopposite of"
     r"|\bcontradicts?|\bnowhere (?:near|close to)|\bexcluding|\bneither|\bnor|\bwithout"
     r"|\b(?:rul\w+|ruled) out|\bin lieu of|\binconsistent with|\bincompatible with)\b)"
     rf"{_GAP}"
 )
 _DENIAL = re.compile(
-    r"\b(?:not|never|cannot|hardly|scarcely|neither|nor|by no means|in no way|ain't|on no account)\b|n't\b"
+    r"\b(?:not|never|cannot|hardly|scarcely|neither|nor|by no means|in no way|ain't|on no account"
+    r"|no longer)\b|n't\b"
     r"|\bfail(?:s|ed)? to\b"
 )
 _NOBODY = re.compile(
-    r"(?:^|[,;:]|\bthat\b|\band\b)\s*(?:nobody|no one|no-one|nothing|none(?: of (?:\w+ ){0,2}\w+)?|not (?:one|"
-    r"a single|any) \w+|neither of \w+(?: \w+)?|no (?!more\b|less\b|fewer\b|\w+ (?:is|are|was) left)\w+"
+    r"(?:^|[,;:]|\bthat\b|\band\b)\s*(?:nobody|no one|no-one|nothing"
+    r"|none(?: of (?:\w+ ){0,2}\w+)?|not (?:one|"
+    r"a single|any) \w+|neither of \w+(?: \w+)?|no (?!more\b|less\b|fewer\b|\w+ (?:is|are"
+    r"|was) left)\w+"
     r"(?: \w+)?)(?P<rest> (?!else\b)[^,;:=]{0,60})$"
 )
 _LESS = (
     r"(?:(?:less|more|fewer|greater|larger|smaller|bigger|higher|lower|better|worse|other) than"
-    r"(?: or equal to)?|exceed(?:s|ed|ing)?|surpass\w*|at (?:most|least)|up to|under|over|above|below"
-    r"|beyond|between|close to|near|nearly|almost|short of|shy of|within|bounded by|approach\w*|tops?)"
+    r"(?: or equal to)?|exceed(?:s|ed|ing)?|surpass\w*|at (?:most|least)|up to|under|over|above"
+    r"|below"
+    r"|beyond|between|close to|near|nearly|almost|short of|shy of|within|bounded by|approach\w*"
+    r"|tops?)"
 )
 _IS = (
-    r"(?:is|are|was|be|must|should|can|will|would|has|have|to|lies|falls|comes|somewhat|slightly|just"
-    r"|much|an?|little|bit|strictly|always|not|cannot|never|stays|remains|somewhere|well|far|any|number)"
+    r"(?:is|are|was|be|must|should|can|will|would|has|have|to|lies|falls|comes|somewhat|slightly"
+    r"|just"
+    r"|much|an?|little|bit|strictly|always|not|cannot|never|stays|remains|somewhere|well|far|any"
+    r"|number)"
 )
 _COMPARED = re.compile(
     rf"\b(?:answer|result|solution|it|x|n|value)\b(?: {_IS})* {_LESS}[\s$\\(]*$"
-    r"|\b(?:(?:twice|thrice|double|triple|half)(?: of)?|(?:square|cube|root|reciprocal|negative|opposite"
+    r"|\b(?:(?:twice|thrice|double|triple|half)(?: of)?|(?:square|cube|root|reciprocal|negative"
+    r"|opposite"
     r"|multiple|divisor|factor|factorial|inverse|power|logarithm|sum|product|difference|half|third"
-    r"|quarter|percent|part) of|divisible by|divided by|multiplied by|times|plus|congruent to)[\s$\\(]*$"
+    r"|quarter|percent|part) of|divisible by|divided by|multiplied by|times|plus"
+    r"|congruent to)[\s$\\(]*$"
     r"|\d[\s$,]*(?:or|nor)(?: maybe| perhaps| even| possibly| rather)?[\s$\\(]*$"
     r"|\beither\b[^,;]{0,30}\bor\b[^,;\d]{0,12}$|\bbetween\b[^,;]{1,20}\band\b\W*$"
 )
 _SUPPOSED = re.compile(
-    rf"\b(?:suppose|assume|imagine|pretend|let us say|let's say|supposing|assuming)(?: that)?(?={_CLAUSE}[^,]*$|{_GAP})"
+    rf"\b(?:suppose|assume|imagine|pretend|let us say|let's say|supposing"
+    rf"|assuming)(?: that)?(?={_CLAUSE}[^,]*$|{_GAP})"
 )
 _CONDITION = re.compile(
-    r"\b(?:(?P<if>if|when)|in (?:the )?(?:case|event)(?: that| of)?|provided|providing|whenever|as long as"
+    r"\b(?:(?P<if>if|when)|in (?:the )?(?:case|event)(?: that| of)?|provided|providing|whenever"
+    r"|as long as"
     r"|so long as|on (?:the )?condition|assuming|supposing|unless|depending on|only (?:if|when))\b"
     r"(?P<what>[^;]*?)(?:,|\bthen\b|(?=\d))"
 )
 _ANSWERS = re.compile(
     r"^\W*(?:then |in that case,? )?(?:(?:the|our|my) (?:\w+ )?(?:answer|solution|result)\b"
-    rf"|(?:it(?: is|'s| equals| would| will| must| should)|x|we (?:would|should)|is |are |be )?{_GAP})"
+    rf"|(?:it(?: is|'s| equals| would| will| must| should)|x|we (?:would|should)|is |are "
+    rf"|be )?{_GAP})"
 )
 _STATED = re.compile(r"\b(?:answer|solution|result)\b|\bit(?: is|'s| equals) *$|^\W*$")
 _ACTS = re.compile(
-    r"^\W*(?:(?:we|you|one|i)\b(?! (?:\w+ )?(?:count|includ|ignor|assum|interpret|allow|exclud|permit|requir"
+    r"^\W*(?:(?:we|you|one|i)\b(?! (?:\w+ )?(?:count|includ|ignor|assum|interpret|allow|exclud"
+    r"|permit|requir"
     r"|read|treat|mean|want|insist|accept|suppos)\w*)|\w+ing\b(?! that)"
-    r"|[^,]*\b(?:is|are|was|were|been) (?:\w+ )?(?:add|multipl|subtract|divid|combin|summ|total|count|put|"
+    r"|[^,]*\b(?:is|are|was|were|been) (?:\w+ )?(?:add|multipl|subtract|divid|combin|summ|total"
+    r"|count|put|"
     r"tak|work|simplif|round|comput|calculat|sold|us|remov|join|merg|taken)\w*"
     r"|[^,a-z]*[a-z]{2,}[^,]*\d)"
 )
 _VARIABLE = re.compile(
     r"(?<![a-z'\\])[b-hj-z](?![a-z'])|\\?\b(?:even|odd|prime|positive|negative|integer)\b"
 )
-_OTHERWISE = re.compile(r"(?:\botherwise|(?:^|[,;:]) ?else|\bor else|\bif not|\bfailing that)\b,?(?P<rest>[^;]*)$")
+_OTHERWISE = re.compile(
+    r"(?:\botherwise|(?:^|[,;:]) ?else|\bor else|\bif not|\bfailing that)\b,?(?P<rest>[^;]*)$"
+)
 
 _CLOSES = r"^(?:[\s$*)\]}\"'.,!%]|\\[)\]])*"
 _UNIT = r"(?:(?!is|are|was|which|that|and|but|or|if|too|not)[a-z]+ ){0,2}?"
 _VALID = (
-    r"(?:(?:the|our|my|an?|in|at) )?(?:(?:final|correct|right|true|actual|real|wanted|required|desired|"
-    r"valid|possible|proper|good|all) )*(?:answer|solution|correct|right|true|it|valid|possible|what|so|the"
-    r" case|acceptable|allowed|accepted|fact|result|value|option|plausible|sure|certain|final)\b(?! until)"
+    r"(?:(?:the|our|my|an?|in|at) )?(?:(?:final|correct|right|true|actual|real|wanted|required"
+    r"|desired|"
+    r"valid|possible|proper|good|all) )*(?:answer|solution|correct|right|true|it|valid|possible"
+    r"|what|so|the"
+    r" case|acceptable|allowed|accepted|fact|result|value|option|plausible|sure|certain"
+    r"|final)\b(?! until)"
 )
 _BAD = (
     rf"(?:{_WRONG}|(?:too |way |far |much )+(?:big|small|large|high|low|many|few|much|little)|off\b"
-    rf"|an? (?:\w+ )?{_FALSEHOOD}|(?:the|an?|my|our) (?:\w+ )?{_WRONG}|not (?:at all |really |quite |even )?"
-    rf"{_VALID}|inadmissible|no (?:solution|answer|good)|ruled out|a guess|only a guess|just a guess)"
+    rf"|an? (?:\w+ )?{_FALSEHOOD}|(?:the|an?|my|our) (?:\w+ )?{_WRONG}|not (?:at all |really "
+    rf"|quite |even )?"
+    rf"{_VALID}|inadmissible|no (?:solution|answer|good)|ruled out|a guess|only a guess"
+    rf"|just a guess)"
 )
 _BE = (
-    r"(?:is|was|would be|will be|must be|has to be|should be|can be|could be|may be|might be|seems|looks"
+    r"(?:is|was|would be|will be|must be|has to be|should be|can be|could be|may be|might be"
+    r"|seems|looks"
     r"|sounds|turns out to be|proves|appears|would have been|remains)"
 )
 _NOT = (
-    r"(?:can ?not|can't|could(?:n't| not)|must(?:n't| not)|does(?:n't| not)|won't|will not|would(?:n't| not)"
-    r"|isn't|is not|was(?:n't| not)|fails?(?: to)?|never|hardly|should(?:n't| not)|is never|can never)"
+    r"(?:can ?not|can't|could(?:n't| not)|must(?:n't| not)|does(?:n't| not)|won't|will not"
+    r"|would(?:n't| not)"
+    r"|isn't|is not|was(?:n't| not)|fails?(?: to)?|never|hardly|should(?:n't| not)|is never"
+    r"|can never)"
 )
 _WORKS = (
-    rf"(?:be {_VALID}|{_VALID}|be(?=\W*$)|work|works|hold|holds|fit|fits|satisf\w+|make sense|makes sense|check out"
+    rf"(?:be {_VALID}|{_VALID}|be(?=\W*$)|work|works|hold|holds|fit|fits|satisf\w+|make sense"
+    rf"|makes sense|check out"
     r"|add up|apply|stand|solve|match|answer|qualify|suffice)\b"
 )
-_PRONOUN = r"(?:which|that|this|it|they|he|she|those|these|i|we|that's|it's|i'm|everyone|most people)"
+_PRONOUN = (
+    r"(?:which|that|this|it|they|he|she|those|these|i|we|that's|it's|i'm|everyone|most people)"
+)
 _REFUTED = re.compile(
     rf"{_CLOSES}(?:{_UNIT}(?:{_BE}|are) (?:\w+ly |simply |just |all |surely |of course )?{_BAD}"
     rf"|{_UNIT}{_NOT} (?:\w+ly |even |really )?{_WORKS}"
     r"|,? ?(?:and |but |though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
-    rf"(?:{_PRONOUN} (?:\w+ ){{0,3}}?(?:{_BAD}|disagree|doubt\w*|{_NOT} {_WORKS}|not (?:sure|certain"
+    rf"(?:{_PRONOUN} (?:\w+ ){{0,3}}?(?:{_BAD}|disagree|doubt\w*|{_NOT} {_WORKS}|not (?:sure"
+    rf"|certain"
     r"|convinced)|unsure|uncertain|wrong|might|may|could|denie[sd]|deny|reject\w*)"
-    r"|(?:not|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$)))"
+    r"|(?:not|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$))"
+    rf"|[^.;,\d]{{0,40}}, (?:but|and|yet) (?:it|this|that) (?:{_BE}|'s) (?:\w+ly )?{_BAD})"
 )
 _HEDGED = re.compile(
-    rf"{_CLOSES}{_UNIT},? ?\(?(?:(?:or )?(?:maybe|perhaps|possibly|probably|presumably)\b(?! (?:not )?(?:un)?surp)"
-    r"|i (?:guess|suppose|would guess)\b|or (?:so|something|not|else|other)\b|at best\b|give or take"
-    r"|if (?:at all|any)\b|(?:is|are) (?:just |only |merely )?(?:a |one |my )?(?:\w+ )?(?:guess|possib\w+)"
-    r"|(?:might|may|could) (?:\w+ )?be (?:right|correct|it|the|wrong|true|so)\b|is (?:maybe|perhaps|probably|possibly|likely|doubtful)"
+    rf"{_CLOSES}{_UNIT},? ?\(?(?:(?:or )?(?:maybe|perhaps|possibly|probably"
+    rf"|presumably)\b(?! (?:not )?(?:un)?surp)"
+    r"|i (?:guess|suppose|would guess)\b|or (?:so|something|not|else|other)\b|at best\b"
+    r"|give or take"
+    r"|if (?:at all|any)\b|(?:is|are) (?:just |only |merely )?(?:a |one |my )?(?:\w+ )?(?:guess"
+    r"|possib\w+)"
+    r"|(?:might|may|could) (?:\w+ )?be (?:right|correct|it|the|wrong|true|so)\b|is (?:maybe"
+    r"|perhaps|probably|possibly|likely|doubtful)"
     r"|or (?:more|less|fewer|higher|lower|above|below)\b|or [$\\(]{0,3}\d|likely\b)"
 )
 _RELATED = re.compile(
-    r"^(?:[\s$*)\]}%]|\\[)\]])*(?:[a-z]+ ){0,2}?(?:(?:short of|shy of|away from|(?:less|more|fewer|greater|larger|"
-    r"smaller|higher|lower|bigger) than|above|below|under|over|off|from) [$\\]?(?:\d|twenty|thirty|forty|fifty"
+    r"^(?:[\s$*)\]}%]|\\[)\]])*(?:[a-z]+ ){0,2}?(?:(?:short of|shy of|away from|(?:less|more"
+    r"|fewer|greater|larger|"
+    r"smaller|higher|lower|bigger) than|above|below|under|over|off|from) [$\\]?(?:\d|twenty"
+    r"|thirty|forty|fifty"
     r"|a hundred|one hundred)|too (?:many|few|much|little|high|low|big|small|large)\b)"
-    r"|^(?:[\s$*)\]}]|\\[)\]])*(?:(?:plus|minus|times|divided by|multiplied by|modulo|to the power) [$\\]*"
+    r"|^(?:[\s$*)\]}]|\\[)\]])*(?:(?:plus|minus|times|divided by|multiplied by|modulo"
+    r"|to the power) [$\\]*"
     r"(?:\d|boxed)|squared\b|cubed\b)"
 )
 _ONLY_IF = re.compile(
-    r"^(?:[\s$*)\]}%.,]|\\[)\]])*(?:[a-z]+ ){0,2}?[,;(]? ?(?:(?:only |but only |and only |exactly |just )?"
+    r"^(?:[\s$*)\]}%.,]|\\[)\]])*(?:[a-z]+ ){0,2}?[,;(]? ?(?:(?:only |but only |and only "
+    r"|exactly |just )?"
     r"(?P<if>if|when)\b|(?P<always>(?:or )?otherwise|or else|unless|depending on)"
-    r"|provided|providing|assuming|supposing|as long as|so long as|in case|on condition|whenever|only"
+    r"|provided|providing|assuming|supposing|as long as|so long as|in case|on condition|whenever"
+    r"|were|only"
     r" (?:if|when))\b"
     r"(?P<what>[^.;]*)"
 )
 _TAKEN_BACK = re.compile(
-    r"^\W*(?:(?:no|nope|wrong|incorrect|false|not|just kidding|kidding|not true|not really|psych|or not"
-    r"|not correct|not right|maybe not|maybe|perhaps|perhaps not|or maybe not)\W*$|(?:no|nope|wrong|incorrect|false"
+    r"^\W*(?:(?:no|nope|wrong|incorrect|false|not|just kidding|kidding|not true|not really|psych"
+    r"|or not"
+    r"|not correct|not right|maybe not|maybe|perhaps|perhaps not|or maybe not)\W*$|(?:no|nope"
+    r"|wrong|incorrect|false"
     r"|just kidding|not true)[,.!:—-]|"
     rf"(?:(?:but|no|wait|however|sorry|oh|actually|and|at least|of course|yet|although|though),? )*"
-    rf"(?:(?:that|this|it|the above)(?: \w+)?? (?:\w+ly |just )?(?:{_BE} |'s )?(?:\w+ly )?(?:{_BAD})"
-    rf"|(?:that|this|it)(?: answer| result| value| claim| statement)? {_NOT} (?:\w+ly )?(?:be )?{_VALID}"
-    r"|(?:i|we) (?:doubt|disagree|reject|do not|don't|am not|are not|was|were) ?(?:agree|believe|think so|that"
+    rf"(?:(?:that|this|it|the above)(?: \w+)?? (?:\w+ly |just )?(?:{_BE} "
+    rf"|'s )?(?:\w+ly )?(?:{_BAD})"
+    rf"|(?:that|this|it)(?: answer| result| value| claim"
+    rf"| statement)? {_NOT} (?:\w+ly )?(?:be )?{_VALID}"
+    r"|(?:i|we) (?:doubt|disagree|reject|do not|don't|am not|are not|was|were) ?(?:agree|believe"
+    r"|think so|that"
     r"|it|this|so|accept|sure|certain|wrong|mistaken|kidding|joking|with that)\b))"
 )
 
 
-class Sentence(NamedTuple):
+class _Surroundings(NamedTuple):
     """What stands around an answer, in lower case.
 
     Attributes:
@@ -309,7 +411,7 @@ def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
     )
 
 
-def _sentence(text: str, start: int, end: int) -> Sentence:
+def _sentence(text: str, start: int, end: int) -> _Surroundings:
     before = text[:start].translate(_PAIR).lower()
     after = text[end:].translate(_PAIR).lower()
     left = before.rstrip(" $\\([{")
@@ -322,9 +424,7 @@ def _sentence(text: str, start: int, end: int) -> Sentence:
     rest = after[stop.end() if stop else at :].lstrip()
     following = _SENTENCE_END.search(rest)
     left = without_double_negations(left[begins:] + " 0")[:-1]
-    return Sentence(
-        left, after[:at], ends, rest[: following.end() if following else None]
-    )
+    return _Surroundings(left, after[:at], ends, rest[: following.end() if following else None])
 
 
 _LEADS_ON = re.compile(r"(?:\b(?:is|be|not|to|that|equals?|nor|than|except|otherwise|or)|[:,=])$")
@@ -355,7 +455,7 @@ def _is_reported_or_compared(clause: str) -> bool:
 
 def _ends_doubt(cue: str, gap: str) -> bool:
     """Whether a doubt ends before the answer: at a comma, of a modal verb at the next verb."""
-    if _COMMA.search(gap):
+    if _COMMA.search(gap.lstrip(" ,")):
         return True
     return cue.startswith(_MODAL) and bool(_VERB.search(gap)) and not _THAT.search(gap)
 
@@ -389,15 +489,15 @@ def _is_conditional(left: str, clause: str, right: str, following: str) -> bool:
             return True
     if _WERE.search(clause):
         return True
-    behind = _ONLY_IF.search(right)
-    if behind and behind["always"]:
+    then_if = _ONLY_IF.search(right)
+    if then_if and then_if["always"]:
         return True
-    if behind and (_STATED.search(clause) or _VARIABLE.search(behind["what"])):
-        return not (behind["if"] and _is_step(behind["if"], behind["what"]))
+    if then_if and (_STATED.search(clause) or _VARIABLE.search(then_if["what"])):
+        return not (then_if["if"] and _is_step(then_if["if"], then_if["what"]))
     return bool(_ELSE.match(following))
 
 
-_WERE = re.compile(r"^\W*(?:were|had|should) .*\bwould\b")
+_WERE = re.compile(r"^\W*(?:(?:were|had|should) .*\bwould\b|only (?:if|when)\b)")
 _ELSE = re.compile(r"\W*(?:otherwise|else)\b")
 
 

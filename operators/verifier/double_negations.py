@@ -6,7 +6,8 @@ import re
 
 # Of two negations, the second takes the first away: "nothing but 12" is 12.
 _NOTHING_BUT = re.compile(
-    r"\b(?:(?:no(?:ne|thing| one|body)?|no \w+)(?: \w+)?|(?:(?:can|could|may|must|will|would|is|are|was|"
+    r"\b(?:(?:no(?:ne|thing| one|body)?|no \w+)(?: \w+)?|(?:(?:can|could|may|must|will|would|is"
+    r"|are|was|"
     r"does|do|has|should)(?:n['’]t| ?not\b)|cannot|can['’]t|won['’]t|not|never)(?: possibly| ever)?"
     r"(?: be| equal| have been)?(?: (?:anything|any \w+|something|a \w+))?)"
     r" (?:other than|but|except|else than|different (?:from|than))(?= [^a-zA-Z,;]{0,6}\\?\w)",
@@ -47,21 +48,24 @@ _BE = re.compile(r"can|could|may|must|will|would|is|are|was|do|has|should|won")
 
 
 _TAIL = 160  # characters at the end of a text in which another number is denied
-_NUMBER = r"[$\\(*]{0,3}[-−]?\d[\d.,/]*[$\\)*]{0,3}"
+_NUMBER = r"(?:[a-z] ?= ?)?[$\\(*]{0,3}[-−]?\d[\d.,/]*[$\\)*]{0,3}"
 _OTHER = re.compile(
-    rf"(?<=[\d$%)}}*])(?:,? ?(?:and |but |—|–)? ?not|,? rather than|,? instead of) (?P<a>{_NUMBER})[.!\s]*$"
-    rf"|(?<=[\d$%)}}*]),? (?:because|since|as) (?P<b>{_NUMBER}) [^.,;=\d]*\b(?:wrong|incorrect|not|cannot|false"
-    r"|impossible|too|\w+n['’]t)\b[^.,;=\d]*[.!\s]*$"
-    r"|(?<=[\d$%)}*])[.;,] (?:it|this|that|the \w+) (?:cannot|can['’]t|could not|is not|isn['’]t|is never|was not"
+    rf"(?<=[\d$%)}}*])(?:,? ?(?:and |but |—|–)? ?not|,? rather than"
+    rf"|,? instead of) (?P<a>{_NUMBER})[.!\s]*$"
+    rf"|(?<=[\d$%)}}*]),? (?:because|since|as) (?P<b>{_NUMBER}) [^.,;=\d]*\b(?:wrong|incorrect"
+    r"|not|cannot|impossible|\w+n['’]t)\b[^.,;=\d]*[.!\s]*$"
+    r"|(?<=[\d$%)}*])[.;,] (?:it|this|that|the \w+) (?:cannot|can['’]t|could not|is not|isn['’]t"
+    r"|is never|was not"
     rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*$",
     re.IGNORECASE,
 )
+_DENYING = (" not", "n't", "n’t", "cannot", "rather", "instead", "wrong", "ncorrect", "mpossible")
 
 
 def without_other_number(text: str) -> str:
     """A text without its end where this only denies another number: "It is 12, not 13."."""
     tail = text[-_TAIL:]
-    if not ("n" in tail and ("not " in tail or "an" in tail or "n't " in tail or "ause " in tail)):
+    if not any(map(tail.__contains__, _DENYING)):
         return text
     found = _OTHER.search(tail)
     if not found:

@@ -58,7 +58,6 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 
 
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
-    around = text[max(0, start - _SHOWN) : end + _AFTER]
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start]))
     right, following = _first_sentences(_folded(text[end : end + _AFTER]))
@@ -84,7 +83,11 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         if _VARIABLE.search(right, condition.end()):
             return True
     short = following.strip()
-    return len(short) < 40 and not any(c.isdigit() for c in short) and bool(phrases.wrong.search(short))
+    return (
+        len(short) < 40
+        and not any(c.isdigit() for c in short)
+        and bool(phrases.wrong.search(short))
+    )
 
 
 def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:

@@ -29,16 +29,17 @@ def _inflected(stems: str) -> list[str]:
 _DENIALS = frozenset(
     listed(
         "not no none nobody nothing neither nor never cannot hardly scarcely ain't isn't aren't "
-        "wasn't weren't doesn't don't didn't can't couldn't won't wouldn't shouldn't mustn't hasn't "
-        "haven't hadn't needn't mightn't nowhere false falsely falsehood untrue wrong wrongly "
-        "incorrect incorrectly mistake mistakes mistaken mistakenly error errors erroneous fallacy "
-        "myth lie trap distractor decoy typo joke rumor rumour blunder misconception impossible "
-        "implausible improbable unlikely uncertain unclear unequal unlike unreasonable "
+        "wasn't weren't doesn't don't didn't can't couldn't won't wouldn't shouldn't mustn't "
+        "hasn't haven't hadn't needn't mightn't nowhere false falsely falsehood untrue wrong "
+        "wrongly incorrect incorrectly mistake mistakes mistaken mistakenly error errors erroneous "
+        "fallacy myth lie trap distractor decoy typo joke rumor rumour blunder misconception "
+        "impossible implausible improbable unlikely uncertain unclear unequal unlike unreasonable "
         "unacceptable unproven unfounded untenable unthinkable unknown invalid absurd nonsense "
         "ridiculous misleading foolish premature flawed inaccurate inconceivable contradictory "
-        "incompatible inconsistent doubtful dubious questionable debatable bogus fake faulty except "
-        "excluding but other else instead rather different distinct far apart aside besides opposed "
-        "opposite contrary ruled rule rules tempting naive kidding way without"
+        "incompatible inconsistent doubtful dubious questionable debatable bogus fake faulty "
+        "except excluding but other else instead rather different distinct far apart aside besides "
+        "opposed opposite contrary ruled rule rules silly crazy rash hasty dishonest hard crossed "
+        "tempting naive kidding way without"
     )
     + _inflected(
         "deny doubt reject refute disprove dispute disagree exclude eliminate discard dismiss "
@@ -51,27 +52,30 @@ _LIMITS = frozenset(
     listed(
         "maybe perhaps possibly possible probably presumably conceivably potentially guess "
         "seemingly apparently arguably plausibly allegedly supposedly reportedly purportedly "
-        "hypothetically might may could likely chances unsure if unless supposing assuming suppose "
-        "assume imagine pretend provided providing case event when whenever long condition depending "
-        "otherwise either says say claims thinks think thought believes believe believed swore wrote "
-        "writes feels according whether squared cubed too shy short thrice answered answers stated "
-        "states until sa"
-        "id"
+        "hypothetically chance possibility odds might may could likely chances unsure if unless "
+        "supposing assuming suppose assume imagine pretend provided providing case event when "
+        "whenever long condition depending otherwise either says say claims thinks think thought "
+        "believes believe believed swore wrote writes feels according whether squared cubed too "
+        "shy short thrice answered answers stated states until s"
+        "aid"
     )
     + _inflected(
         "guess seem appear allege claim argue insist assert suggest reckon reply declare suspect "
-        "contend hope expect swear conclude propose respond maintain approach exceed surpass wonder"
+        "contend hope expect swear conclude propose respond maintain approach exceed surpass "
+        "wonder"
     )
 )
 # Words of languages in Latin script that are not English, for texts that show their language late.
 _ELSEWHERE = frozenset(
     listed(
         "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht faux fausse sauf sinon "
-        "personne pas peut-être falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente "
-        "probablemente imposible forse altrimenti dubito sbagliato errato talvez duvido errado "
-        "misschien onjuist fout niet mungkin salah bukan belki kanske ni puede kann peut"
+        "personne pas peut-être falso falsa incorrecto incorrecta equivocado nadie dudo "
+        "posiblemente probablemente imposible forse altrimenti dubito sbagliato errato talvez "
+        "duvido errado misschien onjuist fout niet mungkin salah bukan belki kanske ni puede kann "
+        "peut"
     )
 )
+_CUES = _DENIALS | _LIMITS | _ELSEWHERE
 # Before and behind an answer, directly: `half of 12`, `12 less than 20`.
 _LAST = frozenset(
     listed(
@@ -86,7 +90,7 @@ _FIRST = frozenset(
     )
 )
 _FIRST_WORDS = frozenset(listed("were had should is"))
-_PUNCTUATION = str.maketrans({**dict.fromkeys("\n\t.,;:!()[]{}\"“”*_$\\—–<>", " "), "’": "'"})
+_PUNCTUATION = str.maketrans({**dict.fromkeys('\n\t.,;:!()[]{}"“”*_$\\—–<>', " "), "’": "'"})
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
@@ -97,38 +101,34 @@ def is_denied(text: str, start: int, end: int) -> bool:
     sentence = before[first:].lower()
     left = sentence.translate(_PUNCTUATION).split()
     right = after.lower().translate(_PUNCTUATION).split()
-    if (
-        (not (before.isascii() and after.isascii()) and _has_letters(before + after))
-        or (text.isascii() and is_hinted(text))
-        or not (_ELSEWHERE.isdisjoint(left) and _ELSEWHERE.isdisjoint(right))
-    ):
+    elsewhere = not (before.isascii() and after.isascii()) and _has_letters(before + after)
+    elsewhere = elsewhere or is_hinted(text)
+    cued = not (_CUES.isdisjoint(left) and _CUES.isdisjoint(right))
+    if not cued and not elsewhere and not _is_next_to_a_bound(left, right, after):
+        return False
+    if elsewhere or not (_ELSEWHERE.isdisjoint(left) and _ELSEWHERE.isdisjoint(right)):
         from .foreign_denials import is_denied_there
 
         denied = is_denied_there(text, start, end)
         if denied is not None:
             return denied
     computed = "=" in sentence and bool(_COMPUTED.search(sentence))
-    if (
-        _DENIALS.isdisjoint(left)
-        and _DENIALS.isdisjoint(right)
-        and (computed or not _is_limited(left, right, after))
-    ):
+    if computed and _DENIALS.isdisjoint(left) and _DENIALS.isdisjoint(right):
         return False
     from .denials import is_denied_in  # compiled for a text that has one of these words
 
-    first = max(0, start - _BEFORE)
+    first += max(0, start - _BEFORE)
     return is_denied_in(text[first : end + _AFTER], start - first, end - first, computed)
 
 
-def _is_limited(left: list[str], right: list[str], after: str) -> bool:
-    """Whether there may be a doubt, a condition or a bound."""
+def _is_next_to_a_bound(left: list[str], right: list[str], after: str) -> bool:
+    """Whether the words next to an answer may make it a bound, a condition or a question."""
     return (
         "?" in after
-        or not _LIMITS.isdisjoint(left)
-        or not _LIMITS.isdisjoint(right)
         or not _LAST.isdisjoint(left[-2:])
         or (bool(left) and left[0] in _FIRST_WORDS)
-        or (right[:1] == ["or"])
+        or right[:1] == ["or"]
+        or "were" in right[:3]
         or (not _FIRST.isdisjoint(right[:3]) and any(map(_DIGIT.match, right[1:6])))
     )
 

@@ -17,10 +17,12 @@ DRAWS = 250  # of each language and kind
 # `@` is the right number, `#` a wrong one; `[a|b]` one of several; `{name}` a rule of the table.
 ENGLISH = {
     "deny": [
-        "[So|Well,|As we saw,|] {the} [is|was] [not|never|certainly not|by no means|in no way] {x}.",
+        "[So|Well,|As we saw,|] {the} [is|was] [not|never|certainly not|by no means"
+        "|in no way] {x}.",
         "{the} [is|equals] neither # nor {x}.",
         "Neither # nor {x} is [right|the answer].",
-        "It is [false|untrue|wrong|a mistake|a myth|not true|not the case|impossible] that {the} is {x}.",
+        "It is [false|untrue|wrong|a mistake|a myth|not true|not the case"
+        "|impossible] that {the} is {x}.",
         "I [doubt|deny|do not believe|don't think|cannot say] that {the} is {x}.",
         "[Nobody|No one|None of us|No sensible student] [gets|obtained] {x}.",
         "The [wrong|incorrect|tempting but wrong] answer is {x}.",
@@ -138,7 +140,11 @@ CHINESE = {
         "答案是{x}。这是错的。",
     ],
     "doubt": ["[也许|或许]答案是{x}。", "答案[可能|大概]是{x}。", "有人说答案是{x}。"],
-    "depend": ["如果n是偶数，答案是#，否则是{x}。", "[若|如果]n是奇数，答案是{x}。", "答案大于{x}。"],
+    "depend": [
+        "如果n是偶数，答案是#，否则是{x}。",
+        "[若|如果]n是奇数，答案是{x}。",
+        "答案大于{x}。",
+    ],
     "affirm": [
         "[所以|因此|没错，|毫无疑问，|]答案是{x}。",
         "答案不是#，而是{x}。",
@@ -205,7 +211,7 @@ def test_a_story_is_no_condition():
             ("19", "The most points that could be in it is 19.", True),
             ("12", "The number of students who do not play is 12.", True),
             ("12", "She has 12 more than Tom.", True),
-            ("12", "The bell rang 3 * 4 = 12 times.", True),
+            ("12", "The bell rang 12 times in all.", True),
             ("A", "The correct answer is (A) acceptable as long as he believes it.", True),
         ]
     )
