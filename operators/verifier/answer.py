@@ -346,9 +346,11 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
     """What was found at `start`, with its negation if the sentence around it does not affirm it."""
     if not found or start < 0:
         return found
-    first, end = _core(found)
-    if _OPTION_WITH_TEXT.match(found):  # "unless" and the like belong to the text of an option
-        end = len(text) - start
+    first, end = 0, len(found)
+    if not found.isdigit():
+        first, end = _core(found)
+        if _OPTION_WITH_TEXT.match(found):  # "unless" and the like belong to the text of an option
+            end = len(text) - start
     denied = is_negated(text, start) or is_denied(text, start + first, start + end)
     if not denied:
         return found
