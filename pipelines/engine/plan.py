@@ -17,15 +17,18 @@ from typing import NamedTuple
 from ...operators import Operator, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
 from ..apply.frame import Frame
-from ..apply.steps import RunStep, apply_steps
+from ..apply.steps import RunStep, StepResult, apply_steps
 from ..dataset.source import Source, chunk_name
 from ..filesystem.arrow_files import FORMAT
+from ..filesystem.checked import damaged
 from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .commit import load
-from .kept.folder import kept_name, retry_count
+from . import commit
+from .kept import chunk as kept_chunk
+from .kept.folder import kept_name
+from .retries import retry_count
 
 
 class Stage(NamedTuple):
@@ -148,8 +151,10 @@ class Plan(NamedTuple):
         if isinstance(folder, RemotePath):
             there = {path.name for path in folder.iterdir()}
             return frozenset(chunk for chunk, path in enumerate(paths) if path.name in there)
-        # On disk, a commit may be a link to a file that is gone.
-        return frozenset(chunk for chunk, path in enumerate(paths) if path.exists())
+        found = (chunk for chunk, path in enumerate(paths) if path.exists())
+        if not isinstance(step.operator, ResumableOperator):
+            return frozenset(found)
+        return frozenset(chunk for chunk in found if self._kept(step, chunk).exists())
 
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""
@@ -161,7 +166,29 @@ class Plan(NamedTuple):
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""
-        return lambda step, _: load(self.path(step, chunk))
+        return lambda step, _: self.load(step, chunk)
+
+    def load(self, step: Step, chunk: int) -> StepResult:
+        """What a step did to a chunk, as it was committed.
+
+        Raises:
+            DamagedError: it is not as it was saved, or what it links to is gone.
+            FileNotFoundError: it is not committed.
+        """
+        if not isinstance(step.operator, ResumableOperator):
+            return commit.load(self.path(step, chunk))
+        kept = self._kept(step, chunk)
+        try:
+            return kept_chunk.load(kept)
+        except FileNotFoundError:
+            path = self.path(step, chunk)
+            raise damaged(path, f"a link to {kept}, which is gone") from None
+
+    def _kept(self, step: Step, chunk: int) -> AnyPath:
+        """What the commit of a resumable step links to."""
+        assert isinstance(step.operator, ResumableOperator)
+        folder = kept_folder(self.cache, step.operator)
+        return commit.target_of(self.path(step, chunk), folder)
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""

@@ -193,7 +193,8 @@ class _OpenChunk:
         else:
             change = apply_operator(operator, self.table, 0)
         seconds = sum(entry.seconds for entry in finished.values())
-        kept_chunk.save(self.whole, StepResult.of(change, self.rows, seconds), self.keys)
+        result = StepResult.of(change, self.rows, seconds)
+        kept_chunk.save(self.whole, result, self.keys, self._kept.retries)
         return True
 
     def finish(self) -> None:

@@ -27,8 +27,10 @@ from ..filesystem.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .kept.folder import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
+from .kept import chunk as kept_chunk
+from .kept.folder import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
+from .retries import count_retry, retry_count
 
 _OPTION = "--retry_missing"
 
@@ -91,7 +93,7 @@ def _failed_places(whole: AnyPath, find_failed: FindFailed) -> set[int]:
     if not is_finished(whole):
         found = journalled(whole).items()
         return {row for row, entry in found if find_failed(entry.change, 1)[0]}
-    commit = load(whole)
+    commit = kept_chunk.load(whole)
     return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
 
 
@@ -156,7 +158,8 @@ def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> 
         table = read_columns(step.operator, plan.frame_before(chunk, step))
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
-        save(path, StepResult.of(change, commit.rows_in, commit.seconds))
+        result = StepResult.of(change, commit.rows_in, commit.seconds)
+        save(path, result, retry_count(path.parent))
         count(len(rows))
 
 

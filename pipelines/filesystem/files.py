@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators.disk import sync, temporary_path
+from ...operators import DataError
+from ...operators.disk import kind_of, sync, temporary_path
 from .remote import AnyPath, RemotePath, errors_of_store_alone
 
 
@@ -64,6 +65,17 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         return
     with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as file:
         yield file
+
+
+def remove_file(path: AnyPath) -> None:
+    """Remove what is at a path, by its own name: of a link, not what it links to.
+
+    Raises:
+        DataError: it is a folder, which may hold anything.
+    """
+    if isinstance(path, Path) and kind_of(path) == "a folder":
+        raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
+    path.unlink(missing_ok=True)
 
 
 def remove_folder(path: AnyPath) -> None:

@@ -18,6 +18,7 @@ from version_0_4 import as_it_was
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.recipe import load
 
 DATA = Path(__file__).parent / "data" / "kept"
@@ -63,9 +64,13 @@ def curate(overrides=None):
 
 
 def kept():
-    """What is in the folders of kept rows, by name."""
+    """The rows that are kept, by chunk; they are written again, each chunk as what it is."""
     found = Path("out/.rejuice").glob("kept-*/*")
-    return {str(file): file.read_bytes() for file in found if file.suffix != ".lock"}
+    return {str(file): keys_in(file) for file in found if file.suffix != ".lock"}
+
+
+def keys_in(file):
+    return file.read_text().split() if file.suffix == ".keys" else None
 
 
 @pytest.mark.slow
@@ -78,6 +83,8 @@ def test_samples_of_the_earlier_version_are_found(case, name):
     assert found.select(table.column_names).equals(table)
     assert set(found.column_names) == set(table.column_names)
     assert kept() == before
+    for chunk in Path("out/.rejuice").glob("kept-*/*.arrow"):
+        assert kept_chunk.keys_of(chunk) == keys_in(chunk.with_suffix(".keys"))
 
 
 @pytest.mark.slow

@@ -14,14 +14,12 @@ from rejuice.pipelines.engine.kept.folder import (
     KeptRows,
     chunk_path,
     chunks,
-    count_retry,
-    counts_retries,
     journalled,
-    retry_count,
     rewrite_without,
     row_keys,
 )
 from rejuice.pipelines.engine.kept.journal import journals
+from rejuice.pipelines.engine.retries import count_retry, counts_retries, retry_count
 from rejuice.pipelines.filesystem.checked import DamagedError
 
 TABLE = pa.table({"x": ["a", "b", None]})
