@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...operators import DataError
+from ...operators.disk import NotAFileError
 from ..dataset.run_folder import run_folder
-from ..filesystem.files import write_file
+from ..filesystem.files import read_file, write_file
 from ..filesystem.remote import AnyPath
 
 
@@ -95,9 +96,12 @@ class Report(BaseModel):
             DataError: nothing was run to that path, or its report is damaged.
         """
         path = run_folder(export_path) / "report.json"
-        if not path.exists():
-            raise DataError(f"{path} does not exist", "give the export_path of a finished run")
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_file(path))
+        except (FileNotFoundError, NotADirectoryError):
+            found = f"{path} does not exist"
+            raise DataError(found, "give the export_path of a finished run") from None
+        except NotAFileError as error:
+            raise DataError(f"{path}: {error.strerror}", "run the recipe again") from None
         except ValidationError:
             raise DataError(f"{path} is damaged", "run the recipe again") from None

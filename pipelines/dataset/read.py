@@ -19,6 +19,7 @@ import xxhash
 
 from ...operators import DataError
 from ..filesystem.arrow_files import FORMAT
+from ..filesystem.checked import check_own_folder
 from ..filesystem.remote import AnyPath
 from . import formats, parquet
 from .content_hash import fingerprint
@@ -137,6 +138,7 @@ class Dataset:
         made_of += [rows, list(map(len, self._parts))] if rows is not None else []
         key = xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())
         folder = cache / f"source-{key}"
+        check_own_folder(folder)
         found = read_source(folder, self.files, selection)
         if found is None:
             self._check_selection()

@@ -20,7 +20,8 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError, RecipeError
-from ..filesystem.files import write_file, written
+from ...operators.disk import NotAFileError
+from ..filesystem.files import read_file, write_file, written
 from ..filesystem.remote import AnyPath, RemotePath
 from .arrow_types import without_empty
 from .run_folder import PART, PART_SUFFIX, is_folder
@@ -52,11 +53,11 @@ def parts_of(export_path: AnyPath) -> list[AnyPath]:
     """
     parts_list = export_path / PARTS_LIST
     try:
-        listed = json.loads(parts_list.read_text("utf-8"))["parts"]
+        listed = json.loads(read_file(parts_list))["parts"]
         return [export_path / str(part["file"]) for part in listed]
     except FileNotFoundError:
         found = f"{export_path} is not a finished export: it lacks {PARTS_LIST}"
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, NotAFileError):
         found = f"{parts_list} is damaged"
     raise DataError(found, "run its recipe again")
 

@@ -13,7 +13,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from ...operators import DataError
-from ..filesystem.files import open_input
+from ...operators.disk import NotAFileError
+from ..filesystem.files import open_input, read_file
 from ..filesystem.remote import AnyPath, to_path
 from .datafile import DataFile
 from .parquet import schema_metadata
@@ -68,8 +69,9 @@ def _marked(file: AnyPath) -> frozenset[str]:
 def _reported(export_path: AnyPath) -> frozenset[str]:
     """The columns that the run to a path has written."""
     try:
-        report = json.loads((run_folder(export_path) / "report.json").read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # There is none, or it is damaged.
+        report = json.loads(read_file(run_folder(export_path) / "report.json"))
+    except (FileNotFoundError, NotADirectoryError, NotAFileError, ValueError):
+        # There is none, or it is damaged.
         return frozenset()
     # The dataset of a run may differ from its export in nothing but the suffix.
     if to_path(report.get("export_path", "")).name != export_path.name:

@@ -20,7 +20,7 @@ from ..apply.frame import Frame
 from ..apply.steps import RunStep, StepResult, apply_steps
 from ..dataset.source import Source, chunk_name
 from ..filesystem.arrow_files import FORMAT
-from ..filesystem.checked import damaged
+from ..filesystem.checked import check_own_folder, damaged
 from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
@@ -101,6 +101,8 @@ class Plan(NamedTuple):
             kept = _kept(cache, operator) if isinstance(operator, ResumableOperator) else None
             key = _hash(key, operator, None if kept is None else kept.version)
             keys.append(f"{operator.name()}-{key}")
+            for folder in (cache / keys[-1], *([kept.folder] if kept else ())):
+                check_own_folder(folder)
             if kept is not None:
                 key += f"-{retry_count(kept.folder)}"
             elif retries := retry_count(cache / keys[-1]):

@@ -56,6 +56,17 @@ def damaged(path: AnyPath, found: str = "damaged") -> DamagedError:
     return DamagedError(f"{path} is {found}", "remove it and run again", path=path)
 
 
+def check_own_folder(path: AnyPath) -> None:
+    """Check that a folder of the cache is one, or is not there: no link to one elsewhere.
+
+    Raises:
+        DamagedError: something else is in its place.
+    """
+    kind = None if isinstance(path, RemotePath) else kind_of(path)
+    if kind not in (None, "a folder"):
+        raise damaged(path, f"{kind}, not a folder")
+
+
 def owner(path: AnyPath) -> bytes:
     """The key of what a file of the cache holds: of its name, and of that of its folder."""
     return key_of(path.parent.name, path.name)

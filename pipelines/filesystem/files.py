@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators import DataError
-from ...operators.disk import kind_of, sync, temporary_path
+from ...operators import DataError, disk
+from ...operators.disk import sync, temporary_path
 from .remote import AnyPath, RemotePath, errors_of_store_alone
 
 
@@ -67,13 +67,34 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         yield file
 
 
+def read_file(path: AnyPath) -> bytes:
+    """What a file holds that rejuice has written.
+
+    Raises:
+        FileNotFoundError: there is none.
+        NotAFileError: on disk, a link, a FIFO, a device or a folder is in its place.
+    """
+    return path.read_bytes() if isinstance(path, RemotePath) else disk.read_file(path)
+
+
+def check_is_folder(path: AnyPath) -> None:
+    """Check that what is at a path, itself, is a folder or nothing: no link to one elsewhere.
+
+    Raises:
+        DataError: it is something else.
+    """
+    kind = None if isinstance(path, RemotePath) else disk.kind_of(path)
+    if kind not in (None, "a folder"):
+        raise DataError(f"{path} is {kind}, where rejuice keeps a folder", "remove it")
+
+
 def remove_file(path: AnyPath) -> None:
     """Remove what is at a path, by its own name: of a link, not what it links to.
 
     Raises:
         DataError: it is a folder, which may hold anything.
     """
-    if isinstance(path, Path) and kind_of(path) == "a folder":
+    if isinstance(path, Path) and disk.kind_of(path) == "a folder":
         raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
     path.unlink(missing_ok=True)
 

@@ -26,7 +26,7 @@ import xxhash
 
 from ....operators import RejuiceError
 from ....operators.disk import NotAFileError, open_file, read_file
-from ...filesystem.files import write_file
+from ...filesystem.files import check_is_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath, to_path
 
 RUNS = "runs"
@@ -54,6 +54,7 @@ def use_cache(
         RejuiceError: it was to be held alone, and another run uses it.
     """
     runs = cache / RUNS
+    check_is_folder(runs)
     runs.mkdir(parents=True, exist_ok=True)
     with _locked(cache, alone=alone) as share:
         content = str(export.resolve()).encode()
