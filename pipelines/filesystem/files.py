@@ -35,6 +35,7 @@ def written(path: AnyPath) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
+        _check_is_no_folder(path)
         temporary.replace(path)
         sync(path.parent)
     finally:
@@ -67,6 +68,11 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         yield file
 
 
+def _check_is_no_folder(path: Path) -> None:
+    if disk.kind_of(path) == "a folder":
+        raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
+
+
 def read_file(path: AnyPath) -> bytes:
     """What a file holds that rejuice has written.
 
@@ -94,8 +100,8 @@ def remove_file(path: AnyPath) -> None:
     Raises:
         DataError: it is a folder, which may hold anything.
     """
-    if isinstance(path, Path) and disk.kind_of(path) == "a folder":
-        raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
+    if isinstance(path, Path):
+        _check_is_no_folder(path)
     path.unlink(missing_ok=True)
 
 
