@@ -89,7 +89,7 @@ def read_header(data: Any, at: int = 0) -> Header | None:
     return Header(key, number, kind, (high << 32) + low, checksum)
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record in some bytes.
 
     Attributes:
@@ -103,7 +103,7 @@ class Found(NamedTuple):
     after_damage: bool
 
 
-def records_in(data: memoryview, *, trusted: bool = False) -> Iterator[Found]:
+def records_in(data: memoryview, *, trusted: bool = False) -> Iterator[FoundRecord]:
     """The records in some bytes that are undamaged, in their order.
 
     What a process was writing when it was killed stands at the end, and is no record.
@@ -119,7 +119,7 @@ def records_in(data: memoryview, *, trusted: bool = False) -> Iterator[Found]:
             start = at + HEADER_BYTES
             payload = data[start : start + header.size]
             if (trusted and len(payload) == header.size) or header.fits(payload):
-                yield Found(header, payload, after_damage)
+                yield FoundRecord(header, payload, after_damage)
                 at, after_damage = start + header.size, False
                 continue
         at, after_damage = _next_magic(data, at + 1), True

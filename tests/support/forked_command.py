@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import typer
 
-
 _LONGEST_S = 300
 
 

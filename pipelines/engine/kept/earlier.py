@@ -33,7 +33,7 @@ _BATCHES, _CHECKSUM, _KEYS = b"batches", b"schema_xxh3", b"row_keys"
 
 _MARK = b"\xa7\xff row\x00\n"
 _HEADER = Struct("<8sIQQ")
-"""Of a frame: the mark, the bytes of the JSON and of the columns, and the checksum of both."""
+"""How a frame begins: the mark, the sizes of the JSON and of the columns, the checksum of both."""
 _STREAM = b"\xff\xff\xff\xff"
 """How a journal of version 0.4 begins."""
 _META = b"rejuice"
