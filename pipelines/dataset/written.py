@@ -21,13 +21,42 @@ from .parquet import schema_metadata
 from .run_folder import run_folder
 from .spec import DatasetSpec, files_of
 
-_KEY = b"rejuice.written"
+_KEY, _FROM = b"rejuice.written", b"rejuice.computed_from"
 
 
-def mark_written(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """The schema, with a mark at those of its columns that steps have written."""
+def mark_written(
+    schema: pa.Schema, names: Iterable[str], origins: Mapping[str, Iterable[str]] | None = None
+) -> pa.Schema:
+    """The schema, with a mark at those of its columns that steps have written.
+
+    Args:
+        schema: of an export.
+        names: of columns that steps have written.
+        origins: by column, those from which it was computed.
+    """
     marked = sorted(set(names) & set(schema.names))
-    return schema.with_metadata({**(schema.metadata or {}), _KEY: json.dumps(marked)})
+    metadata = {**(schema.metadata or {}), _KEY: json.dumps(marked)}
+    if origins:
+        known = {name: sorted(origins[name]) for name in marked if name in origins}
+        metadata[_FROM] = json.dumps(known)
+    return schema.with_metadata(metadata)
+
+
+def written_origins(dataset: AnyPath | DatasetSpec) -> dict[str, frozenset[str]]:
+    """By column that steps have written, those from which it was computed, as far as is known.
+
+    Args:
+        dataset: the export of a run, or several.
+    """
+    spec, found = DatasetSpec.of(dataset), dict[str, frozenset[str]]()
+    for path in spec.paths:
+        with suppress(DataError):
+            for file in files_of(path):
+                of_file = json.loads(_metadata(file).get(_FROM, b"{}"))
+                for name, of in of_file.items():
+                    found[name] = found.get(name, frozenset()).union(of)
+    renamed = spec.selection.renamed
+    return {new: frozenset(renamed(of)) for name, of in found.items() for new in renamed([name])}
 
 
 def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
@@ -56,6 +85,11 @@ def _written(path: AnyPath) -> frozenset[str]:
 
 def _marked(file: AnyPath) -> frozenset[str]:
     """The columns that the metadata of a file names."""
+    return frozenset(json.loads(_metadata(file).get(_KEY, b"[]")))
+
+
+def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
+    """The metadata of a file's schema."""
     metadata: Mapping[bytes, bytes] | None = None
     if file.suffix == ".parquet":
         metadata = schema_metadata(DataFile.of(file))
@@ -63,7 +97,7 @@ def _marked(file: AnyPath) -> frozenset[str]:
         with suppress(pa.ArrowInvalid), open_input(file) as source:
             # An export is no stream.
             metadata = pa.ipc.open_file(source).schema.metadata
-    return frozenset(json.loads((metadata or {}).get(_KEY, b"[]")))
+    return metadata or {}
 
 
 def _reported(export_path: AnyPath) -> frozenset[str]:
