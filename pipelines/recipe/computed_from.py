@@ -46,7 +46,7 @@ class _Columns:
         for name in removed | writes:
             self.origins.pop(name, None)
             self.stale.pop(name, None)
-        self.origins.update(dict.fromkeys(writes, of))
+        self.origins.update(dict.fromkeys(operator.writes(), of))
         self.there = (self.there - removed) | writes
 
 

@@ -28,7 +28,7 @@ def sample(tmp_path):
         rows = [{"prompt": row["prompt"], "response": f"{name}: 2"} for row in PROMPTS]
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        fields = {"n": 1, "engine": "recorded", "recorded": {"path": str(file)}}
+        fields = {"n": 1, "engine": "recorded", "recorded": {"path": str(file)}, "on_policy": False}
         return {"policy_rollout_mapper": fields}
 
     return step
@@ -43,9 +43,9 @@ def refused(path):
 def test_a_verdict_of_a_response_that_is_sampled_anew(recipe_file, sample):
     one, two = sample("one"), sample("two")
     assert refused(recipe_file([one, VERIFY, SUM, two], PROMPTS)) == (
-        "line 13, step 4 policy_rollout_mapper_2: replaces 'response', of which step 2 "
-        "math_verify_mapper computed 'extracted_answer' (as are reward, reward_accuracy, "
-        "reward_accuracy_missing, verdict): it would stay as it was; put step 2 "
+        "line 14, step 4 policy_rollout_mapper_2: replaces 'response', of which step 2 "
+        "math_verify_mapper computed 'verdict' (as are extracted_answer, reward, reward_accuracy, "
+        "reward_accuracy_missing): it would stay as it was; put step 2 "
         "math_verify_mapper after this step, too, or leave it out"
     )
     line = refused(recipe_file([one, VERIFY, SUM, two, VERIFY], PROMPTS))
@@ -64,7 +64,9 @@ def test_a_verdict_in_the_dataset_of_an_earlier_run(recipe_file, sample, tmp_pat
         again.write_text(json.dumps({**recipe, "process": list(process)}))
         return checked_schema(load(again))
 
-    with pytest.raises(RecipeError, match="the run that made the dataset computed 'extracted_ans"):
+    with pytest.raises(
+        RecipeError, match="the run that made the dataset computed 'extracted_answer'"
+    ):
         checked(sample("two"))
     with pytest.raises(RecipeError, match="computed 'reward': it would stay as it was; let a step"):
         checked(sample("two"), VERIFY)
