@@ -11,7 +11,8 @@ A result is found again if and only if everything that led to it is unchanged.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
@@ -26,6 +27,10 @@ from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load
 from .kept.folder import kept_name, retry_count
+
+
+_FOLDER = re.compile(r"\w[\w-]*")
+"""The name of a folder in a cache."""
 
 
 class Stage(NamedTuple):
@@ -88,6 +93,35 @@ class Plan(NamedTuple):
         # Once more with all columns: some may first turn up far down.
         check_replaced(recipe.steps, source.schema.names, dataset.spec, recipe.where)
         return cls.of(recipe, source, cache)
+
+    @classmethod
+    def of_run(
+        cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
+    ) -> Plan | None:
+        """The plan of a finished run, without the code of its operators.
+
+        Args:
+            recipe: as it ran; of some operators, the code may be missing.
+            cache: the folder of commits.
+            chunk_rows: rows per chunk, as the run was given.
+            uses: the folders in there that the run uses, as its manifest lists them: that of the
+                source, and those of the steps in order.
+
+        Returns:
+            None where a folder is none of a cache, or the source is gone or changed.
+
+        Raises:
+            RejuiceError: the dataset cannot be read.
+        """
+        source_name, *keys = uses[: len(recipe.steps) + 1]
+        if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
+            return None
+        dataset = recipe.opened(cache)
+        groups = group_columns(recipe, dataset.first_schema)
+        source = dataset.chunks_of_run(
+            cache, source_name, chunk_rows=chunk_rows, group_by=[groups, ("prompt_id",), ()]
+        )
+        return None if source is None else cls(recipe, source, cache, tuple(keys), "")
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
