@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from ...operators import RecipeError
 
 if TYPE_CHECKING:
     from ..filesystem.remote import AnyPath
+    from ..recipe.code import RecipeCode
     from ..stored.stored import Stored
 
 Trust = Annotated[
@@ -35,10 +35,11 @@ def check_recipe_trusted(path: Path, trusted: bool) -> None:
     Raises:
         RecipeError: the code is not trusted, or the recipe cannot be read.
     """
+    from ..recipe.code import code_of
     from ..recipe.trust import run_folder_of
 
     if _is_recipe(path) and (folder := run_folder_of(path)) is not None:
-        check_trusted(folder, [path], trusted)
+        check_trusted(folder, code_of([path]), trusted)
 
 
 def check_run_trusted(stored: Stored, path: Path, trusted: bool) -> None:
@@ -52,8 +53,10 @@ def check_run_trusted(stored: Stored, path: Path, trusted: bool) -> None:
     Raises:
         RecipeError: the code is not trusted, or a recipe cannot be read.
     """
+    from ..recipe.code import code_of
+
     trust_own(stored, path)
-    check_trusted(stored.folder, stored.recipes, trusted)
+    check_trusted(stored.folder, code_of(stored.recipes), trusted)
 
 
 def trust_own(stored: Stored, path: Path) -> None:
@@ -77,26 +80,21 @@ def trust_own(stored: Stored, path: Path) -> None:
         trust(stored.folder, code, remember=False)
 
 
-def check_trusted(
-    folder: Path, recipes: Iterable[Path], trusted: bool, others: tuple[str, ...] = ()
-) -> None:
+def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
     """Check that the user trusts the code of a run folder; in a terminal, ask.
 
     Args:
         folder: of the run.
-        recipes: those in it that are used.
+        code: what of it makes code run.
         trusted: whether `--trust` was given.
-        others: what else of the folder makes code run, such as a checkpoint.
 
     Raises:
-        RecipeError: the code is not trusted, or a recipe cannot be read.
+        RecipeError: the code is not trusted.
     """
-    from ..recipe.code import code_of
     from ..recipe.trust import is_trusted, trust
     from ..show.visible import visible
 
-    code = code_of(recipes)._replace(others=others)
-    named = ", ".join((*code.named, *others))
+    named = ", ".join((*code.named, *code.others))
     if not named or is_trusted(folder, code):
         return
     found = f"{visible(str(folder))} makes code run: {named}"
@@ -113,7 +111,11 @@ def _is_recipe(path: AnyPath) -> bool:
 
 def _confirmed(found: str, files: list[str]) -> bool:
     """The answer of the user; without a terminal, no."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _has_terminal():
         return False
     typer.echo("\n".join([found, *(f"  {file}" for file in files)]), err=True)
     return typer.confirm("Run it? The answer yes is remembered", default=False, err=True)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -44,9 +44,7 @@ def opened(
     return stored, own.read_recipe(overrides)
 
 
-def open_with_code(
-    path: AnyPath, steps: range | None, trust: Callable[[Stored], None]
-) -> Stored:
+def open_with_code(path: AnyPath, steps: range | None, trust: Callable[[Stored], None]) -> Stored:
     """A stored run, with the code of its operators as far as it is trusted.
 
     Args:

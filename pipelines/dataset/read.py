@@ -9,7 +9,7 @@ named by a hash of the content, so an unchanged dataset is read once, whatever i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 

@@ -28,7 +28,6 @@ from ..recipe.steps import Step
 from .commit import load
 from .kept.folder import kept_name, retry_count
 
-
 _FOLDER = re.compile(r"\w[\w-]*")
 """The name of a folder in a cache."""
 

@@ -1,12 +1,12 @@
 """What of a recipe is code, or makes code run: what is to be trusted before a stranger's is used.
 
-    custom_operator_paths                     Python files, which are imported
-    python_file_mapper, python_lambda_mapper  operators of Data-Juicer that run what they are given
-    trust_remote_code                         the code in the folder of a model
-    mcp                                       a tool: a program that is started, or a server
-    vllm: python                              the interpreter of an engine
-    ray_address                               a cluster: Ray unpickles what it answers
-    train.verl                                settings of verl, some of which name code
+custom_operator_paths                     Python files, which are imported
+python_file_mapper, python_lambda_mapper  operators of Data-Juicer that run what they are given
+trust_remote_code                         the code in the folder of a model
+mcp                                       a tool: a program that is started, or a server
+vllm: python                              the interpreter of an engine
+ray_address                               a cluster: Ray unpickles what it answers
+train.verl                                settings of verl, some of which name code
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _named(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _entries(process: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for entry in process if isinstance(process, list) else ():
-        for name, fields in (entry.items() if isinstance(entry, Mapping) else [(entry, None)]):
+        for name, fields in entry.items() if isinstance(entry, Mapping) else [(entry, None)]:
             yield str(name), fields if isinstance(fields, Mapping) else {}
 
 
@@ -90,7 +90,7 @@ def _nested(value: Any, seen: set[int] | None = None) -> Iterator[str]:
     """What makes code run wherever it stands, in fields of fields, too."""
     seen = set() if seen is None else seen
     if not isinstance(value, Mapping | list) or id(value) in seen:
-        return  # An anchor of YAML may stand in many places, and in itself.
+        return  # An anchor of YAML may stand in many places: each is looked at once.
     seen.add(id(value))
     for key, each in value.items() if isinstance(value, Mapping) else enumerate(value):
         if key == "trust_remote_code" and each:

@@ -230,4 +230,8 @@ def operator_on_file(
 
 def is_sampling(operator: Operator) -> bool:
     """Whether an operator samples responses, as far as that is known of a stored one."""
-    return operator.samples if isinstance(operator, StoredOperator) else isinstance(operator, RolloutMapper)
+    return (
+        operator.samples
+        if isinstance(operator, StoredOperator)
+        else isinstance(operator, RolloutMapper)
+    )

@@ -54,7 +54,7 @@ class StoredOperator(Operator):
         from ...operators.agents.explained import holds_turns, turn_lines
 
         turns = (row or {}).get("turns")
-        return turn_lines(turns) if holds_turns(turns) else {}
+        return turn_lines(turns) if turns is not None and holds_turns(turns) else {}
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         raise self._not_run()

@@ -104,14 +104,23 @@ def _folder() -> Path:
 def _keys(folder: Path, code: RecipeCode) -> Iterator[str]:
     where = os.fsencode(folder.resolve())
     for path in (*code.recipes, *(file for each in code.files for file in _python_files(each))):
-        content = path.read_bytes() if path.is_file() else b""
-        parts = (where, os.fsencode(path.resolve()), content)
-        digest = hashlib.sha256()
-        for part in parts:
-            digest.update(len(part).to_bytes(8, "little") + part)
-        yield digest.hexdigest()
+        yield _key(where, os.fsencode(path.resolve()), _digest(path))
     for name in code.others:
-        yield hashlib.sha256(b"\0".join((where, name.encode()))).hexdigest()
+        yield _key(where, name.encode())
+
+
+def _digest(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    if path.is_file():  # Neither a device nor a pipe.
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.digest()
+
+
+def _key(*parts: bytes) -> str:
+    framed = (len(part).to_bytes(8, "little") + part for part in parts)
+    return hashlib.sha256(b"".join(framed)).hexdigest()
 
 
 def _python_files(path: Path) -> list[Path]:
