@@ -84,12 +84,10 @@ def train(
     from rich.console import Console
 
     from ..pipelines.recipe.read import load
-    from ..pipelines.recipe.trust import trust as remember
     from .launch.checks import check_training
     from .run import TrainingRun
 
-    path, folder = _found(recipe, output)
-    _check_trusted(path, resume, trust)
+    path, folder = _found(recipe, output, resume, trust)
     flags = {
         "dataset_path": dataset_path,
         "train.steps": steps,
@@ -106,11 +104,8 @@ def train(
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
     elif not _show_finished(run, folder, console):
-        _need_for(run.config)
         with ExitStack() as stack:
             run, server = _prepare(loaded, folder, resume, console, stack)
-            # Its messages say how to resume it by its folder.
-            remember(run.folder, _code(run.folder / "recipe.yaml", checkpoints=True))
             _train(run, server, loaded.head.project_name, folder, resume, quiet)
 
 
@@ -137,12 +132,15 @@ def _prepare(
     recipe: Recipe, folder: Path, resume: bool, console: Console, stack: ExitStack
 ) -> tuple[TrainingRun, PreloadServer | None]:
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
+    from ..pipelines.recipe.trust import trust
     from .cpu.fork_server import PreloadServer, is_given, is_supported
     from .launch.checkpoints import last
     from .launch.nodes import check_nodes
     from .launch.preflight import check_servers
     from .launch.training import prepare, process_environment
 
+    if recipe.head.train is not None:
+        _need_for(recipe.head.train)
     server: PreloadServer | None = None
     with console.status("checking the recipe") as status:
 
@@ -158,6 +156,8 @@ def _prepare(
         if run.config.gpu.nodes > 1:
             status.update("checking what the nodes see")
         check_nodes(run)
+    # Messages say how to resume it by its folder.
+    trust(run.folder, _code(run.folder / "recipe.yaml", checkpoints=True))
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
     return run, server
@@ -369,14 +369,15 @@ def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
     console.print("verl accepts the configuration.", highlight=False)
 
 
-def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
-    """The recipe and the folder of its run, which is the recipe's own if a run is in it."""
+def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tuple[Path, Path]:
+    """The recipe, whose code is trusted, and the folder of its run: its own if a run is in it."""
     if recipe.is_dir():
         if not (recipe / "recipe.yaml").exists():
             raise RejuiceError(
                 f"{recipe} is not the folder of a run", "give a recipe or the folder of a run"
             )
         recipe = recipe / "recipe.yaml"
+    _check_trusted(recipe, resume, trusted)
     from .run import is_prepared
 
     of_run = recipe.name == "recipe.yaml" and is_prepared(recipe.parent)

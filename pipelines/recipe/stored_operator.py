@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pydantic import ConfigDict, PrivateAttr
-from typing_extensions import Self
+from pydantic import ConfigDict
 
 from ...operators import ALL, Change, Columns, Operator, OperatorError, build
 
@@ -30,25 +29,24 @@ class StoredOperator(Operator):
     stored_name: ClassVar[str]
     samples: ClassVar[bool] = False
     """Whether it is an installed operator that samples, with tools or flows that are not."""
-
-    _written: Columns = PrivateAttr(())
+    written: ClassVar[Columns] = ()
+    """The columns that it has written in a run, as far as they are known."""
 
     @classmethod
     def name(cls) -> str:
         """The name in the recipe."""
         return cls.stored_name
 
-    def with_written(self, columns: Sequence[str]) -> Self:
-        """This operator, whose `writes` are the columns that it has written in a run."""
-        copy = self.model_copy()
-        copy._written = tuple(columns)
-        return copy
+    def with_written(self, columns: Sequence[str]) -> StoredOperator:
+        """This operator, with the columns that it has written in a run."""
+        kind = _kind(self.name(), self.samples, tuple(columns))
+        return build(kind, self.model_extra or {})
 
     def reads(self) -> Columns:
         return ALL
 
     def writes(self) -> Columns:
-        return self._written
+        return self.written
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
         from ...operators.agents.explained import holds_turns, turn_lines
@@ -70,14 +68,20 @@ def stored_operator(
     name: str, fields: Mapping[str, Any], *, samples: bool = False
 ) -> StoredOperator | None:
     """The operator of a stored step; None where no operator can have this name."""
-    return build(_kind(name, samples), fields) if _NAME.fullmatch(name) else None
+    return build(_kind(name, samples, ()), fields) if _NAME.fullmatch(name) else None
 
 
 @cache
-def _kind(name: str, samples: bool) -> type[StoredOperator]:
-    types = {"stored_name": "ClassVar[str]", "samples": "ClassVar[bool]"}
-    body = {"__module__": __name__, "__annotations__": types}
-    return type("Stored", (StoredOperator,), {**body, "stored_name": name, "samples": samples})
+def _kind(name: str, samples: bool, written: Columns) -> type[StoredOperator]:
+    types = {
+        "stored_name": "ClassVar[str]",
+        "samples": "ClassVar[bool]",
+        "written": "ClassVar[Columns]",
+    }
+    values = {"stored_name": name, "samples": samples, "written": written}
+    return type(
+        "Stored", (StoredOperator,), {"__module__": __name__, "__annotations__": types, **values}
+    )
 
 
 def serves_tools(fields: Mapping[str, Any]) -> bool:

@@ -129,7 +129,7 @@ LOOKING = {
     "explain|{try}|row 1": "   mark = ",
     "report|{try}|--allow_empty": "mark_mapper",
     "view|{try}|--no_open|-o|p.html": "2 sets",
-    "diff|{try}/steps/000001|{try}/steps/000002": "same responses",
+    "diff|{try}/steps/000001|{try}/steps/000002": "recipe       the same",
     "audit|{try}": "graded by math_verify_mapper",
 }
 
@@ -162,6 +162,7 @@ NEEDING = (
 )
 
 
+@pytest.mark.recommended("pipelines/commands/trust.py", "add --trust if you trust whoever made it")
 @pytest.mark.parametrize("words", NEEDING)
 def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     words = hostile.words(words)

@@ -134,12 +134,12 @@ def export(
         shutil.copytree(whole, beside)
     else:
         words = [*_options(run), *(["--trusted"] if trusted else [])]
-        _merge(actor, beside, words, variables or {})
+        _merge(words, actor, beside, variables or {})
     beside.rename(path)
     return step
 
 
-def _merge(actor: Path, target: Path, options: Sequence[str], variables: Mapping[str, str]) -> None:
+def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping[str, str]) -> None:
     # The merger needs no accelerator, even if the policy was trained on one.
     modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
     here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
