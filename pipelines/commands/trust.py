@@ -104,7 +104,7 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
 
 
 def _is_recipe(path: AnyPath) -> bool:
-    from ..stored.open import RECIPES
+    from ..stored.openers import RECIPES
 
     return isinstance(path, Path) and path.suffix in RECIPES and path.is_file()
 

@@ -11,10 +11,10 @@ from ..dataset.run_folder import run_folder
 from ..filesystem.remote import AnyPath, to_path
 from ..recipe.read import load_without_code
 from .export import open_export
-from .openers import RUNS, openers
+from .openers import RECIPES, RUNS, openers
 from .stored import Stored
 
-RECIPES = (".yaml", ".yml")
+__all__ = ["RECIPES", "open_stored", "run_of"]
 
 
 def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
