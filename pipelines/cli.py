@@ -18,6 +18,7 @@ from .commands.diff import diff
 from .commands.explain import explain
 from .commands.preview import preview
 from .commands.report import report
+from .commands.trust import Trust, check_recipe_trusted
 from .commands.view import view
 from .commands.whatif import whatif
 from .options import (
@@ -85,6 +86,7 @@ def run(
     verify: Verify = False,
     engine: EngineOption = None,
     ray: RayAddress = None,
+    trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -104,6 +106,7 @@ def run(
     from .recipe.read import load
     from .show.funnel import show_funnel
 
+    check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
     progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
@@ -131,6 +134,7 @@ def check(
     recipe: RecipePath,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
@@ -138,6 +142,7 @@ def check(
     from .recipe.columns import checked_schema
     from .recipe.read import load
 
+    check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     head, training = loaded.head, loaded.head.train
     dataset = loaded.opened()

@@ -127,7 +127,7 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     from ..dataset.run_folder import run_folder
     from ..dataset.write import default_cache
     from ..engine.cache.entries import is_cache
-    from ..recipe.read import load
+    from ..recipe.read import load_without_code
     from ..stored.open import RECIPES
 
     if cache_dir is not None:
@@ -135,7 +135,7 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     if path is None:
         raise RecipeError("no cache is given", "give a recipe, an export or a cache folder")
     if isinstance(path, Path) and path.suffix in RECIPES:
-        path = load(path).head.export_path
+        path = load_without_code(path).head.export_path
     if (run_folder(path) / "report.json").is_file():
         return to_path(Report.read(path).cache)
     return path if isinstance(path, Path) and is_cache(path) else default_cache(path)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..options import AllowEmpty, Debug, overrides_of
+from .trust import Trust, check_recipe_trusted, check_run_trusted
 from .whatif import OfRun, RecipeOrRun
 
 
@@ -20,6 +21,7 @@ def preview(
         typer.Option("--prompts", min=2, help="How many prompts to sample where nothing was run."),
     ] = 64,
     allow_empty: AllowEmpty = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Show what training on a recipe would get: advantages, signal, gradient mass, refill, cost.
@@ -36,11 +38,14 @@ def preview(
     from ..compare.replay import replay, whole
     from ..show.preview import show_preview
 
+    check_recipe_trusted(recipe, trust)
     overrides = overrides_of(context)
     sampled = run is None and not has_run(recipe)
     if sampled:
         run = _sampled(recipe, overrides, prompts)
-    stored, wanted = opened(recipe, run, overrides)
+    stored, wanted = opened(
+        recipe, run, overrides, trust=lambda each: check_run_trusted(each, recipe, trust)
+    )
     train, console = wanted.head.train, Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))

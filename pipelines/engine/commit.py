@@ -21,6 +21,7 @@ from ...operators.records import HEADER_BYTES, Header
 from ..apply.steps import StepResult
 from ..filesystem.checked import (
     LINK,
+    check_own_folder,
     checked_header,
     damaged,
     owner,
@@ -35,7 +36,8 @@ from .retries import counter_of, retry_count, write_retry_count
 _PARENT = "__parent__"
 _META = b"rejuice"
 _FAILED = b"failed_rows"
-_LINKED = re.compile("[0-9a-f]{32}[.]arrow")
+_LINKED = re.compile(r"(kept-[\w-]+)/([0-9a-f]{32}[.]arrow)")
+"""What a link names: nothing outside the cache."""
 
 
 def save(path: AnyPath, commit: StepResult, retries: int = 0) -> None:
@@ -79,13 +81,13 @@ def check_retries(path: AnyPath, schema: pa.Schema) -> None:
 
 
 def link(path: AnyPath, target: AnyPath) -> None:
-    """Put a record in place that names a file in the folder of what a step has kept."""
-    payload = target.name.encode()
+    """Put a record in place that names a chunk in another folder of the cache."""
+    payload = f"{target.parent.name}/{target.name}".encode()
     write_file(path, Header.of(owner(path), LINK, [payload]).packed() + payload)
 
 
-def target_of(path: AnyPath, folder: AnyPath) -> AnyPath:
-    """The file in a folder that `link` named.
+def target_of(path: AnyPath) -> AnyPath | None:
+    """The chunk that `link` named, in the same cache; None: the file is a commit itself.
 
     Raises:
         DamagedError: it is not as it was written.
@@ -93,10 +95,16 @@ def target_of(path: AnyPath, folder: AnyPath) -> AnyPath:
     """
     content = read_content(path)
     header = checked_header(path, content)
-    name = bytes(content[HEADER_BYTES:]).decode("ascii", "replace")
-    if header is None or header.kind != LINK or not _LINKED.fullmatch(name):
+    if header is None:
         raise damaged(path)
-    return folder / name
+    if header.kind != LINK:
+        return None
+    found = _LINKED.fullmatch(bytes(content[HEADER_BYTES:]).decode("ascii", "replace"))
+    if found is None:
+        raise damaged(path)
+    folder = path.parent.parent / found[1]
+    check_own_folder(folder)
+    return folder / found[2]
 
 
 def as_table(commit: StepResult, retries: int = 0) -> pa.Table:

@@ -11,7 +11,9 @@ A result is found again if and only if everything that led to it is unchanged.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
@@ -20,15 +22,19 @@ from ..apply.frame import Frame
 from ..apply.steps import RunStep, StepResult, apply_steps
 from ..dataset.source import Source, chunk_name
 from ..filesystem.arrow_files import FORMAT
-from ..filesystem.checked import check_own_folder, damaged
+from ..filesystem.checked import DamagedError, check_own_folder, damaged
 from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from ..recipe.stored_operator import StoredOperator
 from . import commit
 from .kept import chunk as kept_chunk
 from .kept.folder import kept_name
 from .retries import retry_count
+
+_FOLDER = re.compile(r"\w[\w-]*")
+"""The name of a folder in a cache."""
 
 
 class Stage(NamedTuple):
@@ -93,6 +99,35 @@ class Plan(NamedTuple):
         return cls.of(recipe, source, cache)
 
     @classmethod
+    def of_run(
+        cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
+    ) -> Plan | None:
+        """The plan of a finished run, without the code of its operators.
+
+        Args:
+            recipe: as it ran; of some operators, the code may be missing.
+            cache: the folder of commits.
+            chunk_rows: rows per chunk, as the run was given.
+            uses: the folders in there that the run uses, as its manifest lists them: that of the
+                source, and those of the steps in order.
+
+        Returns:
+            None where a folder is none of a cache, or the source is gone or changed.
+
+        Raises:
+            RejuiceError: the dataset cannot be read.
+        """
+        source_name, *keys = uses[: len(recipe.steps) + 1]
+        if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
+            return None
+        dataset = recipe.opened(cache)
+        groups = group_columns(recipe, dataset.first_schema)
+        source = dataset.chunks_of_run(
+            cache, source_name, chunk_rows=chunk_rows, group_by=[groups, ("prompt_id",), ()]
+        )
+        return None if source is None else cls(recipe, source, cache, tuple(keys), "")
+
+    @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
         """The plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
@@ -153,10 +188,16 @@ class Plan(NamedTuple):
         if isinstance(folder, RemotePath):
             there = {path.name for path in folder.iterdir()}
             return frozenset(chunk for chunk, path in enumerate(paths) if path.name in there)
-        found = (chunk for chunk, path in enumerate(paths) if path.exists())
-        if not isinstance(step.operator, ResumableOperator):
-            return frozenset(found)
-        return frozenset(chunk for chunk in found if self._kept(step, chunk).exists())
+        return frozenset(chunk for chunk, path in enumerate(paths) if self._is_there(step, path))
+
+    def _is_there(self, step: Step, path: AnyPath) -> bool:
+        """Whether a commit on disk is there; it may be damaged, which is found when it is read."""
+        if not path.exists():
+            return False
+        with suppress(DamagedError):
+            target = commit.target_of(path) if _may_link(step) else None
+            return target is None or target.exists()
+        return True
 
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""
@@ -177,25 +218,24 @@ class Plan(NamedTuple):
             DamagedError: it is not as it was saved, or what it links to is gone.
             FileNotFoundError: it is not committed.
         """
-        if not isinstance(step.operator, ResumableOperator):
-            return commit.load(self.path(step, chunk))
-        kept = self._kept(step, chunk)
+        path = self.path(step, chunk)
+        target = commit.target_of(path) if _may_link(step) else None
+        if target is None:
+            return commit.load(path)
         try:
-            return kept_chunk.load(kept)
+            return kept_chunk.load(target)
         except FileNotFoundError:
-            path = self.path(step, chunk)
-            raise damaged(path, f"a link to {kept}, which is gone") from None
-
-    def _kept(self, step: Step, chunk: int) -> AnyPath:
-        """What the commit of a resumable step links to."""
-        assert isinstance(step.operator, ResumableOperator)
-        folder = kept_folder(self.cache, step.operator)
-        return commit.target_of(self.path(step, chunk), folder)
+            raise damaged(path, f"a link to {target}, which is gone") from None
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""
         done = self.steps_before(step)
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
+
+
+def _may_link(step: Step) -> bool:
+    """Whether the commits of a step may be links to what it has kept."""
+    return isinstance(step.operator, ResumableOperator | StoredOperator)
 
 
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:

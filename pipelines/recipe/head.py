@@ -258,11 +258,11 @@ def checked_head(
         line = None if given else next((lines[key] for key in keys if key in lines), None)
         where = position(path, line)
         raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
-    found = tuple(_found(path.parent, file) for file in head.custom_operator_paths)
+    found = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
     return head.model_copy(update={_CUSTOM: found})
 
 
-def _found(folder: Path, file: Path) -> Path:
+def found_file(folder: Path, file: Path) -> Path:
     """The absolute path of a file that a recipe in `folder` names."""
     beside = (folder / file).absolute()
     return beside if beside.exists() or not file.exists() else file.absolute()

@@ -36,7 +36,8 @@ def finish(
     if step is not None:
         shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
-            checkpoints.export(run.folder, policy, step, variables=variables)
+            # It was made by this very run.
+            checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
     draw([run.folder], run.folder / "curves.png")
 
 

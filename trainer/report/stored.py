@@ -18,10 +18,17 @@ from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.apply.frame import Frame
 from ...pipelines.apply.steps import RunStep, StepResult
-from ...pipelines.recipe.read import load
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
-from ...pipelines.stored.stored import IDS, SetKind, Stored, StoredSet, not_on_file
+from ...pipelines.recipe.trust import read_stored
+from ...pipelines.stored.stored import (
+    IDS,
+    SetKind,
+    Stored,
+    StoredSet,
+    not_on_file,
+    with_written,
+)
 from ..loop.curation import at_progress
 from ..loop.values import RecordedStep, recorded_steps
 from ..run import TrainingRun, is_prepared
@@ -51,7 +58,8 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
         title = f"{run.name}, step {int(path.resolve().name)}"
         points = [point for point in _points(run) if point["step"] == int(path.resolve().name)]
         sets = _sets(path)
-        return Stored(path, title, "training step", sets, run / "recipe.yaml", None, tuple(points))
+        recipe = run / "recipe.yaml"
+        return Stored(path, title, "training step", sets, recipe, run, points=tuple(points))
     if not (path / "recipe.yaml").is_file() or not is_prepared(path):
         return None
     folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
@@ -63,7 +71,7 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
     sets = tuple(each for folder in wanted for each in _sets(folder))
     points = [point for point in _points(path) if steps is None or point["step"] in steps]
     title, recipe = path.resolve().name, path / "recipe.yaml"
-    return Stored(path, title, "training run", sets, recipe, None, tuple(points))
+    return Stored(path, title, "training run", sets, recipe, path, points=tuple(points))
 
 
 def _points(run: Path) -> list[dict[str, float]]:
@@ -82,7 +90,7 @@ def _sets(folder: Path) -> tuple[StoredSet, ...]:
 
 def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     number, folder = int(step_folder.name), step_folder / _FOLDERS[kind]
-    recipe = load(folder / "recipe.yaml")
+    recipe = read_stored(folder / "recipe.yaml", step_folder.parents[1])
     recorded = _recorded(folder)
     incomplete = ""
     if len(recorded) != len(recipe.steps):
@@ -91,12 +99,17 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
     names = _names(step_folder, kind, recipe, recorded)
     steps = tuple(x._replace(name=name) for x, name in zip(recipe.steps, names, strict=True))
+    recipe = with_written(
+        recipe.replace(steps=steps),
+        [() if each is None else tuple(each.columns) for each in recorded] or [()] * len(steps),
+    )
+    steps = recipe.steps
     files = _Files(folder)
     return StoredSet(
         name=f"step {number}" if kind == "answers" else f"step {number} judgements",
         training_step=number,
         kind=kind,
-        recipe=recipe.replace(steps=steps),
+        recipe=recipe,
         parts=1,
         source=lambda _: Frame.of(files.rollouts()),
         base=lambda _: Frame.of(files.rollouts()),
@@ -153,7 +166,8 @@ def _names(
     if len(found) == len(own):
         return found
     of_run = step_folder.parents[1] / "recipe.yaml"
-    steps = _steps_of(load(of_run), kind) if of_run.is_file() else ()
+    whole = read_stored(of_run, of_run.parent) if of_run.is_file() else None
+    steps = _steps_of(whole, kind) if whole is not None else ()
     same = [step.operator.name() for step in steps] == [x.operator.name() for x in recipe.steps]
     return [step.name for step in steps] if same else own
 
@@ -178,7 +192,9 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
     if sums:
         progress = sums[0].progress
     else:  # Only the sum keeps it in the recipe of the step.
-        progress = TrainingRun.open(folder.parents[1]).progress(int(folder.name))
+        run = folder.parents[1]
+        own = read_stored(run / "recipe.yaml", run)
+        progress = TrainingRun.of(run, own).progress(int(folder.name))
     return at_progress(_steps_of(other, kind), progress)
 
 

@@ -59,12 +59,12 @@ def run(cache, name, **options):
     """The samples that a run has after its step; each has its own place for the commit."""
     todo = ChunkToRun(lambda: Frame.of(pa.table({"text": TEXTS})), cache / name / "0.arrow")
     task = StepProgress(len(TEXTS), lambda _: None)
-    run_resumable(Sample(run=name, **options), [todo], cache / "kept-sample-1", task)
+    run_resumable(Sample(run=name, **options), [todo], task)
     return samples(cache, name)
 
 
 def samples(cache, name):
-    whole = target_of(cache / name / "0.arrow", cache / "kept-sample-1")
+    whole = target_of(cache / name / "0.arrow")
     return kept_chunk.load(whole).change.columns["sample"].to_pylist()
 
 
