@@ -38,7 +38,8 @@ def passage_of(value: Any) -> Passage:
     if isinstance(value, dict):
         name = next((name for name in _TEXTS if name in value), None)
         if name is None:
-            raise ValueError(f"a document has no text, but the fields {', '.join(map(str, value))}")
+            names = ", ".join(map(str, value))
+            raise ValueError(f"a document has no text, but the fields {names:.200}")
         return Passage(str(value.get("title") or ""), str(value[name] or ""))
     raise ValueError(f"a document is neither a text nor an object with `text`: {value!r:.80}")
 
