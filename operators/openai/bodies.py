@@ -35,13 +35,13 @@ class Bodies:
             AttemptError: it is too large.
         """
         parts, size, is_large = list[bytes](), 0, False
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as until_end:
             async for part in response.content.iter_any():
                 parts.append(part)
                 size += len(part)
                 if size > LARGEST:
                     raise bad_response(f"an answer of more than {LARGEST >> 20} MiB")
                 if size > self._share and not is_large:
-                    await held.enter_async_context(self._large)
+                    await until_end.enter_async_context(self._large)
                     is_large = True
             return b"".join(parts)

@@ -38,8 +38,9 @@ class HttpSearch(Tool, ServerOptions):
     timeout_s: PositiveFloat = 30
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 120
-    """No attempt for a search starts later than this many seconds after its first one.
-    Waiting for a limit per minute does not count."""
+    """No attempt for a search starts later than this many seconds after its first one, however long
+    the server asks to wait; one after the first may take what is left. Waiting for a limit per
+    minute does not count."""
     patience_s: NonNegativeFloat = 60
     """Seconds to wait for a server that cannot be reached before it counts as down."""
 
