@@ -21,6 +21,7 @@ from .commands.report import report
 from .commands.trust import Trust, check_recipe_trusted
 from .commands.view import view
 from .commands.whatif import whatif
+from .interrupts import signals_interrupt
 from .options import (
     EPILOG,
     AllowEmpty,
@@ -279,7 +280,8 @@ def main() -> NoReturn:
     The status is 1 where the work was done and its result is empty.
     """
     try:
-        app(standalone_mode=True)
+        with signals_interrupt():
+            app(standalone_mode=True)
     except RejuiceError as error:
         if "--debug" in sys.argv:
             traceback.print_exception(error.__cause__ or error)

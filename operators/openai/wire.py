@@ -259,7 +259,7 @@ def _object_in(body: bytes) -> dict[str, Any]:
 
 def _seconds(retry_after: str) -> float:
     """How long a `Retry-After` header asks to wait, given in seconds or as a date; otherwise 0."""
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", retry_after):
+    if re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)?", retry_after):
         return float(retry_after)
     try:
         return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())

@@ -41,6 +41,8 @@ from .json_types import (
 )
 from .schemas import MOST_KEYS, too_many_keys
 
+_LONGEST_LINE = 1 << 27
+"""Bytes; reading a line takes up to ten times its memory, and a small file may unpack to it."""
 _ABSENT = msgspec.Raw(b"null")
 _OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
@@ -74,9 +76,9 @@ def batches(
         columns: those that are read; None: all. The values of others are not looked at.
 
     Raises:
-        DataError: a line is not an object, or its types differ from those before, or an object has
-            too many keys, or the file is compressed and cut off; names the line. The first such
-            error of the file, however many threads there are.
+        DataError: a line is too long or not an object, or its types differ from those before, or an
+            object has too many keys, or the file is compressed and cut off; names the line. The
+            first such error of the file, however many threads there are.
     """
     blocks = _blocks(file, size)
     if workers == 1:
@@ -118,9 +120,13 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
         stream = io.BufferedReader(raw)
         try:
             while block := stream.read(size):
-                block += stream.readline()
+                start = block.rfind(b"\n") + 1
+                block += stream.readline(_LONGEST_LINE)
+                too_long, last = len(block) - start > _LONGEST_LINE, block.count(b"\n", 0, start)
                 if line == 1:
                     block = _checked_beginning(file, block, is_all=not stream.peek(1))
+                if too_long:
+                    raise _too_long(f"{file}, line {line + last}")
                 if block.strip():
                     yield line, block
                 line += block.count(b"\n")
@@ -128,6 +134,11 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
             if error.errno is not None or is_of_store(error):
                 raise
             raise _torn(file, error) from None
+
+
+def _too_long(where: str) -> DataError:
+    found = f"it has more than {_LONGEST_LINE >> 20} MiB"
+    return DataError(found, "make several rows of it, or convert the file to Parquet", where=where)
 
 
 def _checked_beginning(file: DataFile, block: bytes, *, is_all: bool) -> bytes:
