@@ -21,8 +21,7 @@ from .export.cli import app as export
 from .export.cli import push
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.dataset.read import Dataset
     from ..pipelines.recipe.recipe import Recipe
     from ..pipelines.recipe.train import Train
@@ -78,8 +77,7 @@ def train(
     shown again.
     """
     _need_extra()
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.recipe.read import load
     from .launch.checks import check_training
     from .run import TrainingRun
@@ -169,8 +167,7 @@ def checkpoint(
 ) -> None:
     """Write the policy of a checkpoint as a Hugging Face model folder."""
     _need_extra()
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch.checkpoints import export as write
 
     with Console(stderr=True).status("writing the policy"):
@@ -257,8 +254,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> None:
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch import outcome
     from .launch.training import launch, process_environment
     from .report.watch import Watch
@@ -302,8 +298,7 @@ def _train(
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch import outcome
     from .launch.training import finished_at
 

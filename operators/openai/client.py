@@ -27,6 +27,7 @@ from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
+from ..redaction import know, redact, redact_bytes
 from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
 from .endpoints import (
     LONGEST_PAUSE_S,
@@ -348,11 +349,12 @@ class OpenAIClient:
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
         ) as got:
+            # Whatever the server repeats of the request, its key goes no further.
             return HttpResponse(
                 got.status,
-                await _body(got),
+                redact_bytes(await _body(got)),
                 got.headers.get("Retry-After", ""),
-                got.headers.get("Location", ""),
+                redact(got.headers.get("Location", "")),
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
@@ -413,6 +415,7 @@ def headers(api_key_env: str | None) -> dict[str, str]:
 
 
 def _authorization(key: str) -> dict[str, str]:
+    know(key)
     return {"Authorization": f"Bearer {key}"}
 
 

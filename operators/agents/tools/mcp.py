@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from ...errors import EngineError, RecipeError, suggest
 from ...openai.options import refuse_credentials
+from ...redaction import know_named, redact, redact_bytes
 from ..mcp_link import McpLink, McpLostError
 from ..tool import Observation, Tool, ToolError, ToolFunction
 
@@ -112,6 +113,7 @@ class Mcp(Tool):
 
         if self.command is None:
             return self._http_client()
+        know_named({"environment": self.environment})
         given = {name: os.environ[name] for name in self.environment if name in os.environ}
         program, *arguments = self.command
         server = StdioServerParameters(command=program, args=arguments, env=given)
@@ -153,13 +155,14 @@ class Mcp(Tool):
         return [self._function(link, each) for each in found if each.name in (self.allow or names)]
 
     def _function(self, link: McpLink, tool: ServerTool) -> ToolFunction:
-        schema = dict(tool.input_schema)
+        # The policy reads both, and they are stored with its prompts.
+        schema = json.loads(redact_bytes(json.dumps(tool.input_schema).encode()))
         refuse = partial(_refused, schema)
 
         async def call(given: Mapping[str, Any], _: Mapping[str, Any]) -> Observation:
             return refuse(given) or await self._called(link, tool.name, given)
 
-        text = " ".join((tool.description or "").split())
+        text = redact(" ".join((tool.description or "").split()))
         revision = hashlib.sha256(json.dumps([text, schema], sort_keys=True).encode()).hexdigest()
         return ToolFunction(f"{self.prefix}{tool.name}", text, schema, call, refuse, revision)
 
