@@ -173,7 +173,7 @@ def _pattern(character: str) -> str:
     plain = {character, html.escape(character), json.dumps(character)[1:-1]}
     plain |= {f"&#{ord(character)};", "".join(f"%{byte:02x}" for byte in raw)}
     # JSON within a string of JSON, as proxies send it, has several backslashes.
-    more, before = ({"\\" * 4}, "") if character == "\\" else (set(), r"\\{0,8}")
+    more, before = ({"\\" * 4, "\\" * 8}, "") if character == "\\" else (set(), r"\\{0,8}")
     every = [re.escape(each) for each in sorted(plain | more, key=len, reverse=True)]
     every += [rf"\\u{code.zfill(4)}", f"&#x0*{code};"]
     return rf"{before}(?i:{'|'.join(every)})"

@@ -40,7 +40,7 @@ def packed_numbers(values: Array) -> bytes:
 
 
 def packed_json(value: Any) -> bytes:
-    """Texts as JSON, packed, without the secrets that are known: older runs may have stored some."""
+    """Texts as JSON, packed, without the secrets that are known: old runs may have stored some."""
     return packed(redact_bytes(orjson.dumps(value, default=str)))
 
 

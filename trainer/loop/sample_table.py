@@ -95,9 +95,8 @@ class SampleTables:
                             send(figure_name(name, "samples"), rows, step)
             except Exception as error:  # Of a tracker, its network or its disk: not training's.
                 if tracker not in self._failed:
-                    print(
-                        f"step {step}: warning: {tracker} got no table of samples: {redact(repr(error))}"
-                    )
+                    found = f"{tracker} got no table of samples: {redact(repr(error))}"
+                    print(f"step {step}: warning: {found}")
                 self._failed.add(tracker)
 
     def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
