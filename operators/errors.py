@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from .redaction import redact
+
 
 class RejuiceError(Exception):
-    """A problem that the user can fix, described in one line.
+    """A problem that the user can fix, described in one line, without the secrets that are known.
 
     Args:
         found: what is wrong, with the offending value.
@@ -16,8 +18,8 @@ class RejuiceError(Exception):
     """
 
     def __init__(self, found: str, right: str = "", *, where: str = "") -> None:
-        super().__init__(found, right, where)
-        self.found, self.right, self.where = found, right, where
+        self.found, self.right, self.where = map(redact, (found, right, where))
+        super().__init__(self.found, self.right, self.where)
 
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)

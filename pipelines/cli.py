@@ -38,6 +38,7 @@ from .options import (
     Verify,
     overrides_of,
 )
+from .terminal import safe_output, shown
 
 if TYPE_CHECKING:
     from .dataset.read import Dataset
@@ -97,10 +98,9 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from rich.console import Console
-
     from .apply.empty_result import check_not_empty
     from .apply.retryable import retry_hints
+    from .console import Console
     from .engine.progress import Progress
     from .engine.runner import run as run_recipe
     from .engine.workers.choice import chosen_workers
@@ -279,6 +279,18 @@ def main() -> NoReturn:
 
     The status is 1 where the work was done and its result is empty.
     """
+    if any(shown(word) != word for word in sys.argv):
+        # Typer repeats a wrong argument in a panel, which a console of its own prints.
+        from typer import rich_utils
+
+        from .console import Console
+
+        rich_utils.Console = Console  # type: ignore[attr-defined]
+    with safe_output():
+        _run()
+
+
+def _run() -> NoReturn:
     try:
         with signals_interrupt():
             app(standalone_mode=True)
@@ -297,6 +309,9 @@ def main() -> NoReturn:
             )
             typer.echo(f"rejuice: stopped{advice}", err=True)
         raise
+    except Exception:
+        traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
+        sys.exit(1)
     sys.exit(2)
 
 

@@ -22,8 +22,7 @@ from .export.cli import app as export
 from .export.cli import push
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.dataset.read import Dataset
     from ..pipelines.recipe.code import RecipeCode
     from ..pipelines.recipe.recipe import Recipe
@@ -81,8 +80,7 @@ def train(
     shown again.
     """
     _need_extra()
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.recipe.read import load
     from .launch.checks import check_training
     from .run import TrainingRun
@@ -199,8 +197,7 @@ def checkpoint(
     Tensors are read without running code; a checkpoint of other objects needs --trust.
     """
     _need_extra()
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.recipe.code import RecipeCode
     from .launch.checkpoints import NeedsTrustError
     from .launch.checkpoints import export as write
@@ -295,8 +292,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> None:
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch import outcome
     from .launch.training import launch, process_environment
     from .report.watch import Watch
@@ -340,8 +336,7 @@ def _train(
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch import outcome
     from .launch.training import finished_at
 

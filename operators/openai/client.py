@@ -27,6 +27,7 @@ from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
+from ..redaction import know, redact, redact_bytes
 from .bodies import Bodies
 from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
 from .endpoints import (
@@ -355,11 +356,12 @@ class OpenAIClient:
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
         ) as got:
+            # Whatever the server repeats of the request, its key goes no further.
             return HttpResponse(
                 got.status,
-                await self._bodies.read(got),
+                redact_bytes(await self._bodies.read(got)),
                 got.headers.get("Retry-After", ""),
-                got.headers.get("Location", ""),
+                redact(got.headers.get("Location", "")),
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
@@ -451,4 +453,5 @@ def headers(api_key_env: str | None) -> dict[str, str]:
 
 
 def _authorization(key: str) -> dict[str, str]:
+    know(key)
     return {"Authorization": f"Bearer {key}"}

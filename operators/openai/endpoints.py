@@ -9,7 +9,6 @@ A request goes to the usable address with the fewest requests in flight.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -17,11 +16,12 @@ from math import inf
 from types import MappingProxyType
 
 from ..errors import EngineError
+from ..logs import logger
 from .options import ServerOptions
 from .wait_log import WaitLog
 from .wire import AttemptError, RetryClass
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _FAILURES = 3
 """So many in a row, and an address is set aside, unless it is the only one."""
 LONGEST_PAUSE_S = 30.0

@@ -21,10 +21,9 @@ def ablate(
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from rich.console import Console
-
     from ..compare.ablate import ablations, measured
     from ..compare.open import answers, opened
+    from ..console import Console
     from ..show.comparison import show_ablations
     from ..show.progress import tracked
 

@@ -108,10 +108,10 @@ def _audit_verdicts(
 
 def _rechecked(graded: GradedRows) -> list[str | None]:
     """The second verdict of each row; a progress bar where somebody is looking."""
-    from rich.console import Console
     from rich.progress import Progress
 
     from ..audit.verifiers import rechecked
+    from ..console import Console
 
     console = Console(stderr=True)
     found: list[str | None] = []

@@ -39,9 +39,8 @@ DryRun = Annotated[
 @app.command("ls")
 def list_entries(path: CachePath = None, cache_dir: CacheDir = None, debug: Debug = False) -> None:
     """List what a cache holds: size, last use, and the exports of the finished runs that use it."""
-    from rich.console import Console
-
     from ...operators.user_cache import in_user_cache
+    from ..console import Console
     from ..engine.cache.entries import cache_entries
     from ..show.cache import show_cache, user_cache_lines
 
@@ -88,8 +87,7 @@ def rm(
 
 
 def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again: bool) -> None:
-    from rich.console import Console
-
+    from ..console import Console
     from ..engine.cache.entries import remove
     from ..show.cache import show_cache, total_line
 

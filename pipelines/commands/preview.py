@@ -29,13 +29,12 @@ def preview(
     The responses are those of a finished run, of training those of the last step; nothing is
     sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
     """
-    from rich.console import Console
-
     from ...operators import EmptyResultError
     from ..compare.cost import step_cost
     from ..compare.open import has_run, opened, trained
     from ..compare.preview import preview as previewed
     from ..compare.replay import replay, whole
+    from ..console import Console
     from ..show.preview import show_preview
 
     check_recipe_trusted(recipe, trust)
@@ -62,9 +61,8 @@ def preview(
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
     """The export of a recipe that was run on some of its prompts."""
-    from rich.console import Console
-
     from ..compare.sample import run_on_some
+    from ..console import Console
     from ..engine.progress import Progress
     from ..recipe.read import load
 

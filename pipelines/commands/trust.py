@@ -91,8 +91,8 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
     Raises:
         RecipeError: the code is not trusted.
     """
+    from ...operators.visible import visible
     from ..recipe.trust import is_trusted, trust
-    from ..show.visible import visible
 
     named = ", ".join((*code.named, *code.others))
     if not named or is_trusted(folder, code):

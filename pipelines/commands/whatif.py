@@ -47,10 +47,9 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from rich.console import Console
-
     from ..compare.open import opened
     from ..compare.whatif import changes_of, whatif_of_sets
+    from ..console import Console
     from ..show.comparison import show_rows, show_whatif
     from ..show.progress import tracked
 

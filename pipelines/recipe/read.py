@@ -8,6 +8,7 @@ from typing import Any
 
 from ...operators import RecipeError
 from ...operators.errors import suggest
+from ...operators.redaction import know_named
 from ...operators.registry import load_files
 from ..data_juicer.steps import MissingPackageError
 from .head import check_keys, checked_head, data_juicer_only, position
@@ -64,6 +65,7 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
     names = step_names([kind for kind, _ in parts])
     fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
     _override(document, fields, overrides)
+    know_named([document, fields])
     head = checked_head(path, document, read.key_lines, overrides)
     custom = load_files(head.custom_operator_paths) if with_code else {}
     steps, missing = list[Step](), MissingPackages()

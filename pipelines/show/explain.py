@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from ...operators import DataError, Operator
+from ...operators.visible import visible
 from ..recipe.recipe import Recipe
 from ..recipe.stored_operator import StoredOperator
 from ..stored.row_path import ROW, RowPath, has_row, row_paths
 from ..stored.stored import IDS, Stored, StoredSet
 from .row_lines import end_of, quoted, row_lines
-from .visible import visible
 
 _MOST_ROWS = 20
 _MOST_LINES = 40

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...pipelines.console import Console
 from ..report import metrics
 from ..report.curves import draw
 from ..report.left_out import left_out_lines

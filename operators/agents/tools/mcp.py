@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from ...errors import EngineError, RecipeError, suggest
 from ...openai.options import refuse_credentials
+from ...redaction import know_named, redact, redact_bytes
 from ..argument_schema import ArgumentSchema
 from ..mcp_link import McpLink
 from ..mcp_transport import http_client, stdio_transport
@@ -125,6 +126,7 @@ class Mcp(Tool):
         logging.getLogger("mcp").setLevel(logging.CRITICAL)
         if self.command is None:
             return self._http_client()
+        know_named({"environment": self.environment})
         given = {name: os.environ[name] for name in self.environment if name in os.environ}
         messages = stdio_transport(self.command, {**get_default_environment(), **given})
         return Client(messages, read_timeout_seconds=self.start_s)
@@ -172,7 +174,9 @@ class Mcp(Tool):
         Raises:
             RecipeError: the server describes it so that it cannot be called.
         """
-        text, schema = " ".join((tool.description or "").split()), dict(tool.input_schema)
+        # The policy reads both, and they are stored with its prompts.
+        text = redact(" ".join((tool.description or "").split()))
+        schema = json.loads(redact_bytes(json.dumps(tool.input_schema).encode()))
         if not tool.name.isprintable() or not tool.name.strip() or len(tool.name) > _LONGEST_NAME:
             raise self._bad(tool, f"has a name that is not 1 to {_LONGEST_NAME} printable letters")
         if len(text) > _LONGEST_DESCRIPTION:
