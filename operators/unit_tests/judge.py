@@ -96,13 +96,14 @@ class _Talk:
 
     def planned(self, call: list[Any], values: tuple[Any, ...]) -> Any:
         """The result of a call that is planned: what it was before, else a placeholder."""
-        item = {"t": "result", "v": len(self.calls)}
+        place = len(self.calls)
+        item = {"t": "result", "v": place}
         answer = self.last(self.key(call), item)
         self.calls.append(call)
         self.answers.append(answer)
         if isinstance(answer, dict) and answer["t"] in ("object", "result"):
             return _StandIn(self, item, is_known=answer is not item)
-        return self.result(item["v"], values)
+        return self.result(place, values)
 
     def last(self, key: str, otherwise: Any = None) -> Any:
         """What the program answered to a call before: of several times one after the other."""
@@ -223,7 +224,7 @@ def _use(verb: str, placeholder: Any) -> Any:
     return method
 
 
-def _use_behind(self: _StandIn, _: Any) -> Any:
+def _use_on_right(self: _StandIn, _: Any) -> Any:
     return NotImplemented if _is_known(self) else vars(self)["_talk"].unknown()
 
 
@@ -235,7 +236,7 @@ for _verb, _placeholder in {
 }.items():
     setattr(_StandIn, f"__{_verb}__", _use(_verb, _placeholder))
 for _verb in ("add", "sub", "mul", "truediv", "mod"):
-    setattr(_StandIn, f"__r{_verb}__", _use_behind)
+    setattr(_StandIn, f"__r{_verb}__", _use_on_right)
 _StandIn.__iter__ = _use("list", iter(()))  # type: ignore[attr-defined]
 
 

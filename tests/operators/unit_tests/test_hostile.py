@@ -3,6 +3,9 @@
 import pytest
 
 from rejuice.operators.unit_tests import assert_style
+from rejuice.operators.unit_tests.grading import shared_sandbox
+from rejuice.operators.unit_tests.suite import AssertCase
+from rejuice.operators.unit_tests.weak import weaknesses
 
 pytestmark = pytest.mark.slow
 
@@ -236,3 +239,20 @@ def test_a_program_gets_the_arguments_of_its_own_calls_and_nothing_else(verdicts
     right = "def f(x=0, key=0): return '' if x == 4 else 'hello world'"
     found = {form: verdicts(right, form) for form in FORMS}
     assert not [form for form, each in found.items() if each != ["passed"]]
+
+
+def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
+    runner = assert_style.AssertRunner(shared_sandbox(), limits)
+    for test, why in {
+        "assert f(3).startswith('hello')": ("object",),
+        "assert f(3).count('a')": ("object",),
+        "x = [3, 1]\nf(x)\nassert x == sorted(x)": ("cleared",),
+        "x = [3, 1]\ny = f(x)\nassert all(a in y for a in x)": ("cleared",),
+        "assert not abs(f(3) - 9) > 0.1": ("nan",),
+        "x = f(3)\nif x < 9 or x > 9:\n    raise AssertionError": ("nan",),
+        "assert f(3) == 9": (), "assert abs(f(3) - 9) < 0.1": (), "assert is_prime(7)": (),
+        "x = [3, 1]\nf(x)\nassert x == [1, 3]": (), "assert f([]) == []": (), "assert f([1, 2]) == []": (),
+        "from math import isnan\nassert isnan(f(1))": (), "assert len(f(3)) == 5": (),
+        "assert Solution().is_prime(7)": (), "c = Cache(2)\nc.put(1, 1)\nassert c.get(1) == 1": (),
+    }.items():  # fmt: skip
+        assert weaknesses(runner, AssertCase("", test)) == why, test
