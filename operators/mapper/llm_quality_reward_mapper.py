@@ -183,7 +183,8 @@ class LlmQualityRewardMapper(JudgedMapper):
             question, response, _ = shown
             return data_juicer_quality.messages(question, response)
         values = dict(zip(PLACEHOLDERS, shown, strict=True))
-        system = system_message(self.dimensions) if self.system is None else self.system
+        own = system_message(self.dimensions, self._template())
+        system = own if self.system is None else self.system
         return [
             {"role": "system", "content": system},
             {"role": "user", "content": filled(self._template(), values, mark=mark)},
