@@ -128,8 +128,13 @@ class JudgedMapper(ResumableOperator):
         """What the scorer is shown of each row, or the outcome that is known without it."""
 
     @abstractmethod
-    def _messages(self, shown: Sequence[str]) -> list[dict[str, str]]:
-        """The chat that shows it to the scorer."""
+    def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
+        """The chat that shows it to the scorer.
+
+        Args:
+            shown: texts of datasets and policies: `delimiters.py` keeps them apart from the prompt.
+            mark: in the delimiters; null: the one of these texts.
+        """
 
     @abstractmethod
     def _probe(self) -> tuple[str, ...]:

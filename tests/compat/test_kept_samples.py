@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from fake_server import FakeServer
 from version_0_4 import as_it_was
 
@@ -36,6 +37,13 @@ CANNOT_SAMPLE = {
     },
     "vllm": {f"{STEP}.vllm.python": "/nowhere/python"},
 }
+_QUALITY = "llm_quality_reward_mapper."
+_FIELDS = yaml.safe_load((DATA.parent / "tables" / "recipes.yaml").read_text("utf-8"))
+FORMER_PROMPT = {
+    _QUALITY + name: _FIELDS["grpo_gsm8k_quality"][_QUALITY + name]
+    for name in ("system", "template")
+}
+"""What the scorer was asked by default before its texts were delimited by a mark."""
 CHANGED = [
     ("openai_chat", "n"),
     pytest.param("transformers", "seed", marks=pytest.mark.slow),
@@ -136,10 +144,16 @@ def journalled(journal):
 def test_scores_of_the_earlier_version_are_found(case, name):
     """The scorer is gone, and a response without a kept answer would end the run."""
     table = case(name)
-    found = curate()
+    found = curate({} if name == "judge_expected" else FORMER_PROMPT)
     assert found["reward_quality"].null_count == 0
     assert found.schema.equals(table.schema)
     assert found.equals(table)
+
+
+def test_scores_by_the_former_prompt_are_not_taken_for_those_by_the_present_one(case):
+    case("judge")
+    with pytest.raises(RejuiceError, match="could not be reached"):
+        curate()
 
 
 @pytest.mark.parametrize("name", ["judge", "judge_expected"])
