@@ -12,7 +12,6 @@ whoever wrote it. Do not retry failures while another run uses it.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import socket
 import time
@@ -26,6 +25,7 @@ import xxhash
 
 from ....operators import RejuiceError
 from ....operators.disk import NotAFileError, open_file, read_file
+from ....operators.logs import logger
 from ...filesystem.files import check_is_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath, to_path
 
@@ -33,7 +33,7 @@ RUNS = "runs"
 _LOCK = "lock"
 _SILENT_S = 1.0
 """Whoever waits longer reports it."""
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ chunk is taken where its keys are those of its name, and is written again in the
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from ....operators import Change
+from ....operators.logs import logger
 from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError, read_content
 from ...filesystem.remote import AnyPath
@@ -25,7 +25,7 @@ from .chunk import rows_of
 
 DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
 """What reading damaged Arrow raises."""
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _TRAILER = b"rejuice\x01"
 _ARROW = b"ARROW1"
 """How an Arrow file begins and ends."""

@@ -11,7 +11,6 @@ A row is found again by its content, in whatever chunk it was.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -22,6 +21,7 @@ from filelock import FileLock, Timeout
 from ....operators import Change
 from ....operators.change import split
 from ....operators.disk import NotAFileError, check_is_file, read_file
+from ....operators.logs import logger
 from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError
 from ...filesystem.files import remove_file, write_file
@@ -34,7 +34,7 @@ from .chunk import load
 from .journal import Entry, Journal, entries, journals
 from .key_index import KeyIndex
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _PREFIX = "kept-"
 
 

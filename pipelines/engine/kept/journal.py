@@ -12,7 +12,6 @@ leave half a record at the end, and a disk may damage one: that one counts as no
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ import pyarrow as pa
 
 from ....operators import Change
 from ....operators.disk import sync
+from ....operators.logs import logger
 from ....operators.records import Header, records_in
 from ...filesystem.checked import DamagedError, owner, read_content
 from ...filesystem.remote import AnyPath, RemotePath
@@ -33,7 +33,7 @@ from ..commit import pack, unpack
 from . import earlier
 from .syncer import Syncer
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _ROW = 4
 """The kind of the records."""
 _META_BYTES = Struct("<I")
