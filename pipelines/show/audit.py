@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ...operators.confidence import Interval95
 from ...operators.unit_tests.weak import Weakness
+from ...operators.visible import visible
 from ..audit.labels import LabelledErrors
 from ..audit.metamorphic import CHANGE, CheckedRate, MetamorphicResult
 from ..audit.strata import ErrorRate
 from ..audit.unit_tests import TestAudit
 from ..audit.verifiers import Agreement, GradedRows
-from .visible import visible
 
 _MOST_WEAK, _WIDTH = 10, 80
 _WEAK: Mapping[Weakness, str] = {
