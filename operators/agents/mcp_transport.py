@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..logs import logger
+
 if TYPE_CHECKING:
     import httpx2
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 LARGEST = 1 << 24
 """Bytes of one message: a list of tools, or the result of a call."""
 TOO_LARGE = f"a message of more than {LARGEST >> 20} MiB"

@@ -13,7 +13,7 @@ Origins = Mapping[str, Collection[str]]
 """By column, the columns from which it was computed, directly or by way of others."""
 
 
-class _Columns:
+class _Followed:
     """The columns of rows while they go through steps.
 
     Args:
@@ -40,8 +40,8 @@ class _Columns:
             # What an operator changes, and does not replace, is still of the same response.
             if name in reads and not _is_built_in(step):
                 continue
-            for other, of in self.origins.items():
-                if name in of and other not in writes | removed and other in self.there:
+            for other, its in self.origins.items():
+                if name in its and other not in writes | removed and other in self.there:
                     self.stale.setdefault(other, (name, step))
         for name in removed | writes:
             self.origins.pop(name, None)
@@ -67,7 +67,7 @@ def check_current(
     Raises:
         RecipeError: a verdict, say, is of a response that a later step samples anew.
     """
-    followed = _Columns(columns, origins)
+    followed = _Followed(columns, origins)
     for at, step in enumerate(steps):
         if _is_unknown(step):
             if isinstance(step.operator, ForeignOperator) and step.operator.keeps_columns:
@@ -116,7 +116,7 @@ def computed_from(
         columns: of the dataset.
         origins: of those columns of it that a run has written.
     """
-    followed = _Columns(columns, origins)
+    followed = _Followed(columns, origins)
     for step in steps:
         if not _is_unknown(step):
             followed.apply(step)

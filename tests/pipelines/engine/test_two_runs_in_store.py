@@ -59,7 +59,7 @@ def run(cache, name, **options):
     """The samples that a run has after its step; each has its own place for the commit."""
     todo = ChunkToRun(lambda: Frame.of(pa.table({"text": TEXTS})), cache / name / "0.arrow")
     task = StepProgress(len(TEXTS), lambda _: None)
-    run_resumable(Sample(run=name, **options), [todo], task)
+    run_resumable(Sample(run=name, **options), [todo], cache / "kept-sample-1", task)
     return samples(cache, name)
 
 

@@ -257,7 +257,7 @@ def run_shout(folder, texts, operator=None, size=3, task=None):
         for n, part in enumerate(parts)
     ]
     task = task or StepProgress(len(texts), lambda _: None)
-    done = run_resumable(operator or Shout(), todo, task)
+    done = run_resumable(operator or Shout(), todo, folder / "kept-shout-1", task)
     assert task.done >= len(texts)
     wholes = [target_of(each.path) for each in todo]
     return done, [kept_chunk.load(each).change.columns["loud"].to_pylist() for each in wholes]
