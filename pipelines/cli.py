@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from ..operators import EmptyResultError, RejuiceError, __version__
+from ..operators.errors import first_line
 from .commands.ablate import ablate
 from .commands.audit import audit
 from .commands.cache import app as cache
@@ -273,6 +275,9 @@ def main() -> NoReturn:
 
     The status is 1 where the work was done and its result is empty.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Names of files may not be UTF-8.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(standalone_mode=True)
     except RejuiceError as error:
@@ -283,6 +288,11 @@ def main() -> NoReturn:
             sys.exit(_INTERRUPTED)
         if isinstance(error, EmptyResultError):
             sys.exit(_EMPTY)
+    except OSError as error:  # Whatever is read or written where nobody has looked before.
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        named = "" if error.filename is None else f"{error.filename}: "
+        typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             advice = (

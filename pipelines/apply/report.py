@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import TypedDict
 
 from ...operators import DataError
 from ..dataset.run_folder import run_folder
 from ..filesystem.files import write_file
 from ..filesystem.remote import AnyPath
+
+
+class Figures(TypedDict, total=False):
+    """Of a column: how often each value occurs, or of numbers how many there are and their spread.
+
+    Where there is no number, only `n` and `null` are there.
+    """
+
+    counts: dict[str, int]
+    n: int
+    null: int
+    mean: float
+    std: float
+    min: float
+    max: float
 
 
 class StepReport(BaseModel):
@@ -32,7 +47,7 @@ class StepReport(BaseModel):
     notes: dict[str, float]
     logged: dict[str, int] = {}
     """WARNING and ERROR messages of Data-Juicer, one of each kind, and how often it was logged."""
-    columns: dict[str, Any]
+    columns: dict[str, Figures]
     """Figures of the written columns that have any."""
     written: list[str] = []
     """All written columns; not recorded by version 0.4 and earlier."""
@@ -99,5 +114,5 @@ class Report(BaseModel):
             raise DataError(f"{path} does not exist", "give the export_path of a finished run")
         try:
             return cls.model_validate_json(path.read_bytes())
-        except ValidationError:
+        except (ValidationError, OSError):
             raise DataError(f"{path} is damaged", "run the recipe again") from None

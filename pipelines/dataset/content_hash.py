@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from ...operators.json_text import parse_json
 from ..filesystem.files import write_file
 from ..filesystem.remote import AnyPath
 from .datafile import DataFile
@@ -72,6 +73,6 @@ def _hash(file: DataFile) -> str:
 def _kept(cache: AnyPath) -> dict[str, _Known]:
     """The hashes that are kept; none where their file is missing or damaged."""
     with suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
-        kept = json.loads((cache / _NAME).read_text("utf-8"))
+        kept = parse_json((cache / _NAME).read_text("utf-8"))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
     return {}

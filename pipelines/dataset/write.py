@@ -20,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError, RecipeError
+from ...operators.json_text import parse_json
 from ..filesystem.files import write_file, written
 from ..filesystem.remote import AnyPath, RemotePath
 from .arrow_types import without_empty
@@ -52,7 +53,7 @@ def parts_of(export_path: AnyPath) -> list[AnyPath]:
     """
     parts_list = export_path / PARTS_LIST
     try:
-        listed = json.loads(parts_list.read_text("utf-8"))["parts"]
+        listed = parse_json(parts_list.read_text("utf-8"))["parts"]
         return [export_path / str(part["file"]) for part in listed]
     except FileNotFoundError:
         found = f"{export_path} is not a finished export: it lacks {PARTS_LIST}"
@@ -150,7 +151,11 @@ def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
         def write(table: pa.Table) -> None:
             for batch in table.to_batches(max_chunksize=10_000):
-                rows = batch.to_pylist()
+                try:
+                    rows = batch.to_pylist()
+                except (OverflowError, ValueError) as error:  # A date after the year 9999.
+                    right = "leave the column out, or write .parquet"
+                    raise DataError(f"JSON cannot hold a value: {error}", right) from None
                 for row in rows if json else ():
                     row.update({name: decode(row[name]) for name in json})
                 stream.writelines(

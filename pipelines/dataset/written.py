@@ -13,6 +13,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from ...operators import DataError
+from ...operators.json_text import parse_json
 from ..filesystem.files import open_input
 from ..filesystem.remote import AnyPath, to_path
 from .datafile import DataFile
@@ -62,18 +63,21 @@ def _marked(file: AnyPath) -> frozenset[str]:
         with suppress(pa.ArrowInvalid), open_input(file) as source:
             # An export is no stream.
             metadata = pa.ipc.open_file(source).schema.metadata
-    return frozenset(json.loads((metadata or {}).get(_KEY, b"[]")))
+    try:
+        return frozenset(map(str, parse_json((metadata or {}).get(_KEY, b"[]"))))
+    except (ValueError, TypeError):  # It is anybody's text, and says nothing then.
+        return frozenset()
 
 
 def _reported(export_path: AnyPath) -> frozenset[str]:
     """The columns that the run to a path has written."""
     try:
-        report = json.loads((run_folder(export_path) / "report.json").read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # There is none, or it is damaged.
-        return frozenset()
-    # The dataset of a run may differ from its export in nothing but the suffix.
-    if to_path(report.get("export_path", "")).name != export_path.name:
-        return frozenset()
-    # Reports of version 0.4 and earlier only name the columns of which they have figures.
-    written = (step.get("written", step["columns"]) for step in report["steps"])
-    return frozenset(name for names in written for name in names)
+        report = parse_json((run_folder(export_path) / "report.json").read_text("utf-8"))
+        # The dataset of a run may differ from its export in nothing but the suffix.
+        if to_path(str(report["export_path"])).name != export_path.name:
+            return frozenset()
+        # Reports of version 0.4 and earlier only name the columns of which they have figures.
+        written = [step.get("written", step["columns"]) for step in report["steps"]]
+        return frozenset(str(name) for names in written for name in names)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return frozenset()  # There is none, or it is damaged.

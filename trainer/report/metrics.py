@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...operators.json_text import parse_json
 from ...pipelines.recipe.train import ONE_SET
 
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
@@ -215,7 +216,7 @@ class Reader:
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._at += len(whole)
-        return [_point(json.loads(line)) for line in whole.splitlines()]
+        return [_point(parse_json(line)) for line in whole.splitlines()]
 
 
 def read(folder: Path) -> list[Point]:
@@ -245,7 +246,7 @@ def _kept(folder: Path) -> Iterable[Point]:
     path = folder / "metrics.earlier.jsonl"
     if path.exists():
         for line in path.read_text("utf-8").splitlines():
-            yield _point(json.loads(line))
+            yield _point(parse_json(line))
 
 
 def _point(line: dict[str, Any]) -> Point:
