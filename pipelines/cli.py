@@ -291,7 +291,7 @@ def main() -> NoReturn:
     except OSError as error:  # Whatever is read or written where nobody has looked before.
         if "--debug" in sys.argv:
             traceback.print_exception(error)
-        named = "" if error.filename is None else f"{error.filename}: "
+        named = "" if error.filename is None else f"{error.filename!s:.200}: "
         typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
     except SystemExit as end:
         if end.code == _INTERRUPTED:

@@ -66,10 +66,10 @@ def _batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:
             batches = _parquet_batches(file, columns)
         for batch in batches:
             batch.validate(full=True)
-            yield batch.cast(pa.schema([DECISIONS.field(name) for name in columns]))
+            yield batch.select(columns).cast(pa.schema([DECISIONS.field(n) for n in columns]))
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, LookupError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, LookupError, ValueError):
         raise DataError(f"{file} is damaged", "run the recipe again") from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -69,7 +68,7 @@ class DataFile(NamedTuple):
         """
         found = path.stat()
         if isinstance(path, Path):
-            if not stat.S_ISREG(found.st_mode):
+            if not path.is_file():
                 raise DataError(f"{path} is not a file", "give a file, or a link to one")
             try:
                 check_text(str(path))

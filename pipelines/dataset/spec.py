@@ -167,8 +167,8 @@ def _saved(folder: AnyPath) -> list[AnyPath]:
 def _several(folder: AnyPath) -> DataError:
     try:
         splits = parse_json((folder / _SPLITS).read_text("utf-8"))["splits"]
-        names = [str(folder / split) for split in splits if isinstance(split, str)]
-    except (ValueError, LookupError, TypeError):
+        names = [str(folder / split) for split in splits if (folder / str(split)).is_dir()]
+    except (OSError, ValueError, LookupError, TypeError):
         names = []
     right = f"name the folder of one of its splits: {', '.join(names)}"
     return DataError(f"{folder} is a DatasetDict", right)
