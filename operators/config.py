@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-_MOST_BITS = 1023
-
-
 class Config(BaseModel):
     """Base of operators, of their options and of a recipe's sections."""
 
@@ -59,15 +56,15 @@ def check_value(value: Any) -> None:
     """Check that a value, and what is in it, can be written to a file, and a path be opened.
 
     Raises:
-        ValueError: a text is not Unicode, a number is beyond every machine's, or the system takes
-            no such path.
+        ValueError: a text is not Unicode, a whole number has more than 64 bits, or the system
+            takes no such path.
     """
     if isinstance(value, str):
         check_text(value)
     elif isinstance(value, Path):
         _check_path(value)
     elif isinstance(value, int):
-        check_integer(value)
+        check_integer(value, bits=64)
     elif isinstance(value, Mapping):
         for key, each in value.items():
             check_value(key)
@@ -90,14 +87,18 @@ def check_text(text: str) -> None:
         raise ValueError(f"it has {half}, half of a surrogate pair; remove it") from None
 
 
-def check_integer(number: int) -> None:
-    """Check that a whole number is one that a float can be near.
+def check_integer(number: int, bits: int = 1023) -> None:
+    """Check the size of a whole number.
+
+    Args:
+        number: to be checked.
+        bits: that it may have; by default those of a number that a float can be near.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it has more.
     """
-    if number.bit_length() > _MOST_BITS:
-        raise ValueError("the number is beyond 1.8e308, the largest there is; give a smaller one")
+    if number.bit_length() > bits:
+        raise ValueError(f"the number has more than {bits:,} bits; give a smaller one")
 
 
 def _check_path(path: Path) -> None:

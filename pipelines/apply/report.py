@@ -13,8 +13,8 @@ from ..filesystem.files import write_file
 from ..filesystem.remote import AnyPath
 
 
-class Figures(TypedDict, total=False):
-    """Of a column: how often each value occurs, or of numbers how many there are and their spread.
+class ColumnFigures(TypedDict, total=False):
+    """How often each value of a column occurs, or how many numbers there are, and their spread.
 
     Where there is no number, only `n` and `null` are there.
     """
@@ -47,7 +47,7 @@ class StepReport(BaseModel):
     notes: dict[str, float]
     logged: dict[str, int] = {}
     """WARNING and ERROR messages of Data-Juicer, one of each kind, and how often it was logged."""
-    columns: dict[str, Figures]
+    columns: dict[str, ColumnFigures]
     """Figures of the written columns that have any."""
     written: list[str] = []
     """All written columns; not recorded by version 0.4 and earlier."""

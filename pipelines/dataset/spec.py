@@ -19,6 +19,8 @@ from .selection import Selection
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` of Hugging Face's datasets writes beside the rows."""
+_MOST_SPLITS = 8
+"""Splits that a message names."""
 
 
 class DatasetPart(NamedTuple):
@@ -167,8 +169,9 @@ def _saved(folder: AnyPath) -> list[AnyPath]:
 def _several(folder: AnyPath) -> DataError:
     try:
         splits = parse_json((folder / _SPLITS).read_text("utf-8"))["splits"]
-        names = [str(folder / split) for split in splits if (folder / str(split)).is_dir()]
-    except (OSError, ValueError, LookupError, TypeError):
+        texts = [split for split in splits if isinstance(split, str)]
+        names = [f"{folder / text!s:.200}" for text in texts[:_MOST_SPLITS]]
+    except (ValueError, LookupError, TypeError):
         names = []
     right = f"name the folder of one of its splits: {', '.join(names)}"
     return DataError(f"{folder} is a DatasetDict", right)

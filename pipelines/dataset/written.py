@@ -64,7 +64,8 @@ def _marked(file: AnyPath) -> frozenset[str]:
             # An export is no stream.
             metadata = pa.ipc.open_file(source).schema.metadata
     try:
-        return frozenset(map(str, parse_json((metadata or {}).get(_KEY, b"[]"))))
+        names = parse_json((metadata or {}).get(_KEY, b"[]"))
+        return frozenset(name for name in names if isinstance(name, str))
     except (ValueError, TypeError):  # It is anybody's text, and says nothing then.
         return frozenset()
 

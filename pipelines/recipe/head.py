@@ -80,7 +80,7 @@ class Head(Config):
     max_rows_per_file: int = Field(1_000_000, ge=1)
     """The most rows of each file of an export that is a folder. No group is split over two files;
     only a larger group makes a larger file."""
-    np: int = Field(1, ge=1)
+    np: int = Field(1, ge=1, le=65_536)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
     """The text column of Data-Juicer's operators, of the dataset or of an earlier step; of several,

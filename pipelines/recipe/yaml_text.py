@@ -152,9 +152,8 @@ class _Loader(yaml.SafeLoader):
                 check_integer(found)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             # What is no number, and is tagged as one: PyYAML raises whatever comes of it.
-            value = node.value if isinstance(node, yaml.ScalarNode) else node.value
             why = f": {error}" if type(error) is ValueError else ""
-            problem = f"{shown(value)} is not of the type {node.tag.rpartition(':')[2]}{why}"
+            problem = f"{shown(node.value)} is not of the type {node.tag.rpartition(':')[2]}{why}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
         return found
 

@@ -215,14 +215,14 @@ class FuzzedInputs:
                 status = int(end.code or 0)
             except BaseException as error:
                 return TRACEBACK, _kind(error), traceback.format_exc()[-6_000:]
-        said = err.buffer.getvalue().decode()
-        if "Traceback (most recent" in said:
-            return TRACEBACK, f"printed: {said.splitlines()[-1][:100]}", said[-6_000:]
-        lines = [x for x in said.split("\n") if x and not x.startswith("rejuice: warning: ")]
+        printed = err.buffer.getvalue().decode()
+        if "Traceback (most recent" in printed:
+            return TRACEBACK, f"printed: {printed.splitlines()[-1][:100]}", printed[-6_000:]
+        lines = [x for x in printed.split("\n") if x and not x.startswith("rejuice: warning: ")]
         if status == 0 or (status == 1 and not lines):
             return DONE, "", ""
         if len(lines) != 1 or len(lines[0]) > _LONGEST or status not in (1, 2):
-            return UNCLEAR, f"status {status}, {len(lines)} lines", said[:6_000]
+            return UNCLEAR, f"status {status}, {len(lines)} lines", printed[:6_000]
         return LINE, "", ""
 
     # Draws: each mutates a file of the case, and gives the words of a command that reads it.
