@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-_LINE_BREAK = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
 _MOST_SHOWN = 200
 """Characters of a value that a message quotes."""
 
@@ -27,8 +27,7 @@ class RejuiceError(Exception):
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)
         whole = f"{self.where}: {line}" if self.where else line
-        # Names of files and columns may have line breaks.
-        return _LINE_BREAK.sub(lambda each: repr(each[0])[1:-1], whole)
+        return _LINE_BREAKS.sub(" ", whole)  # Names of files and columns may have some.
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries; keyword-only arguments need a function to unpickle them.

@@ -116,7 +116,7 @@ def test_paths_that_the_system_does_not_take(line_of, tmp_path):
     check_each(
         [(k, *each) for k in ("dataset_path", "export_path") for each in cases.items()], check
     )
-    assert "o\\nd.parquet does not exist" in line_of("report", tmp_path / "o\nd.parquet")
+    assert "o d.parquet does not exist" in line_of("report", tmp_path / "o\nd.parquet")
 
 
 def test_what_is_no_file_is_not_opened(line_of, tmp_path):
