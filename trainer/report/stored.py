@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.types import is_null
 
 from ...operators import Change, DataError
-from ...operators.columns import flat
+from ...operators.columns import flat, is_text
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.apply.frame import Frame
@@ -29,6 +30,8 @@ from ..split import split_recipe
 from .metrics import read as read_metrics
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
+_TEXTS = ("_id", "_missing", "step", "reason", "verdict")
+"""How the names of columns end that are texts wherever they are."""
 _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
 
 
@@ -137,6 +140,9 @@ class _Files:
             table.validate(full=True)
             # Each file is asked for those by name.
             table.select([*_NEEDED.get(name, ()), *needed])
+            for field in table.schema:
+                if field.name.endswith(_TEXTS) and not (is_text(field.type) or is_null(field.type)):
+                    raise TypeError(field.name)
             return table
 
 
