@@ -8,6 +8,7 @@ repeats it: a traceback, a crash, a hang, or a message that is not one line.
 """
 
 import argparse
+import resource
 import sys
 import tempfile
 import time
@@ -45,7 +46,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         found = list(FuzzedInputs(Path(folder)).draws(numbers))
     table(found)
-    print(f"\n{len(found):,} draws in {time.perf_counter() - start:.0f} s")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = f"{time.perf_counter() - start:.0f} s, {used.ru_utime + used.ru_stime:.0f} CPU-s"
+    print(f"\n{len(found):,} draws in {spent}")
     faults = [each for each in found if each.outcome not in RIGHT]
     kinds = Counter((each.outcome, each.kind) for each in faults)
     for (outcome, kind), many in kinds.most_common():
