@@ -123,6 +123,10 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
         raise RecipeError(
             f"{name} has {shown(fields)} for fields", "write `field: value`", where=where
         )
+    for field in fields or ():
+        if not isinstance(field, str):
+            found = f"{name} has {shown(field)} for the name of a field"
+            raise RecipeError(found, "write `field: value`", where=where)
     return str(name), dict(fields or {})
 
 

@@ -87,6 +87,9 @@ def test_numbers_that_no_field_takes(line_of, tmp_path):
     values = (".nan", ".inf", "-.inf", "-1", "1e400", "[1, 2]", "9" * 300)
     cases = [(key, value) for key in fields for value in values]
     check_each([case for case in cases if case != (fields[-1], values[-1])], check)
+    for kind in ("length_filter", "text_length_filter"):  # Ours, and Data-Juicer's.
+        named = write_tiny(tmp_path, [{kind: {1.5: 2}}])
+        assert f"{kind} has 1.5 for the name of a field" in line_of("check", named)
     line = line_of("check", path, f"--np=0x{'f' * 3_000}")
     assert line.startswith("rejuice: --np: '0xfff")
     assert line.endswith("is not YAML; quote the value\n")
