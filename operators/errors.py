@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from .redaction import redact
+
+_LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
+_MOST_SHOWN = 200
+"""Characters of a value that a message quotes."""
 
 
 class RejuiceError(Exception):
@@ -23,7 +28,8 @@ class RejuiceError(Exception):
 
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)
-        return f"{self.where}: {line}" if self.where else line
+        whole = f"{self.where}: {line}" if self.where else line
+        return _LINE_BREAKS.sub(" ", whole)  # Names of files and columns may have some.
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries; keyword-only arguments need a function to unpickle them.
@@ -65,7 +71,16 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else ""
 
 
-def first_line(error: BaseException) -> str:
+def shown(value: object) -> str:
+    """A value as messages quote it: as Python writes it, and cut off where it is long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # It has an integer of more digits than Python writes.
+        return f"a {type(value).__name__} that is too large to be shown"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def first_line(error: BaseException | str) -> str:
     """The first line of an error's message that says something: messages of libraries are pages."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if any(map(str.isalnum, line))), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from ..operators import EmptyResultError, RejuiceError, __version__
+from ..operators.errors import first_line
 from .commands.ablate import ablate
 from .commands.audit import audit
 from .commands.cache import app as cache
@@ -279,6 +281,9 @@ def main() -> NoReturn:
 
     The status is 1 where the work was done and its result is empty.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Names of files may not be UTF-8.
+            stream.reconfigure(errors="backslashreplace")
     if any(shown(word) != word for word in sys.argv):
         # Typer repeats a wrong argument in a panel, which a console of its own prints.
         from typer import rich_utils
@@ -302,6 +307,11 @@ def _run() -> NoReturn:
             sys.exit(_INTERRUPTED)
         if isinstance(error, EmptyResultError):
             sys.exit(_EMPTY)
+    except OSError as error:  # Whatever is read or written where nobody has looked before.
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        named = "" if error.filename is None else f"{error.filename!s:.200}: "
+        typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             advice = (

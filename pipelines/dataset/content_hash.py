@@ -15,6 +15,7 @@ from typing import NamedTuple
 import xxhash
 
 from ...operators.disk import NotAFileError
+from ...operators.json_text import parse_json
 from ..filesystem.files import read_file, write_file
 from ..filesystem.remote import AnyPath
 from .datafile import DataFile
@@ -73,6 +74,6 @@ def _hash(file: DataFile) -> str:
 def _kept(cache: AnyPath) -> dict[str, _Known]:
     """The hashes that are kept; none where their file is missing or damaged."""
     with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
-        kept = json.loads(read_file(cache / _NAME))
+        kept = parse_json(read_file(cache / _NAME))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
     return {}

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from ...operators import DataError
+from ...operators.json_text import is_very_deep
 from ..filesystem.store_answers import is_of_store
 from .datafile import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
 from .json_types import (
@@ -54,8 +55,6 @@ _KEY_BYTES = 24
 _KEYS_LOOKED_AT = 1 << 14
 _MANY_KEYS = 300
 """Different ones, of those that are looked at: Python counts how many an object has."""
-_DEEP = 2048
-"""Lists and objects within each other that are too many for the stack of Arrow's parser, about."""
 _FEW = 48
 """Lists and objects of a line that may all be within each other."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
@@ -250,7 +249,7 @@ def _parsed(text: bytes, *, checked: bool = True) -> pa.Table | None:
     """
     _check_text(text)
     # A text that begins with null would end the process.
-    if checked and (_NULL_FIRST.match(text) or _is_very_deep(text)):
+    if checked and (_NULL_FIRST.match(text) or is_very_deep(text)):
         return None
     if checked and _distinct_keys(text) > _MANY_KEYS:
         return None
@@ -287,30 +286,6 @@ def _has_null_line(text: bytes, table: pa.Table) -> bool:
     """
     has_rows_of_nulls = all(column.null_count for column in table.columns)
     return has_rows_of_nulls and _NULL_BETWEEN.search(text) is not None
-
-
-def _is_very_deep(text: bytes) -> bool:
-    """Whether the values of a line are nested so deeply that Arrow would overflow its stack."""
-    start, length = 0, 2 * _DEEP  # Only in a line that is so long.
-    while len(text) - start >= length:
-        newline = text.rfind(b"\n", start, start + length)
-        if newline < 0:
-            newline = text.find(b"\n", start + length)
-            newline = len(text) if newline < 0 else newline
-            if _is_deep_line(np.frombuffer(text, np.uint8, newline - start, start)):
-                return True
-        start = newline + 1
-    return False
-
-
-def _is_deep_line(line: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
-    opens = (line == ord("[")) | (line == ord("{"))
-    if np.count_nonzero(opens) < _DEEP:
-        return False
-    closes = (line == ord("]")) | (line == ord("}"))
-    depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int64)
-    # Above the lowest before it: texts may hold brackets, too.
-    return bool((depths - np.minimum.accumulate(depths)).max() >= _DEEP - 1)
 
 
 def _is_valid(table: pa.Table) -> bool:

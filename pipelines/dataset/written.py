@@ -13,7 +13,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.disk import NotAFileError
+from ...operators.json_text import parse_json
 from ..filesystem.files import open_input, read_file
 from ..filesystem.remote import AnyPath, to_path
 from .datafile import DataFile
@@ -50,11 +50,11 @@ def written_origins(dataset: AnyPath | DatasetSpec) -> dict[str, frozenset[str]]
     """
     spec, found = DatasetSpec.of(dataset), dict[str, frozenset[str]]()
     for path in spec.paths:
-        with suppress(DataError):
+        with suppress(DataError, ValueError, TypeError, AttributeError):  # As `_marked`.
             for file in files_of(path):
-                of_file = json.loads(_metadata(file).get(_FROM, b"{}"))
+                of_file = parse_json(_metadata(file).get(_FROM, b"{}"))
                 for name, of in of_file.items():
-                    found[name] = found.get(name, frozenset()).union(of)
+                    found[name] = found.get(name, frozenset()).union(map(str, of))
     renamed = spec.selection.renamed
     return {new: frozenset(renamed(of)) for name, of in found.items() for new in renamed([name])}
 
@@ -85,7 +85,11 @@ def _written(path: AnyPath) -> frozenset[str]:
 
 def _marked(file: AnyPath) -> frozenset[str]:
     """The columns that the metadata of a file names."""
-    return frozenset(json.loads(_metadata(file).get(_KEY, b"[]")))
+    try:
+        names = parse_json(_metadata(file).get(_KEY, b"[]"))
+        return frozenset(name for name in names if isinstance(name, str))
+    except (ValueError, TypeError):  # It is anybody's text, and says nothing then.
+        return frozenset()
 
 
 def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
@@ -103,13 +107,12 @@ def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
 def _reported(export_path: AnyPath) -> frozenset[str]:
     """The columns that the run to a path has written."""
     try:
-        report = json.loads(read_file(run_folder(export_path) / "report.json"))
-    except (FileNotFoundError, NotADirectoryError, NotAFileError, ValueError):
-        # There is none, or it is damaged.
-        return frozenset()
-    # The dataset of a run may differ from its export in nothing but the suffix.
-    if to_path(report.get("export_path", "")).name != export_path.name:
-        return frozenset()
-    # Reports of version 0.4 and earlier only name the columns of which they have figures.
-    written = (step.get("written", step["columns"]) for step in report["steps"])
-    return frozenset(name for names in written for name in names)
+        report = parse_json(read_file(run_folder(export_path) / "report.json"))
+        # The dataset of a run may differ from its export in nothing but the suffix.
+        if to_path(str(report["export_path"])).name != export_path.name:
+            return frozenset()
+        # Reports of version 0.4 and earlier only name the columns of which they have figures.
+        written = [step.get("written", step["columns"]) for step in report["steps"]]
+        return frozenset(str(name) for names in written for name in names)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return frozenset()  # There is none, or it is damaged.

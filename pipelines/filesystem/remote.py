@@ -389,6 +389,8 @@ def store_errors(path: RemotePath, done: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise _store_error(path, done, error) from None
+    except (NotImplementedError, ValueError) as error:  # Such as of a list of the hub's datasets.
+        raise DataError(f"{path} cannot be {done}: {error}", _OTHER_PATH) from None
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from ...operators import RecipeError
 from ...operators.config import Config
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
 from ..dataset.datafile import SUFFIXES
@@ -80,7 +80,7 @@ class Head(Config):
     max_rows_per_file: int = Field(1_000_000, ge=1)
     """The most rows of each file of an export that is a folder. No group is split over two files;
     only a larger group makes a larger file."""
-    np: int = Field(1, ge=1)
+    np: int = Field(1, ge=1, le=65_536)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
     """The text column of Data-Juicer's operators, of the dataset or of an earlier step; of several,
@@ -281,7 +281,7 @@ def _head_error(
         return RecipeError(f"unknown key '{key}'", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other, for one.
         return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
-    return RecipeError(f"'{key}' is {found!r}", message.lower(), where=where)
+    return RecipeError(f"'{key}' is {shown(found)}", message.lower(), where=where)
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:

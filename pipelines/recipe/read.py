@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...operators import RecipeError
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
 from ...operators.redaction import know_named
 from ...operators.registry import load_files
 from ..data_juicer.steps import MissingPackageError
@@ -56,7 +56,7 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
     check_keys(path, document, read.key_lines)
     process = document.pop("process", None)
     if not isinstance(process, list) or not process:
-        found = "empty" if process == [] else f"{process!r}" if process is not None else "missing"
+        found = "empty" if process == [] else shown(process) if process is not None else "missing"
         where = position(path, read.key_lines.get("process"))
         raise RecipeError(f"'process' is {found}", "make it a list of operators", where=where)
     lines = read.item_lines["process"]
@@ -92,6 +92,8 @@ def read_document(path: Path) -> Document:
     Raises:
         RecipeError: it cannot be read, or is no mapping.
     """
+    if path.exists() and not path.is_file():
+        raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -137,7 +139,9 @@ def option_value(key: str, text: str) -> Any:
     try:
         return parse(text) if text else text
     except YAMLError:
-        raise RecipeError(f"{text!r} is not YAML", "quote the value", where=f"--{key}") from None
+        raise RecipeError(
+            f"{shown(text)} is not YAML", "quote the value", where=f"--{key}"
+        ) from None
 
 
 def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...operators.errors import RejuiceError
+from ...operators.json_text import parse_json
 from ...operators.redaction import redact
 
 ERROR_FILE = "error.json"
@@ -60,7 +61,7 @@ def errors_recorded(folder: Path) -> Iterator[None]:
 def recorded_error(folder: Path) -> RecordedError | None:
     """The error that the run has left, if any."""
     try:
-        found = json.loads((folder / ERROR_FILE).read_text("utf-8"))
+        found = parse_json((folder / ERROR_FILE).read_text("utf-8"))
         return RecordedError(str(found["message"]), bool(found["expected"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

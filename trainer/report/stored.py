@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.types import is_null
 
 from ...operators import Change, DataError
-from ...operators.columns import flat
+from ...operators.columns import flat, is_text
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.apply.frame import Frame
@@ -35,6 +36,9 @@ from ..run import TrainingRun, is_prepared
 from ..split import split_recipe
 from .metrics import read as read_metrics
 
+_NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
+_TEXTS = ("_id", "_missing", "step", "reason", "verdict")
+"""How the names of columns end that are texts wherever they are."""
 _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
 
 
@@ -130,15 +134,29 @@ class _Files:
         self._folder = folder
         self.rollouts = cache(partial(self.table, "rollouts"))
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    def table(
+        self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
+    ) -> pa.Table:
         """One of them, or some columns of it.
 
+        Args:
+            name: of the file.
+            columns: those that are read; None: all.
+            needed: others that it must have, beside those of `_NEEDED`.
+
         Raises:
-            DataError: it is gone or damaged.
+            DataError: it is gone or damaged, or lacks a column.
         """
         path = self._folder / f"{name}.parquet"
         with _readable(path):
-            return pq.read_table(path, columns=columns and list(columns))
+            table = pq.read_table(path, columns=columns and list(columns))
+            table.validate(full=True)
+            # Each file is asked for those by name.
+            table.select([*_NEEDED.get(name, ()), *needed])
+            for field in table.schema:
+                if field.name.endswith(_TEXTS) and not (is_text(field.type) or is_null(field.type)):
+                    raise TypeError(field.name)
+            return table
 
 
 def _recorded(folder: Path) -> list[RecordedStep | None]:
@@ -153,7 +171,7 @@ def _recorded(folder: Path) -> list[RecordedStep | None]:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path} cannot be read", "train the step again") from error
 
 
@@ -200,7 +218,8 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
 
 def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
     """For `apply_steps`: what a step did, by values.parquet and the decisions."""
-    values, decisions = files.table("values"), files.table("decisions")
+    kept = [name for each in recorded if each is not None for name in each.columns.values()]
+    values, decisions = files.table("values", needed=kept), files.table("decisions")
     reasons_of = cache(partial(_reasons, flat(values["response_id"]), decisions))
 
     def run(step: Step, frame: Frame) -> StepResult:

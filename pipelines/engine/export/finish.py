@@ -10,7 +10,6 @@ curated.run/manifest.json                      written last: the run is finished
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from ....operators import RecipeError
 from ....operators.disk import NotAFileError
+from ....operators.json_text import parse_json
 from ...apply.audit_log import AuditLog
 from ...apply.report import Report
 from ...dataset.run_folder import (
@@ -112,7 +112,7 @@ def check_run_folder_is_free(export_path: AnyPath) -> None:
     for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
         check_is_folder(folder)
         try:
-            report = json.loads(read_file(folder / "report.json"))
+            report = parse_json(read_file(folder / "report.json"))
             other = export_path.with_suffix(to_path(report["export_path"]).suffix)
         except (OSError, ValueError, KeyError, TypeError):
             continue  # There is none, or nothing can be known of it.
@@ -149,7 +149,7 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     file = report if recipe.from_file else kept
     try:
         if recipe.from_file:
-            made_by = json.loads(read_file(file))["recipe"]
+            made_by = parse_json(read_file(file))["recipe"]
             return Path(made_by).resolve() == recipe.path.resolve()
         found = parse(read_file(file).decode())
         # A dataset that is a table has another temporary file in each run.

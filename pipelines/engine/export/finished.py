@@ -20,6 +20,7 @@ import xxhash
 
 from ....operators import ResumableOperator
 from ....operators.disk import NotAFileError, open_file
+from ....operators.json_text import parse_json
 from ...apply.report import Report
 from ...dataset.run_folder import is_folder, run_folder, unfinished_made_by
 from ...dataset.written import written_columns
@@ -167,14 +168,26 @@ def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
 def read_manifest(folder: AnyPath) -> Manifest | None:
     """The manifest in a run folder; None where there is none, or where it is damaged."""
     try:
-        content = json.loads(read_file(folder / NAME))
+        content = parse_json(read_file(folder / NAME))
         checksum = content.pop("checksum")
         if checksum != _checksum(content) or content.pop("format") != _FORMAT:
             return None
         files = {name: FileState(*state) for name, state in content.pop("files").items()}
-        return Manifest(files=files, **content)
+        found = Manifest(files=files, **content)
     except (FileNotFoundError, NotAFileError, ValueError, AttributeError, KeyError, TypeError):
         return None
+    return found if _has_types(found) else None
+
+
+def _has_types(manifest: Manifest) -> bool:
+    """Whether a manifest holds what its type says: a checksum can be made of anything."""
+    key, made_by, cache, uses, files = manifest
+    if not isinstance(uses, list):
+        return False
+    texts = [key, made_by, cache, *uses, *(state.xxh3 for state in files.values())]
+    sizes = [state.size for state in files.values()]
+    are_texts = all(isinstance(text, str) for text in texts)
+    return are_texts and all(isinstance(size, int) for size in sizes)
 
 
 def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
