@@ -75,7 +75,7 @@ class Header(NamedTuple):
 
 def key_of(*names: str) -> bytes:
     """The key of what is called by these names, such as a folder and a file in it."""
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).digest()
 
 
 def read_header(data: Any, at: int = 0) -> Header | None:

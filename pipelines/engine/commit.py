@@ -21,7 +21,7 @@ from ...operators.records import HEADER_BYTES, Header
 from ..apply.steps import StepResult
 from ..filesystem.checked import (
     LINK,
-    check_own_folder,
+    DamagedError,
     checked_header,
     damaged,
     owner,
@@ -29,7 +29,7 @@ from ..filesystem.checked import (
     read_content,
     write_checked,
 )
-from ..filesystem.files import write_file
+from ..filesystem.files import check_is_folder, write_file
 from ..filesystem.remote import AnyPath
 from .retries import counter_of, retry_count, write_retry_count
 
@@ -64,20 +64,24 @@ def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
     return of_table(table)
 
 
+class RetriesGoneError(DamagedError):
+    """The counter of a step's retries was gone, and is there again; the commit itself is whole."""
+
+
 def check_retries(path: AnyPath, schema: pa.Schema) -> None:
     """Check that the retries are counted after which a commit was written.
 
     Else later steps would find what they made of the failures. The counter is put right.
 
     Raises:
-        DamagedError: they were not.
+        RetriesGoneError: they were not.
     """
     retries = json.loads(schema.metadata[_META]).get("retries", 0)
     if not retries or (counter := counter_of(path.parent, retries)).exists():
         return
     if retry_count(path.parent) < retries:
         write_retry_count(path.parent, retries)
-        raise damaged(path, f"later than the retries that are counted: {counter} was gone")
+        raise RetriesGoneError(f"{counter} was gone, and is there again", "run again", path=path)
 
 
 def link(path: AnyPath, target: AnyPath) -> None:
@@ -103,7 +107,7 @@ def target_of(path: AnyPath) -> AnyPath | None:
     if found is None:
         raise damaged(path)
     folder = path.parent.parent / found[1]
-    check_own_folder(folder)
+    check_is_folder(folder)
     return folder / found[2]
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from ..filesystem.checked import DamagedError
 from ..filesystem.files import remove_file
 from ..filesystem.remote import AnyPath
+from .commit import RetriesGoneError
 from .kept.folder import ChunkLock, is_finished, is_kept
 
 T = TypeVar("T")
@@ -39,7 +40,9 @@ def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[st
             if path is None or path in removed:
                 raise
             removed.add(path)
-            if is_kept(path):
+            if isinstance(error, RetriesGoneError):
+                warn(error.found)
+            elif is_kept(path):
                 with ChunkLock(path), suppress(DamagedError):
                     is_finished(path)  # What is still good of it stays, and the rest is named.
             else:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
@@ -23,6 +22,7 @@ from ..apply.steps import RunStep, StepResult, apply_steps
 from ..dataset.source import Source, chunk_name
 from ..filesystem.arrow_files import FORMAT
 from ..filesystem.checked import DamagedError, check_own_folder, damaged
+from ..filesystem.files import check_is_folder
 from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
@@ -136,8 +136,9 @@ class Plan(NamedTuple):
             kept = _kept(cache, operator) if isinstance(operator, ResumableOperator) else None
             key = _hash(key, operator, None if kept is None else kept.version)
             keys.append(f"{operator.name()}-{key}")
-            for folder in (cache / keys[-1], *([kept.folder] if kept else ())):
-                check_own_folder(folder)
+            check_own_folder(cache / keys[-1])
+            if kept is not None:
+                check_is_folder(kept.folder)
             if kept is not None:
                 key += f"-{retry_count(kept.folder)}"
             elif retries := retry_count(cache / keys[-1]):
@@ -192,12 +193,13 @@ class Plan(NamedTuple):
 
     def _is_there(self, step: Step, path: AnyPath) -> bool:
         """Whether a commit on disk is there; it may be damaged, which is found when it is read."""
-        if not path.exists():
+        try:
+            target = commit.target_of(path) if _may_link(step) else path
+        except FileNotFoundError:
             return False
-        with suppress(DamagedError):
-            target = commit.target_of(path) if _may_link(step) else None
-            return target is None or target.exists()
-        return True
+        except DamagedError:
+            return True
+        return target is None or target.exists()
 
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""

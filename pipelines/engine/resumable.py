@@ -138,7 +138,7 @@ class _OpenChunk:
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
         finished = dict[int, Entry]()
-        is_whole = is_finished(self.whole)
+        is_whole = is_finished(self.whole, self.keys)
         if not is_whole:
             finished = journalled(self.whole)
             # Once more: in a store another run may have finished it, and removed the journals.

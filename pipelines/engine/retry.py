@@ -7,7 +7,7 @@ it change, so that none of them finds what it made of the failures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,7 +76,7 @@ def reopen(
     is_first = True
     for whole, keys in chunks(kept):
         with ChunkLock(whole):
-            failed = _failed_places(whole, find_failed)
+            failed = _failed_places(whole, keys, find_failed)
             if not failed:
                 continue
             if is_first:
@@ -88,9 +88,9 @@ def reopen(
             count([keys[row] for row in failed])
 
 
-def _failed_places(whole: AnyPath, find_failed: FindFailed) -> set[int]:
+def _failed_places(whole: AnyPath, keys: Sequence[str], find_failed: FindFailed) -> set[int]:
     """The failed rows of a chunk, whether all of it is finished or not."""
-    if not is_finished(whole):
+    if not is_finished(whole, keys):
         found = journalled(whole).items()
         return {row for row, entry in found if find_failed(entry.change, 1)[0]}
     commit = kept_chunk.load(whole)

@@ -7,14 +7,12 @@ copied or renamed into the place of another file is found out as well.
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path
 
 import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.disk import NotAFileError, kind_of, open_file
+from ...operators.disk import kind_of
 from ...operators.records import HEADER_BYTES, Header, key_of, read_header
 from .files import open_input, written
 from .remote import AnyPath, RemotePath
@@ -41,14 +39,16 @@ class DamagedError(DataError):
         self.path = path
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.found, self.right, self.where, self.path)
+        return _rebuild, (type(self), self.found, self.right, self.where, self.path)
 
     def at(self, where: str) -> DamagedError:
         return self  # The file says where; no step and no recipe is at fault.
 
 
-def _rebuild(found: str, right: str, where: str, path: AnyPath | None) -> DamagedError:
-    return DamagedError(found, right, where=where, path=path)
+def _rebuild(
+    kind: type[DamagedError], found: str, right: str, where: str, path: AnyPath | None
+) -> DamagedError:
+    return kind(found, right, where=where, path=path)
 
 
 def damaged(path: AnyPath, found: str = "damaged") -> DamagedError:
@@ -125,16 +125,15 @@ def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
         DamagedError: a link, a FIFO, a device or a folder is in its place.
         FileNotFoundError: there is none.
     """
-    if isinstance(path, RemotePath):
-        with open_input(path) as source:
-            return source.read_buffer()
-    try:
-        with open(open_file(path), "rb") as file:
-            if not mapped or not os.fstat(file.fileno()).st_size:  # Nothing can be mapped.
-                return pa.py_buffer(file.read())
-            return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except NotAFileError:
-        raise damaged(path, f"{kind_of(path)}, not a file") from None
+    if not isinstance(path, RemotePath):
+        kind = kind_of(path)
+        if kind not in (None, "a file"):
+            raise damaged(path, f"{kind}, not a file")
+        if not path.stat().st_size:  # Nothing can be mapped.
+            return pa.py_buffer(b"")
+    # Of a mapped file, no descriptor stays open: there may be thousands.
+    with open_input(path, mapped=mapped) as source:
+        return source.read_buffer()
 
 
 def is_verified(path: AnyPath) -> bool:

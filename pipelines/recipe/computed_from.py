@@ -38,7 +38,7 @@ class _Followed:
             of = frozenset()
         for name in sorted(writes & self.there):
             # What an operator changes, and does not replace, is still of the same response.
-            if name in reads and not _is_built_in(step):
+            if name in reads:
                 continue
             for other, its in self.origins.items():
                 if name in its and other not in writes | removed and other in self.there:
@@ -125,7 +125,3 @@ def computed_from(
 
 def _is_unknown(step: Step) -> bool:
     return isinstance(step.operator, ForeignOperator) or step.operator.reads() == ALL
-
-
-def _is_built_in(step: Step) -> bool:
-    return type(step.operator).__module__.startswith("rejuice.operators.")

@@ -72,7 +72,10 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
     for file in (cache / RUNS).glob("*.export"):
         content = _content_of(file)
         whole = content is not None and file.name == _name_of(content)
-        found[file] = to_path(content.decode()) if content is not None and whole else None
+        found[file] = None
+        if content is not None and whole:
+            with suppress(RejuiceError):  # An address that is not taken any more.
+                found[file] = to_path(content.decode())
     return found
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from ....operators import Change
 from ....operators.change import split
@@ -71,15 +72,19 @@ def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
     content = read_content(path, mapped=mapped)
     parts = dict[int, pa.Table]()
     for number, table in _parts(path, content, trusted=is_verified(path)):
-        parts[number] = table
-        if number == 0:
-            batches = len(json.loads(table.schema.metadata[_BATCHES]))
-    if 0 not in parts or len(parts) <= batches:
+        parts.setdefault(number, table)  # What comes after them does not count.
+    batches = len(json.loads(parts[0].schema.metadata[_BATCHES])) if 0 in parts else 0
+    if not parts.keys() >= set(range(batches + 1)):
         raise damaged(path)
     verified(path)
     check_retries(path, parts[0].schema)
     rows = [parts[number] for number in range(1, batches + 1)]
     return of_table(_with_head(parts[0], rows))
+
+
+def hash_of(keys: Sequence[str]) -> str:
+    """What the file of a chunk is called, without its suffix: a hash of the keys of its rows."""
+    return xxhash.xxh3_128_hexdigest(" ".join(keys).encode())
 
 
 def keys_of(path: AnyPath) -> list[str] | None:
@@ -95,15 +100,17 @@ def keys_of(path: AnyPath) -> list[str] | None:
 def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
     """What is still good of a damaged file: rows of the input, and the changes to them."""
     try:
-        parts = dict(_parts(path, read_content(path)))
+        parts = dict(reversed([*_parts(path, read_content(path))]))
     except (FileNotFoundError, DamagedError):
         return
     head = parts.pop(0, None)
     if head is None:
         return
     bounds = json.loads(head.schema.metadata[_BATCHES])
-    for number, table in sorted(parts.items()):
-        start, stop = bounds[number - 1]
+    for number, (start, stop) in enumerate(bounds, 1):
+        if number not in parts:
+            continue
+        table = parts[number]
         yield from rows_of(of_table(_with_head(head, [table])), start, stop)
 
 

@@ -21,7 +21,7 @@ from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError, read_content
 from ...filesystem.remote import AnyPath
 from ..commit import of_table
-from .chunk import rows_of
+from .chunk import hash_of, rows_of
 
 DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
 """What reading damaged Arrow raises."""
@@ -79,6 +79,9 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
         metadata = reader.schema.metadata
         if metadata[_CHECKSUM] != _schema_checksum(reader.schema):
             return
+        keys = metadata[_KEYS].hex()
+        if hash_of([keys[at : at + 32] for at in range(0, len(keys), 32)]) != path.stem:
+            return  # Of another chunk.
         parts = [_SavedRows(*part) for part in json.loads(metadata[_BATCHES])]
     except (DamagedError, *DAMAGES):
         return
@@ -133,14 +136,14 @@ def journal_entries(data: memoryview, make: Callable[[pa.RecordBatch, bytes], T]
         yield make(pa.ipc.open_stream(columns).read_next_batch(), meta)
 
 
-def _frame(data: memoryview, at: int) -> tuple[bytes, memoryview] | None:
+def _frame(data: memoryview, at: int) -> tuple[bytes, bytes] | None:
     """Metadata and columns of the frame that begins here; None: none does, or it is damaged."""
     mark, meta_bytes, columns_bytes, checksum = _HEADER.unpack(data[at : at + _HEADER.size])
     start = at + _HEADER.size
     if mark != _MARK or meta_bytes + columns_bytes > len(data) - start:
         return None
     meta = bytes(data[start : start + meta_bytes])
-    columns = data[start + meta_bytes : start + meta_bytes + columns_bytes]
+    columns = bytes(data[start + meta_bytes : start + meta_bytes + columns_bytes])
     state = xxhash.xxh3_64(meta, seed=meta_bytes)
     state.update(columns)
     return (meta, columns) if state.intdigest() == checksum else None

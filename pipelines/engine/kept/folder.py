@@ -27,6 +27,7 @@ from ...filesystem.checked import DamagedError
 from ...filesystem.files import remove_file, write_file
 from ...filesystem.lease import leased
 from ...filesystem.remote import AnyPath, RemotePath
+from ..commit import RetriesGoneError
 from ..retries import count_retry, retry_count
 from . import chunk as kept_chunk
 from . import earlier
@@ -46,11 +47,7 @@ def row_keys(table: pa.Table) -> list[str]:
 
 def chunk_path(folder: AnyPath, keys: Sequence[str]) -> AnyPath:
     """Where the chunk of these rows is, or will be."""
-    return folder / f"{_hash_of(keys)}.arrow"
-
-
-def _hash_of(keys: Sequence[str]) -> str:
-    return xxhash.xxh3_128_hexdigest(" ".join(keys).encode())
+    return folder / f"{kept_chunk.hash_of(keys)}.arrow"
 
 
 class KeptRows:
@@ -114,7 +111,7 @@ def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
         keys = _read_keys(file)
         if keys is None:
             keys = kept_chunk.keys_of(file.with_suffix(".arrow"))
-            if keys is None or _hash_of(keys) != file.stem:
+            if keys is None or kept_chunk.hash_of(keys) != file.stem:
                 lost = "its rows are found again only where the same rows are a chunk"
                 _log.warning("%s is damaged: %s", file, lost)
                 continue
@@ -129,7 +126,7 @@ def _read_keys(file: AnyPath) -> list[str] | None:
     except (FileNotFoundError, NotAFileError):
         return None
     keys = content.decode("ascii", "replace").split()
-    return keys if _hash_of(keys) == file.stem else None
+    return keys if kept_chunk.hash_of(keys) == file.stem else None
 
 
 def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> list[tuple[int, Change]]:
@@ -177,36 +174,52 @@ def is_kept(path: AnyPath) -> bool:
     return path.suffix == ".arrow" and path.parent.name.startswith(_PREFIX)
 
 
-def is_finished(whole: AnyPath) -> bool:
+def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
     """Whether a chunk is there; the caller holds its lock.
 
     One of an earlier version is written again, in the present format.
 
+    Args:
+        whole: the chunk.
+        keys: of its rows, where they are known; else they are read.
+
     Raises:
         DamagedError: it is damaged. It has become a journal of the rows that are still good. The
-            others may get other results, so later steps have other keys from now on.
+            others may get other results, so later steps have other keys from now on. Or nothing
+            says whose rows it has: it stays until they are computed.
     """
     try:
         load(whole)
     except FileNotFoundError:
         return False
+    except RetriesGoneError:
+        raise
     except DamagedError:
-        if not _renew(whole):
+        found = earlier.whole_chunk(whole)
+        if found is None:
             take_apart(whole)
+            raise
+        if not _renew(whole, *found, keys):
             raise
     return True
 
 
-def _renew(whole: AnyPath) -> bool:
-    """Write a chunk of an earlier version in the present format; False: it is none."""
-    found = earlier.whole_chunk(whole)
-    if found is None:
-        return False
-    result, packed = found
-    keys = _read_keys(whole.with_suffix(".keys"))
+def _renew(
+    whole: AnyPath, result: StepResult, packed: bytes | None, keys: Sequence[str] | None
+) -> bool:
+    """Write a chunk of an earlier version in the present format; False: it may not be this one.
+
+    Args:
+        whole: the chunk.
+        result: what it holds.
+        packed: the keys that are in it.
+        keys: of its rows, where they are known.
+    """
     if packed is not None:
         keys = [packed.hex()[at : at + 32] for at in range(0, 2 * len(packed), 32)]
-    if keys is None or _hash_of(keys) != whole.stem or len(keys) != result.rows_in:
+    elif keys is None:
+        keys = _read_keys(whole.with_suffix(".keys"))
+    if keys is None or kept_chunk.hash_of(keys) != whole.stem or len(keys) != result.rows_in:
         return False
     kept_chunk.save(whole, result, keys, retry_count(whole.parent))
     return True

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from threading import Lock
@@ -175,11 +175,16 @@ class _Objects:
 
 def journals(path: AnyPath) -> list[Any]:
     """The journals that are called after `path`, the oldest first."""
-    return sorted(path.parent.glob(f"{path.stem}-*.journal"), key=_number)
+    found: Iterable[AnyPath] = path.parent.glob(f"{path.stem}-*.journal")
+    return sorted((file for file in found if _digits(file).isdecimal()), key=_number)
 
 
 def _number(journal: AnyPath) -> int:
-    return int(journal.stem.rpartition("-")[2])
+    return int(_digits(journal))
+
+
+def _digits(journal: AnyPath) -> str:
+    return journal.stem.rpartition("-")[2]
 
 
 def entries(path: AnyPath) -> Iterator[Entry]:
@@ -193,7 +198,7 @@ def entries(path: AnyPath) -> Iterator[Entry]:
         if content is None:
             continue  # Another run has finished the chunk: these rows are in it.
         data = memoryview(content)
-        if earlier.is_journal(data):
+        if earlier.is_journal(data) or next(records_in(data), None) is None:
             yield from earlier.journal_entries(data, _entry)
         else:
             yield from _entries(data, journal, owner(path))
@@ -217,7 +222,8 @@ def _entries(data: memoryview, journal: AnyPath, key: bytes) -> Iterator[Entry]:
         lost |= after_damage or (header.key, header.kind) != (key, _ROW)
         if header.key == key and header.kind == _ROW:
             (size,) = _META_BYTES.unpack(payload[: _META_BYTES.size])
-            columns = payload[_META_BYTES.size + size :]
+            # A copy: Arrow wants it aligned, and a row may be held for longer than the file.
+            columns = bytes(payload[_META_BYTES.size + size :])
             meta = bytes(payload[_META_BYTES.size : _META_BYTES.size + size])
             yield _entry(pa.ipc.open_stream(columns).read_next_batch(), meta)
     if lost:

@@ -69,6 +69,15 @@ def test_what_is_no_file_is_named(tmp_path, kind):
         read_checked(path)
 
 
+def test_thousands_of_files_may_be_mapped(tmp_path):
+    path = tmp_path / "000000.arrow"
+    write_checked(path, pa.table({"x": [1]}))
+    before = len(os.listdir("/proc/self/fd"))
+    tables = [read_checked(path) for _ in range(50)]
+    assert len(os.listdir("/proc/self/fd")) < before + 10
+    assert tables[0].num_rows == 1
+
+
 def test_the_error_keeps_its_file_between_processes(tmp_path):
     error = DamagedError("found", "right", path=tmp_path)
     assert pickle.loads(pickle.dumps(error)).path == tmp_path
