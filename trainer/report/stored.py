@@ -37,8 +37,8 @@ from ..split import split_recipe
 from .metrics import read as read_metrics
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
-_TEXTS = ("_id", "_missing", "step", "reason", "verdict")
-"""How the names of columns end that are texts wherever they are."""
+_TEXTS = ("prompt_id", "response_id", "row_id", "step", "reason", "verdict")
+"""Columns that are texts wherever they are; so are the reasons for missing rewards."""
 _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
 
 
@@ -153,9 +153,10 @@ class _Files:
             table.validate(full=True)
             # Each file is asked for those by name.
             table.select([*_NEEDED.get(name, ()), *needed])
-            for field in table.schema:
-                if field.name.endswith(_TEXTS) and not (is_text(field.type) or is_null(field.type)):
-                    raise TypeError(field.name)
+            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+                is_reason = name.startswith("reward_") and name.endswith("_missing")
+                if (is_reason or name in _TEXTS) and not (is_text(kind) or is_null(kind)):
+                    raise TypeError(name)
             return table
 
 
