@@ -372,7 +372,7 @@ def test_kept_rows_in_an_object_store(s3, tmp_path):
     folder = to_path(f"s3://rollouts/{tmp_path.name}")
     done, loud = run_shout(folder, list("abcdefg"))
     assert (done, loud) == (Computed(7, 0), [list("ABC"), list("DEF"), ["G"]])
-    assert (folder / "step" / "0.arrow").read_text().startswith("rejuice-link ../kept-shout-1/")
+    assert target_of(folder / "step" / "0.arrow").parent == folder / "kept-shout-1"
     assert not list((folder / "kept-shout-1").glob("*.journal"))
     # Other chunks of the same rows: they are found; and a link of which the chunk is gone is none.
     done, loud = run_shout(folder, list("abcdefg"), size=4)
