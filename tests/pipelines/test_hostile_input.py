@@ -90,7 +90,8 @@ def test_numbers_that_no_field_takes(line_of, tmp_path):
     for kind in ("length_filter", "text_length_filter"):  # Ours, and Data-Juicer's.
         named = write_tiny(tmp_path, [{kind: {1.5: 2}}])
         assert f"{kind} has 1.5 for the name of a field" in line_of("check", named)
-    line = line_of("check", write_tiny(tmp_path), f"--np=0x{'f' * 3_000}")
+    write_tiny(tmp_path)
+    line = line_of("check", path, f"--np=0x{'f' * 3_000}")
     assert line.startswith("rejuice: --np: '0xfff")
     assert line.endswith("is not YAML; quote the value\n")
 
