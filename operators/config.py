@@ -8,15 +8,18 @@ are read when they are asked for.
 from __future__ import annotations
 
 import ast
+import errno
 import inspect
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -27,7 +30,14 @@ if TYPE_CHECKING:
 class Config(BaseModel):
     """Base of operators, of their options and of a recipe's sections."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # JSON has neither inf nor nan: in the cache key and in the recipe of a run they would be null.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _check_value(cls, value: Any) -> Any:
+        check_value(value)
+        return value
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -40,6 +50,68 @@ class Config(BaseModel):
             if key in properties:
                 properties[key].setdefault("description", text)
         return schema
+
+
+def check_value(value: Any) -> None:
+    """Check that a value, and what is in it, can be written to a file, and a path be opened.
+
+    Raises:
+        ValueError: a text is not Unicode, a whole number has more than 64 bits, or the system
+            takes no such path.
+    """
+    if isinstance(value, str):
+        check_text(value)
+    elif isinstance(value, Path):
+        _check_path(value)
+    elif isinstance(value, int):
+        check_integer(value, bits=64)
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            check_value(key)
+            check_value(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            check_value(each)
+
+
+def check_text(text: str) -> None:
+    """Check that a text can be written as UTF-8.
+
+    Raises:
+        ValueError: it has half of a surrogate pair.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        raise ValueError(f"it has {half}, half of a surrogate pair; remove it") from None
+
+
+def check_integer(number: int, bits: int = 1023) -> None:
+    """Check the size of a whole number.
+
+    Args:
+        number: to be checked.
+        bits: that it may have; by default those of a number that a float can be near.
+
+    Raises:
+        ValueError: it has more.
+    """
+    if number.bit_length() > bits:
+        raise ValueError(f"the number has more than {bits:,} bits; give a smaller one")
+
+
+def _check_path(path: Path) -> None:
+    """Check that the system takes a path, whether there is something or not."""
+    text = str(path)
+    check_text(text)
+    if "\0" in text:
+        raise ValueError("a path has no NUL character; remove it")
+    try:
+        os.stat(text)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise ValueError(f"{os.strerror(error.errno).lower()}; give another path") from None
 
 
 def deciding_fields(config: Config) -> dict[str, Any]:

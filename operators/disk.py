@@ -1,16 +1,76 @@
-"""Files on disk: when the disk has them, names of temporary ones, and checksums at their ends."""
+"""Files on disk that rejuice writes: what may stand in their place, and when the disk has them."""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 
-import pyarrow as pa
-import xxhash
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
-_MARK = b"rejuice\x01"
-CHECKSUM_BYTES = 16 + len(_MARK)
+
+class NotAFileError(OSError):
+    """A link, a FIFO, a device or a folder is where a file of rejuice should be.
+
+    Opening one could wait forever, or read and write a file elsewhere.
+    """
+
+
+def kind_of(path: Path) -> str | None:
+    """What is at a path, itself and not what it links to: `a file`, `a link`, ...; None: nothing.
+
+    Example:
+        >>> kind_of(Path("/"))
+        'a folder'
+    """
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return _KINDS.get(stat.S_IFMT(mode), "a file")
+
+
+def check_is_file(path: Path) -> None:
+    """Check that a file, or nothing, is at a path.
+
+    Raises:
+        NotAFileError: it is something else.
+    """
+    kind = kind_of(path)
+    if kind not in (None, "a file"):
+        found = f"{kind} is where rejuice keeps a file: remove it"
+        raise NotAFileError(errno.EINVAL, found, str(path))
+
+
+def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file that rejuice keeps; gives its descriptor.
+
+    Raises:
+        FileNotFoundError: there is none.
+        NotAFileError: something else is there.
+    """
+    check_is_file(path)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
+def read_file(path: Path) -> bytes:
+    """What a file holds that rejuice keeps.
+
+    Raises:
+        FileNotFoundError: there is none.
+        NotAFileError: something else is there.
+    """
+    with open(open_file(path), "rb") as file:
+        return file.read()
 
 
 def sync(path: Path) -> None:
@@ -25,17 +85,3 @@ def sync(path: Path) -> None:
 def temporary_path(path: Path) -> Path:
     """A name beside `path` that nobody else uses, nor another machine that shares the folder."""
     return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-
-
-def checksum(content: bytes | pa.Buffer) -> bytes:
-    """What is written after a content, to find out later whether it is as it was.
-
-    Returns:
-        `CHECKSUM_BYTES` bytes: xxh3_128 of the content, and a mark.
-    """
-    return bytes(xxhash.xxh3_128_digest(content)) + _MARK
-
-
-def ends_with_checksum(data: bytes) -> bool:
-    """Whether there is a checksum at the end; it may be wrong."""
-    return data.endswith(_MARK)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+from .redaction import redact
+
+_LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
+_MOST_SHOWN = 200
+"""Characters of a value that a message quotes."""
 
 
 class RejuiceError(Exception):
-    """A problem that the user can fix, described in one line.
+    """A problem that the user can fix, described in one line, without the secrets that are known.
 
     Args:
         found: what is wrong, with the offending value.
@@ -16,12 +23,13 @@ class RejuiceError(Exception):
     """
 
     def __init__(self, found: str, right: str = "", *, where: str = "") -> None:
-        super().__init__(found, right, where)
-        self.found, self.right, self.where = found, right, where
+        self.found, self.right, self.where = map(redact, (found, right, where))
+        super().__init__(self.found, self.right, self.where)
 
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)
-        return f"{self.where}: {line}" if self.where else line
+        whole = f"{self.where}: {line}" if self.where else line
+        return _LINE_BREAKS.sub(" ", whole)  # Names of files and columns may have some.
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries; keyword-only arguments need a function to unpickle them.
@@ -63,7 +71,16 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else ""
 
 
-def first_line(error: BaseException) -> str:
+def shown(value: object) -> str:
+    """A value as messages quote it: as Python writes it, and cut off where it is long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # It has an integer of more digits than Python writes.
+        return f"a {type(value).__name__} that is too large to be shown"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def first_line(error: BaseException | str) -> str:
     """The first line of an error's message that says something: messages of libraries are pages."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if any(map(str.isalnum, line))), "")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from .errors import RecipeError, suggest
+from .errors import RecipeError, shown, suggest
 from .named import Named
 
 _N = TypeVar("_N", bound=Named)
@@ -45,7 +45,9 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
     if not field:
         return RecipeError(message)
-    return RecipeError(f"field '{field}' is {first['input']!r}", message[0].lower() + message[1:])
+    return RecipeError(
+        f"field '{field}' is {shown(first['input'])}", message[0].lower() + message[1:]
+    )
 
 
 def _subfields(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

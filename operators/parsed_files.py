@@ -1,8 +1,8 @@
 """What was found in source files, kept between processes: parsing them takes longer than a start.
 
-JSON in a file of the user's cache folder. An entry counts as long as its file has the same inode,
-size, time of modification and time of change. A checksum is at the end: a file without the right
-one counts as absent. Nothing depends on it: entries that are lost, or a folder that cannot be
+JSON in the user's cache folder. An entry counts as long as its file has the same inode, size, time
+of modification and time of change. The file is one record, see `operators/records.py`: one that is
+damaged counts as absent. Nothing depends on it: entries that are lost, or a folder that cannot be
 written to, cost the time of parsing the files once more.
 """
 
@@ -18,7 +18,8 @@ from typing import Any
 
 import xxhash
 
-from .disk import CHECKSUM_BYTES, checksum, temporary_path
+from .disk import read_file, temporary_path
+from .records import Header, key_of, records_in
 from .user_cache import in_user_cache
 
 _MOST = 4_096
@@ -69,22 +70,23 @@ class ParsedFiles:
         content = json.dumps(entries).encode()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content + checksum(content))
+            temporary.write_bytes(Header.of(key_of(path.name), 0, [content]).packed() + content)
             temporary.replace(path)
         except OSError:  # A full disk, or a home that is not ours: files are parsed each time.
             with suppress(OSError):
                 temporary.unlink()
 
     def _read(self) -> dict[str, Any]:
+        path = self._path()
         try:
-            data = self._path().read_bytes()
+            data = read_file(path)
         except OSError:  # There is none yet.
             return {}
-        content, end = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
-        if end != checksum(content):
-            return {}
-        entries: dict[str, Any] = json.loads(content)
-        return entries
+        for record in records_in(memoryview(data)):
+            if record.header.key == key_of(path.name):
+                entries: dict[str, Any] = json.loads(bytes(record.payload))
+                return entries
+        return {}
 
     def _path(self) -> Path:
         version = f"{sys.version_info[:2]} {xxhash.xxh3_64_hexdigest(self._parser.read_bytes())}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from ..operators import EmptyResultError, RejuiceError, __version__
+from ..operators.errors import first_line
 from .commands.ablate import ablate
 from .commands.audit import audit
 from .commands.cache import app as cache
@@ -18,8 +20,10 @@ from .commands.diff import diff
 from .commands.explain import explain
 from .commands.preview import preview
 from .commands.report import report
+from .commands.trust import Trust, check_recipe_trusted
 from .commands.view import view
 from .commands.whatif import whatif
+from .interrupts import signals_interrupt
 from .options import (
     EPILOG,
     AllowEmpty,
@@ -36,6 +40,7 @@ from .options import (
     Verify,
     overrides_of,
 )
+from .terminal import safe_output, shown
 
 if TYPE_CHECKING:
     from .dataset.read import Dataset
@@ -85,6 +90,7 @@ def run(
     verify: Verify = False,
     engine: EngineOption = None,
     ray: RayAddress = None,
+    trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -94,16 +100,16 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from rich.console import Console
-
     from .apply.empty_result import check_not_empty
     from .apply.retryable import retry_hints
+    from .console import Console
     from .engine.progress import Progress
     from .engine.runner import run as run_recipe
     from .engine.workers.choice import chosen_workers
     from .recipe.read import load
     from .show.funnel import show_funnel
 
+    check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
     progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
@@ -131,6 +137,7 @@ def check(
     recipe: RecipePath,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
@@ -138,6 +145,7 @@ def check(
     from .recipe.columns import checked_schema
     from .recipe.read import load
 
+    check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     head, training = loaded.head, loaded.head.train
     dataset = loaded.opened()
@@ -273,8 +281,24 @@ def main() -> NoReturn:
 
     The status is 1 where the work was done and its result is empty.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Names of files may not be UTF-8.
+            stream.reconfigure(errors="backslashreplace")
+    if any(shown(word) != word for word in sys.argv):
+        # Typer repeats a wrong argument in a panel, which a console of its own prints.
+        from typer import rich_utils
+
+        from .console import Console
+
+        rich_utils.Console = Console  # type: ignore[attr-defined]
+    with safe_output():
+        _run()
+
+
+def _run() -> NoReturn:
     try:
-        app(standalone_mode=True)
+        with signals_interrupt():
+            app(standalone_mode=True)
     except RejuiceError as error:
         if "--debug" in sys.argv:
             traceback.print_exception(error.__cause__ or error)
@@ -283,6 +307,11 @@ def main() -> NoReturn:
             sys.exit(_INTERRUPTED)
         if isinstance(error, EmptyResultError):
             sys.exit(_EMPTY)
+    except OSError as error:  # Whatever is read or written where nobody has looked before.
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        named = "" if error.filename is None else f"{error.filename!s:.200}: "
+        typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             advice = (
@@ -290,6 +319,9 @@ def main() -> NoReturn:
             )
             typer.echo(f"rejuice: stopped{advice}", err=True)
         raise
+    except Exception:
+        traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
+        sys.exit(1)
     sys.exit(2)
 
 

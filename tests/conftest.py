@@ -138,6 +138,14 @@ def rollouts():
     return make
 
 
+@pytest.fixture(scope="session", autouse=True)
+def trusted_nowhere(tmp_path_factory):
+    """What a user trusts is remembered: not that of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def recipe_file(tmp_path):
     """A factory of recipe files over given rows, or over a dataset_path."""

@@ -15,15 +15,16 @@ from ..operators import RejuiceError
 from ..pipelines import cli
 from ..pipelines.cli import StoppedError, app
 from ..pipelines.commands.report import show_more
+from ..pipelines.commands.trust import Trust, check_trusted
 from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
 from ..pipelines.stored.openers import RUNS, openers
 from .export.cli import app as export
 from .export.cli import push
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.dataset.read import Dataset
+    from ..pipelines.recipe.code import RecipeCode
     from ..pipelines.recipe.recipe import Recipe
     from ..pipelines.recipe.train import Train
     from ..pipelines.stored.stored import Stored
@@ -69,6 +70,7 @@ def train(
         bool,
         typer.Option("--dry-run", help="Print the command, validate it with verl, and exit."),
     ] = False,
+    trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -78,13 +80,12 @@ def train(
     shown again.
     """
     _need_extra()
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from ..pipelines.recipe.read import load
     from .launch.checks import check_training
     from .run import TrainingRun
 
-    path, folder = _found(recipe, output)
+    path, folder = _found(recipe, output, resume, trust)
     flags = {
         "dataset_path": dataset_path,
         "train.steps": steps,
@@ -101,22 +102,43 @@ def train(
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
     elif not _show_finished(run, folder, console):
-        _need_for(run.config)
         with ExitStack() as stack:
             run, server = _prepare(loaded, folder, resume, console, stack)
             _train(run, server, loaded.head.project_name, folder, resume, quiet)
+
+
+def _code(recipe: Path, *, checkpoints: bool) -> RecipeCode:
+    """The code of a training run, which verl's own loading of its checkpoints may run, too."""
+    from ..pipelines.recipe.code import code_of
+
+    others = ("its checkpoints, which verl unpickles",) if checkpoints else ()
+    return code_of([recipe])._replace(others=others)
+
+
+def _check_trusted(recipe: Path, resume: bool, trusted: bool) -> None:
+    """Check that the recipe is the user's own or, of a run folder, that its code is trusted."""
+    from ..pipelines.recipe.trust import run_folder_of
+    from .launch.checkpoints import last
+
+    folder = run_folder_of(recipe)
+    if folder is not None:
+        resumed = resume and last(folder) is not None
+        check_trusted(folder, _code(recipe, checkpoints=resumed), trusted)
 
 
 def _prepare(
     recipe: Recipe, folder: Path, resume: bool, console: Console, stack: ExitStack
 ) -> tuple[TrainingRun, PreloadServer | None]:
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
+    from ..pipelines.recipe.trust import trust
     from .cpu.fork_server import PreloadServer, is_given, is_supported
     from .launch.checkpoints import last
     from .launch.nodes import check_nodes
     from .launch.preflight import check_servers
     from .launch.training import prepare, process_environment
 
+    if recipe.head.train is not None:
+        _need_for(recipe.head.train)
     server: PreloadServer | None = None
     with console.status("checking the recipe") as status:
 
@@ -132,6 +154,8 @@ def _prepare(
         if run.config.gpu.nodes > 1:
             status.update("checking what the nodes see")
         check_nodes(run)
+    # Messages say how to resume it by its folder.
+    trust(run.folder, _code(run.folder / "recipe.yaml", checkpoints=True))
     if resume and last(run.folder) is None:
         console.print("There is no checkpoint; training starts over.", highlight=False)
     return run, server
@@ -166,15 +190,26 @@ def checkpoint(
         int | None,
         typer.Option("--step", help="The step of the checkpoint; by default the latest."),
     ] = None,
+    trust: Trust = False,
 ) -> None:
-    """Write the policy of a checkpoint as a Hugging Face model folder."""
-    _need_extra()
-    from rich.console import Console
+    """Write the policy of a checkpoint as a Hugging Face model folder.
 
+    Tensors are read without running code; a checkpoint of other objects needs --trust.
+    """
+    _need_extra()
+    from ..pipelines.console import Console
+    from ..pipelines.recipe.code import RecipeCode
+    from .launch.checkpoints import NeedsTrustError
     from .launch.checkpoints import export as write
 
-    with Console(stderr=True).status("writing the policy"):
-        found = write(run, path, step)
+    console = Console(stderr=True)
+    try:
+        with console.status("writing the policy"):
+            found = write(run, path, step)
+    except NeedsTrustError as error:
+        check_trusted(run, RecipeCode((), error.files, ("a checkpoint of pickled objects",)), trust)
+        with console.status("writing the policy"):
+            found = write(run, path, step, trusted=True)
     typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
 
 
@@ -257,8 +292,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> None:
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch import outcome
     from .launch.training import launch, process_environment
     from .report.watch import Watch
@@ -302,8 +336,7 @@ def _train(
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
-    from rich.console import Console
-
+    from ..pipelines.console import Console
     from .launch import outcome
     from .launch.training import finished_at
 
@@ -331,14 +364,15 @@ def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
     console.print("verl accepts the configuration.", highlight=False)
 
 
-def _found(recipe: Path, output: Path | None) -> tuple[Path, Path]:
-    """The recipe and the folder of its run, which is the recipe's own if a run is in it."""
+def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tuple[Path, Path]:
+    """The recipe, whose code is trusted, and the folder of its run: its own if a run is in it."""
     if recipe.is_dir():
         if not (recipe / "recipe.yaml").exists():
             raise RejuiceError(
                 f"{recipe} is not the folder of a run", "give a recipe or the folder of a run"
             )
         recipe = recipe / "recipe.yaml"
+    _check_trusted(recipe, resume, trusted)
     from .run import is_prepared
 
     of_run = recipe.name == "recipe.yaml" and is_prepared(recipe.parent)

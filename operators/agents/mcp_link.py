@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OpenClient = Callable[[], AbstractAsyncContextManager["Client"]]
 
+_LONGEST_END_S = 10.0
+"""How long ending a connection may take, and once more where that has to be cancelled."""
+
 
 class McpLostError(Exception):
     """There is no connection to the server."""
@@ -130,8 +133,11 @@ class _Connection:
 
     async def close(self) -> None:
         self._stop.set()
-        await asyncio.wait({self._task})  # Whoever waits may be cancelled meanwhile.
-        if not self._task.cancelled():
+        await asyncio.wait({self._task}, timeout=_LONGEST_END_S)  # Whoever waits may be cancelled.
+        if not self._task.done():  # Such as for a server that does not answer to a farewell.
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_LONGEST_END_S)
+        if self._task.done() and not self._task.cancelled():
             self._task.exception()
 
     def _lost(self) -> McpLostError:

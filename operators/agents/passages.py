@@ -12,6 +12,7 @@ import pyarrow as pa
 
 NOTHING_FOUND = "nothing was found"
 _TEXTS = ("text", "contents", "content")
+_LONGEST_LINE = 1 << 26  # characters
 SUFFIXES = (".jsonl", ".parquet", ".txt")
 """Names of files of passages end so; JSON Lines and text may be compressed, such as `.jsonl.gz`."""
 
@@ -38,7 +39,8 @@ def passage_of(value: Any) -> Passage:
     if isinstance(value, dict):
         name = next((name for name in _TEXTS if name in value), None)
         if name is None:
-            raise ValueError(f"a document has no text, but the fields {', '.join(map(str, value))}")
+            names = ", ".join(map(str, value))
+            raise ValueError(f"a document has no text, but the fields {names:.200}")
         return Passage(str(value.get("title") or ""), str(value[name] or ""))
     raise ValueError(f"a document is neither a text nor an object with `text`: {value!r:.80}")
 
@@ -85,7 +87,9 @@ def passages_in(file: Path) -> Iterator[Passage]:
         return
     is_json = ".jsonl" in file.suffixes
     with pa.input_stream(file) as stream, io.TextIOWrapper(stream, "utf-8") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), ""), 1):
+            if len(line) == _LONGEST_LINE:
+                raise ValueError(f"line {number} has more than {_LONGEST_LINE:,} characters")
             if line.isspace():
                 continue
             try:

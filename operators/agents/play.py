@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import EngineError, RejuiceError
+from ..redaction import redact
 from ..sampling.protocol import Failure, Group, Prompt
 from ..sampling.seeds import turn_seed
 from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
@@ -80,8 +81,8 @@ class TrajectoryEnd(Exception):  # noqa: N818 - an end, as StopIteration
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
+        self.reason, self.detail = reason, redact(detail)
+        super().__init__(reason, self.detail)
 
 
 class Play:

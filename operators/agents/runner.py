@@ -7,7 +7,6 @@ beside it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import (
     AsyncIterator,
@@ -26,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..errors import EngineError, OperatorError, RejuiceError
 from ..first_failures import FirstFailures
+from ..logs import logger
 from ..openai.concurrently import RefillRequest, work_on_demand
 from ..openai.loop_thread import LoopThread
 from ..sampling.protocol import Engine, Failure, Settings
@@ -41,7 +41,7 @@ from .toolbox import Toolbox
 from .trajectory import FAILURES, Trajectory, TrajectoryGroup
 
 _Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
-_first_failures = FirstFailures(logging.getLogger(__name__).warning)
+_first_failures = FirstFailures(logger(__name__).warning)
 
 
 class _Place(NamedTuple):

@@ -27,6 +27,7 @@ from ..cache_key import part_version
 from ..change import Columns
 from ..config import deciding_fields
 from ..named import Named
+from ..redaction import redact
 
 Status: TypeAlias = Literal["ok", "malformed", "unknown_tool", "bad_arguments", "error"]
 """`malformed`: the action calls no tool and gives no answer. `error`: the call itself went wrong,
@@ -40,12 +41,19 @@ class Observation(NamedTuple):
     text: str
     status: Status = "ok"
 
+    def redacted(self) -> Observation:
+        """The same without the secrets that are known: a server may repeat its key."""
+        return self._replace(text=redact(self.text))
+
 
 class ToolError(Exception):
     """The tool itself cannot be used, such as a server that stays down.
 
     It ends the trajectory, whose reward is then missing: the policy learns nothing from it.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redact(message))
 
 
 class ToolFunction(NamedTuple):

@@ -153,7 +153,7 @@ class CachedTool(Tool):
         if not self.asks:
             call = f"{function.name}({_json(arguments)[:200]})"
             raise ToolError(f"the tool cache is read-only and has no observation of {call}")
-        found = await function.call(arguments, task)
+        found = (await function.call(arguments, task)).redacted()
         await asyncio.to_thread(self._cache.put, key, json.dumps(found))
         return found
 

@@ -59,7 +59,7 @@ class Toolbox:
                 return Observation(f"the arguments are no JSON: {error}", "bad_arguments")
         if not isinstance(arguments, Mapping):
             return Observation("the arguments must be a JSON object", "bad_arguments")
-        return await function.call(arguments, task)
+        return (await function.call(arguments, task)).redacted()
 
     async def call_text(self, name: str, text: str, task: Mapping[str, Any]) -> Observation:
         """What a call with plain text gives: `call` for a policy that writes no JSON.

@@ -1,36 +1,20 @@
 """A log of answers: one process appends to it, all may read it, and nobody locks anything.
 
-    header (64 bytes) | payload | header | payload | ...
-
-    0   4  magic, whose bytes are in no UTF-8 text
-    4   4  xxh32 of the rest of the header
-    8   8  nanoseconds since 1970
-    16  1  kind of the payload
-    20  4  bytes of the payload
-    24 32  key
-    56  8  xxh3_64 of the payload
-
-Each record is checked: one that is damaged counts as absent, and those after it are found again by
-the magic. What a process was writing when it was killed stands at the end, and is no record.
+It is a sequence of records, see `operators/records.py`: the key is that of the request. What a
+process was writing when it was killed stands at the end, and is no record.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import xxhash
+from ..disk import open_file, sync
+from ..records import HEADER_BYTES, MAGIC, Header, read_header
 
-from ..disk import sync
-
-KEY_BYTES = 32
-MAGIC = b"\xffRJ\xfe"
-_HEADER = struct.Struct("<4sIQBxxxI32sQ")
-HEADER_BYTES = _HEADER.size
 _BLOCK = 1 << 20  # bytes that are read at a time
 _MOST_RECORDS = 1 << 14  # bytes that most records have at most
 _SYNC_S = 1.0
@@ -54,43 +38,25 @@ class Record(NamedTuple):
 
 def encoded(record: Record) -> bytes:
     """The bytes of a record."""
-    assert len(record.key) == KEY_BYTES, "a key has 32 bytes"
-    header = _HEADER.pack(
-        MAGIC,
-        0,
-        record.time_ns,
-        record.kind,
-        len(record.payload),
-        record.key,
-        xxhash.xxh3_64_intdigest(record.payload),
-    )
-    checksum = xxhash.xxh32_intdigest(header[8:]).to_bytes(4, "little")
-    return MAGIC + checksum + header[8:] + record.payload
+    header = Header.of(record.key, record.kind, [record.payload], record.time_ns)
+    return header.packed() + record.payload
 
 
 def read_record(file: int, offset: int) -> Record | None:
     """The record at an offset of an open file; None if it is damaged, or not all there."""
-    header = os.pread(file, _MOST_RECORDS, offset)
-    if not _is_header(header, 0):
+    data = os.pread(file, _MOST_RECORDS, offset)
+    header = read_header(data)
+    if header is None:
         return None
-    _, _, time_ns, kind, length, key, checksum = _HEADER.unpack_from(header)
-    payload = header[HEADER_BYTES : HEADER_BYTES + length]
-    while len(payload) < length:
-        more = os.pread(file, length - len(payload), offset + HEADER_BYTES + len(payload))
+    payload = data[HEADER_BYTES : HEADER_BYTES + header.size]
+    while len(payload) < header.size:
+        more = os.pread(file, header.size - len(payload), offset + HEADER_BYTES + len(payload))
         if not more:
             return None
         payload += more
-    if xxhash.xxh3_64_intdigest(payload) != checksum:
+    if not header.fits(payload):
         return None
-    return Record(key, time_ns, kind, payload)
-
-
-def _is_header(data: bytes, at: int) -> bool:
-    """Whether there is a whole header, and not a damaged one."""
-    if data[at : at + 4] != MAGIC or len(data) - at < HEADER_BYTES:
-        return False
-    checksum = int.from_bytes(data[at + 4 : at + 8], "little")
-    return checksum == xxhash.xxh32_intdigest(data[at + 8 : at + HEADER_BYTES])
+    return Record(header.key, header.number, header.kind, payload)
 
 
 class LogReader:
@@ -118,7 +84,7 @@ class LogReader:
         if size == self._size:
             return
         self._size = size
-        file = os.open(self.path, os.O_RDONLY)
+        file = open_file(self.path)
         try:
             yield from self._records(file, size)
         finally:
@@ -131,15 +97,15 @@ class LogReader:
             if at < 0 or len(block) - at < HEADER_BYTES:
                 start, at = self._offset, 0
                 block = os.pread(file, _BLOCK, start)
-            if _is_header(block, at):
-                length: int = _HEADER.unpack_from(block, at)[4]
+            header = read_header(block, at)
+            if header is not None:
                 payload = at + HEADER_BYTES
                 # If bytes of the payload are missing, another record begins before its end.
                 self._search = self._offset + HEADER_BYTES
-                whole = block.find(MAGIC, payload, payload + length) < 0
-                if whole and self._search + length <= size:
-                    yield block[at + 24 : at + 24 + KEY_BYTES], self._offset
-                    self._offset = self._search + length
+                whole = block.find(MAGIC, payload, payload + header.size) < 0
+                if whole and self._search + header.size <= size:
+                    yield header.key, self._offset
+                    self._offset = self._search + header.size
                     continue
             found = _next_magic(file, self._search, size)
             if found == self._offset:

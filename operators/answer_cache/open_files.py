@@ -6,6 +6,8 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
+from ..disk import open_file
+
 _MOST_OPEN = 64
 
 
@@ -28,7 +30,7 @@ class OpenFiles:
             OSError: it cannot be opened.
         """
         if number not in self._open:
-            self._open[number] = os.open(self._paths[number], os.O_RDONLY)
+            self._open[number] = open_file(self._paths[number])
         self._open.move_to_end(number)
         if len(self._open) > _MOST_OPEN:
             _, oldest = self._open.popitem(last=False)

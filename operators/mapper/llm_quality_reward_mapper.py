@@ -15,6 +15,7 @@ from typing_extensions import Self
 from ..operator import Change, Columns
 from ..scoring import data_juicer_quality
 from ..scoring.answer import ScorerAnswer
+from ..scoring.delimiters import filled
 from ..scoring.judge import REASONS, ScoringOutcome
 from ..scoring.judged_mapper import (
     JudgedMapper,
@@ -23,7 +24,7 @@ from ..scoring.judged_mapper import (
     summed_notes,
     texts_of,
 )
-from ..scoring.prompt import PLACEHOLDERS, TEMPLATE, fill_placeholders, system_message
+from ..scoring.prompt import PLACEHOLDERS, TEMPLATE, system_message
 from ..scoring.quality import WRITTEN, quality_columns
 from ..scoring.verdict import AnswerFormat, read_verdict, schema
 
@@ -37,8 +38,9 @@ RECORD = "quality_record"
 class LlmQualityRewardMapper(JudgedMapper):
     """Write `reward_quality`: the quality of each response, as scored by an LLM behind a server.
 
-    The scorer sees the question, which is the chat in `prompt`, and the response, and gives each
-    dimension a score from 1 to 5. With s their mean / 5, in [0.2, 1], the reward is
+    The scorer sees the question, which is the chat in `prompt`, and the response, delimited so that
+    neither can pass for the prompt (docs/quality.md), and gives each dimension a score from 1 to 5.
+    With s their mean / 5, in [0.2, 1], the reward is
 
         reward_quality = (s - 0.2) / 0.8 - 0.5
 
@@ -56,7 +58,8 @@ class LlmQualityRewardMapper(JudgedMapper):
     """What the scorer is asked. `short`: the scores alone, by the fields below. `data_juicer`: the
     system message, the user message and the answer of Data-Juicer's `llm_quality_score_filter`,
     with the fields `prompt` and `response`, as published with Trinity-RFT; the answer is read as
-    Data-Juicer reads it, but a failure is missing and never 0."""
+    Data-Juicer reads it, but a failure is missing and never 0. It has no `{mark}`: only what looks
+    like its delimiters is escaped."""
     dimensions: tuple[str, ...] = data_juicer_quality.DIMENSIONS
     """What is scored. The defaults are those of Data-Juicer's `llm_quality_score_filter`; with
     `prompt: data_juicer`, which of them count for the mean."""
@@ -64,7 +67,10 @@ class LlmQualityRewardMapper(JudgedMapper):
     """System message of the scorer. Null: one that explains the dimensions and asks for JSON."""
     template: str | None = None
     """User message, with `{question}`, `{response}` and optionally `{reference}`, each once; all
-    other braces are plain text. Null: question and response."""
+    other braces are plain text, but for `{mark}`: 16 digits that are others in each request and
+    occur in none of its texts. Put it into what delimits them, such as `<response {mark}>`, so that
+    no response can end early and go on as if it were the prompt. Null: question and response,
+    delimited in this way."""
     answer_format: AnswerFormat = "json_schema"
     """`json_schema` has the server constrain the answer to integers from 1 to 5, `json_object` to
     any JSON; with `text`, as Data-Juicer sends requests, to nothing. Of `prompt: short` there must
@@ -76,9 +82,8 @@ class LlmQualityRewardMapper(JudgedMapper):
     """Take the mean of the scores 1 to 5, weighted by their probabilities, instead of the sampled
     score. The server must give log-probabilities, 20 at a token; a score that is not among them has
     probability 0."""
-    # What was computed from its source at commit 22504f3: verdicts that were kept then are found.
     # Change it with what the model is asked and with how its answers are read.
-    code: ClassVar[str | None] = "eb9d2f23d5bb0a870ee1479b32c79ea36a43fb563db17561a088b3f191c0bfd6"
+    code: ClassVar[str | None] = "2"
     reasons: ClassVar[Mapping[str, str]] = {
         "empty_response": "the response is null or blank, so it is not scored",
         "no_prompt": "the prompt is null or empty, so the response is not scored",
@@ -150,8 +155,9 @@ class LlmQualityRewardMapper(JudgedMapper):
         return fields
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        shown = self._messages([f"{{{name}}}" for name in PLACEHOLDERS])
-        return {} if row else {f"the scorer's {each['role']}": each["content"] for each in shown}
+        names = [f"{{{name}}}" for name in PLACEHOLDERS]
+        shown = [] if row else self._messages(names, mark="{mark}")
+        return {f"the scorer's {each['role']}": each["content"] for each in shown}
 
     def _shown(
         self, table: pa.Table, rows: Sequence[int]
@@ -172,15 +178,16 @@ class LlmQualityRewardMapper(JudgedMapper):
             else:
                 yield question, response, reference
 
-    def _messages(self, shown: Sequence[str]) -> list[dict[str, str]]:
+    def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
         if self.prompt == "data_juicer":
             question, response, _ = shown
             return data_juicer_quality.messages(question, response)
         values = dict(zip(PLACEHOLDERS, shown, strict=True))
-        system = system_message(self.dimensions) if self.system is None else self.system
+        own = system_message(self.dimensions, self._template())
+        system = own if self.system is None else self.system
         return [
             {"role": "system", "content": system},
-            {"role": "user", "content": fill_placeholders(self._template(), values)},
+            {"role": "user", "content": filled(self._template(), values, mark=mark)},
         ]
 
     def _probe(self) -> tuple[str, ...]:

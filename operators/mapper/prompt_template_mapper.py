@@ -283,7 +283,11 @@ class PromptTemplateMapper(Operator):
         if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         # A cast, even to what it is, loads pyarrow.compute: a sixth of what `rejuice check` takes.
-        return column if column.type == pa.string() else column.cast(pa.string())
+        try:
+            return column if column.type == pa.string() else column.cast(pa.string())
+        except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
+            found = f"column '{self.reference}' is {column.type}, and not text"
+            raise DataError(found, "set `reference` to a column of strings or numbers") from None
 
     def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..thoughts import continued
 
 if TYPE_CHECKING:
     from ..unit_tests.grading import CaseVerdicts, Submission
+    from ..unit_tests.suite import AssertCase
 
 _MIB = 2**20
 
@@ -62,19 +63,22 @@ class UnitTestMapper(Mapper):
       `check(candidate)`; imports and signature are in `prompt`, and the program either continues it
       or repeats it.
 
-    Tests never run in the process of the program. It gets the calls that they make: of
-    `assert f(3) == 9` it gets `f(3)`, and its answer goes back as plain data to a process that has
-    the test and nothing of the program. So an early exit, a patched builtin, a look into the stack,
-    or an object that is equal to everything passes no test. Changes to a list, dict or set that a
-    function was given arrive, too. Names that a test does not define are those of Python, then
-    modules of the standard library, then the program's. What a program prints is not shown to
-    assertions, and a test that gives it a function or an object of the test's own is `bad_tests`.
+    Tests never run in the process of the program. It gets the calls that they make: `f(3)` of
+    `assert f(3) == 9` and of `assert f(3).startswith("9")`. Its answer goes back as plain data to a
+    process that has the test and nothing of the program. So an early exit, a patched
+    builtin, a look into the stack, or an object that is equal to everything passes no test. Changes
+    to a list, dict or set that a function was given arrive, too. Names that a test does not define
+    are those of Python, then modules of the standard library, then the program's. What a program
+    prints is not shown to assertions, and a test that gives it a function or an object of the
+    test's own is `bad_tests`.
 
-    What remains possible: a program that knows the tests may answer just their calls, as anywhere.
-    Objects of the program's own classes stay in its process, so where a test trusts what such an
-    object says of itself, by a method (`f(3).is_right()`), or by `==` with another of them, the
-    program decides. A function of `prefix` that a test calls is the program's to define anew.
-    Compare plain values in tests.
+    What remains possible: a program that knows the tests may answer just their calls, as anywhere,
+    and sees all calls of a test at once. Objects of the program's own classes stay in its process,
+    with the arguments of their methods. So where a test trusts what such an object says of itself,
+    by a method (`f(3).is_right()`, and `f(3).startswith("9")` where `f` returns no text), or by
+    `==` with another of them, the program decides. `rejuice audit` names tests that are passed by
+    such an object, by NaN, or by a program that clears its argument. A function of `prefix` that a
+    test calls is the program's to define anew. Compare plain values in tests.
     """
 
     tests: str | tuple[str, ...] = Field("tests", min_length=1)
@@ -165,6 +169,15 @@ class UnitTestMapper(Mapper):
         for k, each in zip(at, verdicts, strict=True):
             graded[k] = each
         return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
+
+    def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
+        """The tests of all rows that have a program, with `style: assert`."""
+        from ..unit_tests.suite import AssertCase
+
+        for row in self._rows(table):
+            for case in row.submission.cases if row.submission else ():
+                if isinstance(case, AssertCase):
+                    yield case
 
     def _grade(self, submissions: list[Submission]) -> list[CaseVerdicts]:
         if not submissions:

@@ -27,12 +27,15 @@ from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
+from ..redaction import know, redact, redact_bytes
+from .bodies import Bodies
 from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
 from .endpoints import (
     LONGEST_PAUSE_S,
     LONGEST_POLL_INTERVAL_S,
     Endpoint,
     Endpoints,
+    HeldTooLongError,
     ServerDownError,
 )
 from .options import ServerOptions, dialect_of, probed_url
@@ -42,7 +45,6 @@ from .wire import (
     AttemptError,
     HttpResponse,
     RetryClass,
-    bad_response,
     check_status,
     error_in_answer,
     model_not_found,
@@ -52,9 +54,10 @@ T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
 _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
-_LARGEST_ANSWER = 1 << 28  # bytes; 64 responses of 32,768 tokens with their log-probabilities
 _NO_ANSWER_S = 10.0  # seconds that a list of models may take
 _CONNECT_S = 30.0  # seconds that a connection may take
+_PROBE_S = 60.0  # seconds after which no probe begins
+_SHORTEST_S = 1.0  # seconds that any answer may take
 
 
 class _UnreachableError(Exception):
@@ -113,7 +116,7 @@ class OpenAIClient:
         self._headers = _authorization(key) if key else headers(options.api_key_env)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
-        self._rates = Rates(options)
+        self._rates, self._bodies = Rates(options), Bodies(connections)
         self._endpoints = Endpoints(options, clock, self._is_there)
         self.name, self.waits = self._endpoints.name, self._endpoints.waits
 
@@ -201,16 +204,16 @@ class OpenAIClient:
             at, admission = await self._admitted(attempt, stop, tried=tried)
             tried = True
             sent = self._clock()
+            timeout_s = attempt.timeout_s(self._options.timeout_s, stop.left_s())
             try:
-                found = await self._exchange(at, request, admission)
+                found = await self._exchange(at, request, admission, timeout_s)
             except _UnreachableError:
                 self._rates.give_back(admission, sent=False)
                 continue
             except AttemptError as error:
                 if error.retry_class is RetryClass.OVERLOADED:
                     self._rates.give_back(admission, sent=True)
-                attempt.failed_at[at] += 1
-                attempt.failed[error.reason] += 1
+                attempt.note(at, error)
                 self._endpoints.failed(at, error, sent)
                 if error.retry_class in _MAY_PASS:
                     self._failing_since = self._failing_since or self._clock()
@@ -228,7 +231,10 @@ class OpenAIClient:
     ) -> tuple[Endpoint, Admission]:
         """Where a request is sent at once, which the limits of rates allow."""
         while True:
-            await self._endpoints.usable(tried=tried)
+            try:
+                await self._endpoints.usable(tried=tried, left_s=stop.left_s)
+            except HeldTooLongError:
+                raise attempt.last or _asked_to_wait() from None
             asked = self._clock()
             admission = await self._rates.admit(attempt.request.body or {})
             stop.excuse(self._clock() - asked)  # The limits take as long as they take.
@@ -243,11 +249,13 @@ class OpenAIClient:
             if at is not None:
                 return at, admission
 
-    async def _exchange(self, at: Endpoint, request: Request[T], admission: Admission) -> T:
+    async def _exchange(
+        self, at: Endpoint, request: Request[T], admission: Admission, timeout_s: float
+    ) -> T:
         """Send a request to an address, and read the answer."""
         url, body = request.url(at.base), request.body
         method = "GET" if body is None else "POST"
-        response = await self._send(at, method, url, body, self._options.timeout_s)
+        response = await self._send(at, method, url, body, timeout_s)
         if response.status == 404 and body is not None and "model" in body:
             models = await self._models(at)
             place = "" if self._endpoints.only_one else at.base
@@ -269,10 +277,10 @@ class OpenAIClient:
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
         """Whether the server answers a probe."""
         start = self._clock()
-        stop = GiveUp(60, self._clock)
+        stop = GiveUp(min(_PROBE_S, self._options.give_up_s), self._clock)
         with suppress(AttemptError):
             await self._retrying(stop_after_attempt(3) | stop)(
-                self._attempt, _Attempt(probe, failed_attempts), stop
+                self._attempt, _Attempt(probe, failed_attempts, is_probe=True), stop
             )
         return self._answered > start  # This probe or another request.
 
@@ -327,7 +335,7 @@ class OpenAIClient:
             self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
             raise _UnreachableError from None
         except asyncio.TimeoutError:
-            detail = f"no answer in {timeout_s:g} s"
+            detail = f"no answer in {timeout_s:.3g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
             detail = message_of(error)
@@ -348,11 +356,12 @@ class OpenAIClient:
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
         ) as got:
+            # Whatever the server repeats of the request, its key goes no further.
             return HttpResponse(
                 got.status,
-                await _body(got),
+                redact_bytes(await self._bodies.read(got)),
                 got.headers.get("Retry-After", ""),
-                got.headers.get("Location", ""),
+                redact(got.headers.get("Location", "")),
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
@@ -376,13 +385,44 @@ class _Attempt(Generic[T]):
 
     Attributes:
         request: it.
+        failed_at: counts those that failed, by address.
+        last: the error of the last one.
+
+    Args:
+        request: it.
         failed: counts those that failed, by reason.
-        failed_at: counts them by address.
+        is_probe: whether even the first one may take no longer than is left.
     """
 
-    def __init__(self, request: Request[T], failed: Counter[str]) -> None:
-        self.request, self.failed = request, failed
+    def __init__(
+        self, request: Request[T], failed: Counter[str], *, is_probe: bool = False
+    ) -> None:
+        self.request, self._failed, self._is_probe = request, failed, is_probe
         self.failed_at: Counter[Endpoint] = Counter()
+        self.last: AttemptError | None = None
+
+    def note(self, at: Endpoint, error: AttemptError) -> None:
+        """Note an attempt that failed."""
+        self.failed_at[at] += 1
+        self._failed[error.reason] += 1
+        self.last = error
+
+    def timeout_s(self, longest_s: float, left_s: float) -> float:
+        """How long the next one may take: the first one as long as an answer may.
+
+        Args:
+            longest_s: for one answer.
+            left_s: until no other one may begin.
+        """
+        if self.last is None and not self._is_probe:
+            return longest_s
+        return min(longest_s, max(left_s, _SHORTEST_S))
+
+
+def _asked_to_wait() -> AttemptError:
+    """The error of a request that was never sent, as the server asked others to wait."""
+    detail = "the server asked for a pause after other requests, and again"
+    return AttemptError("rate_limited", detail, RetryClass.OVERLOADED)
 
 
 def _explained(
@@ -413,14 +453,5 @@ def headers(api_key_env: str | None) -> dict[str, str]:
 
 
 def _authorization(key: str) -> dict[str, str]:
+    know(key)
     return {"Authorization": f"Bearer {key}"}
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    parts, size = list[bytes](), 0
-    async for part in response.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > _LARGEST_ANSWER:
-            raise bad_response(f"an answer of more than {_LARGEST_ANSWER >> 20} MiB")
-    return b"".join(parts)

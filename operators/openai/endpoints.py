@@ -9,7 +9,6 @@ A request goes to the usable address with the fewest requests in flight.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -17,11 +16,12 @@ from math import inf
 from types import MappingProxyType
 
 from ..errors import EngineError
+from ..logs import logger
 from .options import ServerOptions
 from .wait_log import WaitLog
 from .wire import AttemptError, RetryClass
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _FAILURES = 3
 """So many in a row, and an address is set aside, unless it is the only one."""
 LONGEST_PAUSE_S = 30.0
@@ -31,6 +31,10 @@ LONGEST_POLL_INTERVAL_S = 5.0
 
 class ServerDownError(EngineError):
     """The server cannot be reached, or answers no request; it may recover."""
+
+
+class HeldTooLongError(Exception):
+    """The time is over that a request could wait for an address that is on hold."""
 
 
 class Endpoint:
@@ -116,16 +120,26 @@ class Endpoints:
         taken.in_flight, taken.last_used = taken.in_flight + 1, self._uses
         return taken
 
-    async def usable(self, *, tried: bool) -> None:
+    async def usable(self, *, tried: bool, left_s: Callable[[], float] = lambda: inf) -> None:
         """Wait until there is an address to take.
+
+        Args:
+            tried: see `acquire`.
+            left_s: seconds that are left for waiting where one is on hold.
 
         Raises:
             ServerDownError: see `acquire`.
+            HeldTooLongError: there is none in time.
         """
         while not self._ready(tried=tried):
+            change_s = self._next_change_s(self._clock())
+            if any(each.aside_since is None for each in self.all):  # Otherwise patience counts.
+                if left_s() <= 0:
+                    raise HeldTooLongError
+                change_s = min(change_s, left_s())
             self._changed.clear()
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._next_change_s(self._clock()))
+                await asyncio.wait_for(self._changed.wait(), change_s)
 
     def _ready(self, *, tried: bool) -> list[Endpoint]:
         """The addresses that a request may be sent to now."""
@@ -206,8 +220,10 @@ class Endpoints:
         if error.retry_class is RetryClass.OVERLOADED:
             endpoint.holds += 1
         # A wait beyond `give_up_s` is for that request, which fails, and not for all.
-        after = error.after if error.after <= self._options.give_up_s else 0.0
+        give_up_s = self._options.give_up_s
+        after = error.after if error.after <= give_up_s else 0.0
         pause_s = after + self._pause_s(max(0, endpoint.holds - 1), LONGEST_PAUSE_S)
+        pause_s = min(pause_s, give_up_s)  # Whoever comes later would otherwise never be sent.
         endpoint.hold_began, endpoint.hold_until = now, max(endpoint.hold_until, now + pause_s)
 
     def _set_aside(self, endpoint: Endpoint, reason: str, longest_s: float, why: str = "") -> float:
@@ -262,7 +278,7 @@ class Endpoints:
         found = f"none of {len(self.all)} servers could be used{waited}: {reasons}"
         return ServerDownError(found, "are they up?")
 
-    def _next_change_s(self, now: float) -> float | None:
+    def _next_change_s(self, now: float) -> float:
         """How long until a hold or the patience ends."""
         times = [each.hold_until for each in self.all if each.aside_since is None]
         if not times:

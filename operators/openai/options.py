@@ -58,8 +58,9 @@ class ServerOptions(Options):
     timeout_s: PositiveFloat = 600
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 1800
-    """No attempt for a request starts later than this many seconds after its first one.
-    Waiting for a limit per minute does not count."""
+    """No attempt for a request starts later than this many seconds after its first one, however
+    long the server asks to wait; one after the first may take what is left. Waiting for a limit per
+    minute does not count."""
     patience_s: NonNegativeFloat = 120
     """Seconds to wait for a server that cannot be reached before it counts as down; of several, for
     the first of them that can be used."""
@@ -114,8 +115,9 @@ class ScorerOptions(Dialect, ServerOptions):
     timeout_s: PositiveFloat = 120
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this many seconds after its first one.
-    Waiting for a limit per minute does not count."""
+    """No attempt for a request starts later than this many seconds after its first one, however
+    long the server asks to wait; one after the first may take what is left. Waiting for a limit per
+    minute does not count."""
 
 
 def dialect_of(options: ServerOptions) -> Dialect:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 from tenacity import AsyncRetrying, retry_if_exception_type
 
+from ..logs import logger
 from .client import OpenAIClient
 from .dialect import Dialect
 from .endpoints import ServerDownError
@@ -26,7 +26,7 @@ from .wire import (
     served_models,
 )
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _TIMEOUT_S = 10  # A list of models takes milliseconds.
 _NOT_READY = frozenset({502, 503, 504})
 """What a server answers, or a proxy before it, while a model is being loaded."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,9 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from ..logs import logger
 from .options import ServerOptions
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _AT_ONCE_S = 1.0
 """So many seconds' worth of requests may pass at once, so that a late timer costs no request."""
 _MINUTE_S = 60 + _AT_ONCE_S

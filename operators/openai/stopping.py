@@ -35,9 +35,13 @@ class GiveUp(stop_base):
         self._give_up_s, self._clock = give_up_s, clock
         self._began = clock()
 
+    def left_s(self) -> float:
+        """Seconds until no attempt may begin any more."""
+        return self._began + self._give_up_s - self._clock()
+
     def excuse(self, waited_s: float) -> None:
         """Leave seconds of waiting out of account."""
         self._began += waited_s
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        return self._clock() - self._began + retry_state.upcoming_sleep >= self._give_up_s
+        return retry_state.upcoming_sleep >= self.left_s()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from math import inf
 
-_log = logging.getLogger(__name__)
+from ..logs import logger
+
+_log = logger(__name__)
 _FIRST_S = 2.0
 """A shorter wait is not worth a line."""
 _INTERVAL_S = 15.0

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from ..errors import EngineError
+from ..redaction import redact
 from .dialect import Dialect
 from .message import ChatMessage
 
@@ -82,9 +83,9 @@ class AttemptError(Exception):
         after: float = 0.0,
         right: str = "",
     ) -> None:
-        super().__init__(reason, detail)
-        self.reason, self.detail, self.retry_class = reason, detail, retry_class
-        self.after, self.right = after, right
+        self.reason, self.detail, self.retry_class = reason, redact(detail), retry_class
+        self.after, self.right = after, redact(right)
+        super().__init__(reason, self.detail)
 
     @property
     def line(self) -> str:
@@ -259,7 +260,7 @@ def _object_in(body: bytes) -> dict[str, Any]:
 
 def _seconds(retry_after: str) -> float:
     """How long a `Retry-After` header asks to wait, given in seconds or as a date; otherwise 0."""
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", retry_after):
+    if re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)?", retry_after):
         return float(retry_after)
     try:
         return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())

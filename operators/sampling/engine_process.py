@@ -7,9 +7,6 @@ come, then None; or the error that ended the call.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 import signal
 import sys
 import threading
@@ -20,10 +17,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from ..errors import RejuiceError
+from ..parent_process import exit_with_parent
 from .protocol import Engine, Prompt, Settings
 from .token_count import listening
 
-_PARENT_POLL_S = 0.5  # seconds between checks that the parent is alive
 _REPORT_S = 1.0  # seconds between two reports of sampled tokens
 _CLOSED = object()
 
@@ -58,7 +55,7 @@ def main(link: Connection) -> None:
     # For assisted generation, which no engine uses, transformers would import scikit-learn, and
     # with it scipy and pandas: a quarter of what a process takes to start.
     sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
-    threading.Thread(target=_exit_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
+    exit_with_parent(int(sys.argv[2]))
     inbox: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_read, args=(link, inbox), daemon=True).start()
     engine: Any = None
@@ -115,15 +112,3 @@ def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: C
         for item in engine.sample(prompts(), settings):
             unfinished -= 1
             link.send(item)
-
-
-def _exit_with_parent(parent: int) -> None:
-    # A closed link would show it too, but not while the engine computes, nor if another child of
-    # the parent has inherited the other end.
-    if hasattr(os, "pidfd_open"):  # Then the process may also be a fork server's child.
-        with contextlib.suppress(ProcessLookupError):
-            select.select([os.pidfd_open(parent)], [], [])
-    else:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_POLL_S)
-    os._exit(1)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..json_text import parse_json
 from ..thoughts import TAGS
 
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
@@ -65,7 +66,7 @@ def _template(folder: Path) -> str | None:
     try:
         if file.is_file():
             return file.read_text("utf-8")
-        found = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+        found = parse_json((folder / "tokenizer_config.json").read_text("utf-8"))
         template = found.get("chat_template")
         if isinstance(template, list):  # Several, by name.
             template = {each["name"]: each["template"] for each in template}.get("default")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import subprocess
@@ -18,13 +17,14 @@ from typing import IO, Any, NamedTuple, TypeVar
 from .._version import __version__
 from ..errors import EngineError, RejuiceError
 from ..feed import Feed
+from ..logs import logger
 from .engine_process import SampledTokens
 from .on_demand import OnDemand
 from .protocol import Engine, Failure, Group, Prompt, Settings
 from .token_count import token_listener
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 # Started by command line, not by `multiprocessing`, so that `__main__` may be a notebook. The
 # process sends its version before it imports modules that another version may not have.

@@ -18,6 +18,7 @@ from ..compute import pc
 from ..errors import EngineError
 from ..feed import Feed, Numbered
 from ..groups import Array
+from ..json_text import is_very_deep
 from .protocol import Failure, Prompt, Settings
 
 _OPTIONAL = ("finish_reason", "policy", "policy_version", "sampling")
@@ -226,6 +227,8 @@ def _batches(
     options = ReadOptions(block_size=_JSON_BLOCK)
     form = dataset.JsonFileFormat(read_options=options) if kind == "json" else kind
     schema = pa.schema([(name, ROW_CONTRACT[name]) for name in names])
+    for file in files:
+        _check_file(file, is_json=kind == "json")
     try:
         data = dataset.dataset([str(file) for file in files], format=form, schema=schema)
         for fragment in data.get_fragments():
@@ -241,6 +244,17 @@ def _batches(
         raise EngineError(f"{path} does not exist", "name the export of a run") from None
     except (pa.ArrowException, OSError) as error:
         raise EngineError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _check_file(file: Path, *, is_json: bool) -> None:
+    """Check that reading a file neither waits for ever nor overflows a stack."""
+    if file.exists() and not file.is_file():
+        raise EngineError(f"{file} is not a file", "name the export of a run")
+    if is_json and file.exists():
+        with file.open("rb") as lines:
+            while block := lines.read(_JSON_BLOCK):
+                if is_very_deep(block + lines.readline()):
+                    raise EngineError(f"{file} has values that are nested too deeply")
 
 
 def _files(path: Path) -> tuple[list[Path], str]:

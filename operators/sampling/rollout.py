@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
@@ -15,6 +14,7 @@ from typing_extensions import Self
 from ..columns import ROW_CONTRACT, content_ids
 from ..first_failures import FirstFailures
 from ..groups import Groups
+from ..logs import logger
 from ..openai.dialect import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
@@ -23,7 +23,7 @@ from .protocol import Failure, Prompt
 from .seeds import prompt_seeds
 
 _R = TypeVar("_R")
-_first_failures = FirstFailures(logging.getLogger(__name__).warning)
+_first_failures = FirstFailures(logger(__name__).warning)
 
 
 TOKEN_BYTES = 6

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..errors import EngineError
 from .answer import ScorerAnswer
+from .delimiters import escaped, lookalikes
 from .quality import LEAST, MOST
 from .verdict import MalformedError, without_thought
 from .verdict import schema as schema_of_scores
@@ -35,13 +36,19 @@ _FIRST_OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 
 
 def messages(question: str, response: str) -> list[dict[str, str]]:
-    """The chat that Data-Juicer sends for a sample with these two fields."""
+    """The chat that Data-Juicer sends for a sample with these two fields.
+
+    What looks in them like a delimiter of that prompt, or like a special token, has a backslash.
+    """
     texts = {**_texts("llm_analysis_filter"), **_texts("llm_quality_score_filter")}
+    field, whole = texts["DEFAULT_FIELD_TEMPLATE"], texts["DEFAULT_INPUT_TEMPLATE"]
+    titles = (field.replace("{field_name}", name) for name in _SHOWN)
+    looks = lookalikes("\n".join((whole, *titles)), ("data", "field_data"))
     fields = (
-        texts["DEFAULT_FIELD_TEMPLATE"].format(field_name=name, field_data=text)
+        field.format(field_name=name, field_data=escaped(text, looks))
         for name, text in zip(_SHOWN, (question, response), strict=True)
     )
-    shown = texts["DEFAULT_INPUT_TEMPLATE"].format(data="\n\n".join(fields))
+    shown = whole.format(data="\n\n".join(fields))
     return [
         {"role": "system", "content": texts["DEFAULT_SYSTEM_PROMPT"]},
         {"role": "user", "content": shown},

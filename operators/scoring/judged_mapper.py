@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..chats import is_chat
 from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..errors import DataError
 from ..first_failures import FirstFailures
+from ..logs import logger
 from ..openai.options import ScorerOptions, refuse_own_fields
 from ..operator import Change, ResumableOperator, RowsOfChunk
 from .answer import ScorerAnswer
@@ -26,7 +26,7 @@ from .judge import REASONS, ScoringBatch, ScoringOutcome, ScoringRequest, open_j
 from .prompt import chat_text
 from .verdict import AnswerFormat
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _first_failures = FirstFailures(_log.warning)
 _SEEDS = 2**31
 _RequestOrKnown: TypeAlias = (
@@ -128,8 +128,13 @@ class JudgedMapper(ResumableOperator):
         """What the scorer is shown of each row, or the outcome that is known without it."""
 
     @abstractmethod
-    def _messages(self, shown: Sequence[str]) -> list[dict[str, str]]:
-        """The chat that shows it to the scorer."""
+    def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
+        """The chat that shows it to the scorer.
+
+        Args:
+            shown: texts of datasets and policies: `delimiters.py` keeps them apart from the prompt.
+            mark: in the delimiters; null: the one of these texts.
+        """
 
     @abstractmethod
     def _probe(self) -> tuple[str, ...]:

@@ -1,9 +1,14 @@
 """What runs in the process of a test: the test, with stand-ins for the program's functions.
 
-A stand-in passes calls on. What the program has answered so far comes with the test. The first
-call that it was not asked ends the judging, and from there on the test runs on with placeholders,
-only to learn which calls it will make. So one process of the program nearly always answers all
-calls.
+A stand-in passes calls of the program's functions on, and everything else happens here. What the
+program has answered so far comes with the test. The first call that it was not asked ends the
+judging, and from there on the test runs on with placeholders, only to learn which calls it will
+make. So one or two processes of the program nearly always answer all calls.
+
+Of a result that is not known yet nothing is asked: `f(3).startswith("abc")` is a call of `f`, and
+once its result has arrived as text, `startswith` is Python's. The program never gets "abc". Only
+where the result is an object of the program's own, its methods are asked of the program, with their
+arguments. What it answered to the same call before is taken for known while calls are planned.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ from .plain_data import decode, encode
 
 MOST_PLANNED = 1_000
 """Calls that are planned at once: a test may loop until the program gives a certain result."""
+MOST_UNKNOWN = 10 * MOST_PLANNED
+"""Steps that a test goes on with values that are not known."""
 TestOutcome = Literal["passed", "failed", "error", "ended", "unanswered", "no_calls"]
 """`error`: an exception; `ended`: the program has ended before it answered a call; `unanswered`:
 there are calls that it was not asked; `no_calls`: the test does not use the program at all."""
@@ -38,6 +45,10 @@ class _EnoughPlannedError(BaseException):
     """The test goes on for as long as results are not known."""
 
 
+class _UnknownError(Exception):
+    """A call has an argument that depends on a result that is not known yet."""
+
+
 class _Talk:
     """The calls of a test, and what the program has answered to them."""
 
@@ -47,25 +58,67 @@ class _Talk:
         self.at = 0
         self.is_planning = False
         self.has_ended = False
-        self.most = 0
+        self.most = self.unknowns = 0
         self.objects: dict[int, _StandIn] = {}
+        self.before: dict[str, list[Any]] = {}
 
     def ask(self, verb: str, *values: Any) -> Any:
         """The program's result of a call; a placeholder where it is not known."""
-        call = [verb, *(encode(value, _item) for value in values)]
-        while not self.is_planning and self.at < len(self.calls):
-            place, self.at = self.at, self.at + 1
-            if self.resolved(self.calls[place]) == call:
-                return self.result(place, values)
-            if not self.is_local(self.calls[place]):
-                # Another call than was planned: the rest of the plan is void.
-                del self.calls[place:]
+        if not self.may_ask(verb, values[0]):
+            return self.unknown()
+        try:
+            call = [verb, *(encode(value, _item) for value in values)]
+        except _UnknownError:
+            return self.unknown()
         if not self.is_planning:
-            self.is_planning, self.most = True, len(self.calls) + MOST_PLANNED
+            if self.at < len(self.calls) and self.resolved(self.calls[self.at]) == call:
+                self.at += 1
+                return self.result(self.at - 1, values)
+            self.plan()
         if len(self.calls) >= self.most:
             raise _EnoughPlannedError
+        return self.planned(call, values)
+
+    def may_ask(self, verb: str, target: _StandIn) -> bool:
+        """Whether something is the program's: a name, an object, or what such a one has."""
+        item = vars(target)["_item"]
+        of_object = item and item["t"] == "result" and self.calls[item["v"]][0] == "get"
+        return _is_known(target) or (verb == "call" and bool(of_object))
+
+    def plan(self) -> None:
+        """Go on without results: from here on the calls differ from those that were planned."""
+        for call, answer in zip(self.calls, self.answers, strict=False):
+            self.before.setdefault(self.key(call), []).append(answer)
+        self.is_planning, self.most = True, self.at + MOST_PLANNED
+        for call in self.calls[: self.at]:
+            self.last(self.key(call))
+        del self.calls[self.at :], self.answers[self.at :]
+
+    def planned(self, call: list[Any], values: tuple[Any, ...]) -> Any:
+        """The result of a call that is planned: what it was before, else a placeholder."""
+        place = len(self.calls)
+        item = {"t": "result", "v": place}
+        answer = self.last(self.key(call), item)
         self.calls.append(call)
-        return _StandIn(self, {"t": "result", "v": len(self.calls) - 1}, is_known=False)
+        self.answers.append(answer)
+        if isinstance(answer, dict) and answer["t"] in ("object", "result"):
+            return _StandIn(self, item, is_known=answer is not item)
+        return self.result(place, values)
+
+    def last(self, key: str, otherwise: Any = None) -> Any:
+        """What the program answered to a call before: of several times one after the other."""
+        found = self.before.get(key, [otherwise])
+        return found.pop(0) if len(found) > 1 else found[0]
+
+    def key(self, call: list[Any]) -> str:
+        return json.dumps(self.resolved(call))
+
+    def unknown(self) -> _StandIn:
+        """Stands for what depends on a result that is not known yet."""
+        self.unknowns += 1
+        if self.unknowns > MOST_UNKNOWN:
+            raise _EnoughPlannedError
+        return _StandIn(self, None, is_known=False)
 
     def result(self, place: int, values: tuple[Any, ...]) -> Any:
         if place >= len(self.answers):
@@ -107,15 +160,6 @@ class _Talk:
         is_changed = isinstance(answer, dict) and answer["t"] == "changed"
         return answer["v"][0] if is_changed else answer
 
-    def is_local(self, call: Any) -> bool:
-        """Whether a planned call is of a method of plain data, which needs no program."""
-        target = call[1]
-        if not isinstance(target, dict) or target["t"] != "result":
-            return False
-        answer = self.resolved(target)
-        is_object = isinstance(answer, dict) and answer["t"] == "object"
-        return not is_object or self.is_local(self.calls[target["v"]])
-
 
 def _error(name: str, message: str) -> Exception:
     """An exception of the program, as one of Python's own where it is derived from that."""
@@ -132,7 +176,7 @@ def _error(name: str, message: str) -> Exception:
 class _StandIn:
     """Stands for a function or an object of the program, or for a result that is not known yet."""
 
-    def __init__(self, talk: _Talk, item: dict[str, Any], *, is_known: bool = True) -> None:
+    def __init__(self, talk: _Talk, item: dict[str, Any] | None, *, is_known: bool = True) -> None:
         vars(self).update(_talk=talk, _item=item, _is_known=is_known)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -152,6 +196,8 @@ class _StandIn:
 
 def _item(value: Any) -> Any:
     if isinstance(value, _StandIn):
+        if vars(value)["_item"] is None:
+            raise _UnknownError
         return vars(value)["_item"]
     raise TypeError(f"a test passes a {type(value).__name__} to the program")
 
@@ -169,13 +215,17 @@ def _use(verb: str, placeholder: Any) -> Any:
 
     def method(self: _StandIn, *others: Any) -> Any:
         if not all(map(_is_known, (self, *others))):
-            return self if placeholder is _StandIn else placeholder
+            return vars(self)["_talk"].unknown() if placeholder is _StandIn else placeholder
         if verb != "getitem" and not all(isinstance(other, _StandIn) for other in others):
             return NotImplemented
         result = vars(self)["_talk"].ask(verb, self, *others)
         return iter(result) if verb == "list" else result
 
     return method
+
+
+def _use_on_right(self: _StandIn, _: Any) -> Any:
+    return NotImplemented if _is_known(self) else vars(self)["_talk"].unknown()
 
 
 # What an unknown result does in a test that only plans: it satisfies what it can.
@@ -186,7 +236,7 @@ for _verb, _placeholder in {
 }.items():
     setattr(_StandIn, f"__{_verb}__", _use(_verb, _placeholder))
 for _verb in ("add", "sub", "mul", "truediv", "mod"):
-    setattr(_StandIn, f"__r{_verb}__", lambda self, _: NotImplemented if _is_known(self) else self)
+    setattr(_StandIn, f"__r{_verb}__", _use_on_right)
 _StandIn.__iter__ = _use("list", iter(()))  # type: ignore[attr-defined]
 
 

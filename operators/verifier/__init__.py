@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 
+from ..logs import logger
 from ..references import alternatives
 from .answer import extract_answer
 from .compare import exactly, is_missing
@@ -25,7 +25,7 @@ __all__ = [
     "verify_batch",
 ]
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from ...operators import DataError
 from ..dataset.write import writer
 from ..filesystem.arrow_files import read_arrow
 from ..filesystem.files import open_input
@@ -58,9 +59,21 @@ def files(folder: AnyPath) -> list[AnyPath]:
 
 
 def _batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    if file.suffix == ".arrow":
-        yield from read_arrow(file, mapped=False).select(columns).to_batches()
-        return
+    try:
+        if file.suffix == ".arrow":
+            batches = iter(read_arrow(file, mapped=False).select(columns).to_batches())
+        else:
+            batches = _parquet_batches(file, columns)
+        for batch in batches:
+            batch.validate(full=True)
+            yield batch.select(columns).cast(pa.schema([DECISIONS.field(n) for n in columns]))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, LookupError, ValueError):
+        raise DataError(f"{file} is damaged", "run the recipe again") from None
+
+
+def _parquet_batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq  # It loads clients of object stores.
 
     with open_input(file) as source, pq.ParquetFile(source) as parquet:

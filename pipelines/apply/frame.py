@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...operators import Change
+from ...operators import Change, DataError
 from ...operators.change import surviving_rows
 from ..dataset.source import ChunkColumns
 
@@ -118,6 +118,8 @@ class Frame:
         return Frame(layers, home, self.num_rows if rows is None else len(rows))
 
     def _column(self, name: str) -> pa.ChunkedArray:
+        if name not in self._home:
+            raise DataError(f"column '{name}' is missing")
         if name not in self._taken:
             self._taken[name] = self._layers[self._home[name]].column(name)
         return self._taken[name]

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import TypedDict
 
 from ...operators import DataError
+from ...operators.disk import NotAFileError
 from ..dataset.run_folder import run_folder
-from ..filesystem.files import write_file
+from ..filesystem.files import read_file, write_file
 from ..filesystem.remote import AnyPath
+
+
+class ColumnFigures(TypedDict, total=False):
+    """How often each value of a column occurs, or how many numbers there are, and their spread.
+
+    Where there is no number, only `n` and `null` are there.
+    """
+
+    counts: dict[str, int]
+    n: int
+    null: int
+    mean: float
+    std: float
+    min: float
+    max: float
 
 
 class StepReport(BaseModel):
@@ -32,7 +48,7 @@ class StepReport(BaseModel):
     notes: dict[str, float]
     logged: dict[str, int] = {}
     """WARNING and ERROR messages of Data-Juicer, one of each kind, and how often it was logged."""
-    columns: dict[str, Any]
+    columns: dict[str, ColumnFigures]
     """Figures of the written columns that have any."""
     written: list[str] = []
     """All written columns; not recorded by version 0.4 and earlier."""
@@ -95,9 +111,12 @@ class Report(BaseModel):
             DataError: nothing was run to that path, or its report is damaged.
         """
         path = run_folder(export_path) / "report.json"
-        if not path.exists():
-            raise DataError(f"{path} does not exist", "give the export_path of a finished run")
         try:
-            return cls.model_validate_json(path.read_bytes())
-        except ValidationError:
+            return cls.model_validate_json(read_file(path))
+        except (FileNotFoundError, NotADirectoryError):
+            found = f"{path} does not exist"
+            raise DataError(found, "give the export_path of a finished run") from None
+        except NotAFileError as error:
+            raise DataError(f"{path}: {error.strerror}", "run the recipe again") from None
+        except (ValidationError, OSError):
             raise DataError(f"{path} is damaged", "run the recipe again") from None

@@ -20,7 +20,7 @@ from ...operators import (
     RejuiceError,
     Scope,
 )
-from ...operators.columns import at_path, is_list
+from ...operators.columns import at_path, is_list, is_text
 from ...operators.references import has_box
 from ..dataset.read import Dataset
 from ..dataset.run_folder import is_folder
@@ -99,7 +99,8 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
     column = at_path(rows, operator.reference)
     if operator.reference_form == "auto" and operator.reference_pattern is None:
         texts = column.flatten() if is_list(column.type) else column
-        boxed = sum(has_box(str(text)) for text in texts.to_pylist())
+        found = texts.to_pylist() if is_text(texts.type) else []
+        boxed = sum(has_box(text or "") for text in found)
         if boxed:
             where = f"of column '{operator.reference}' (reference_form: boxed)"
             found = f"in {boxed:,} of the first {n:,} rows the reference is the content"

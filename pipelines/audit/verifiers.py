@@ -71,7 +71,7 @@ def graded_rows(stored: Stored) -> GradedRows | None:
         return None
     table = pa.concat_tables(tables, promote_options="default")
     right_N, wrong_N = right_and_wrong(table["verdict"])
-    name, operator = _verifier(answers[0])
+    name, operator = verifier_of(answers[0])
     graded_N = right_N | wrong_N
     ungraded = int((~graded_N).sum())
     return GradedRows(table.filter(pa.array(graded_N)), name, operator, ungraded)
@@ -81,7 +81,7 @@ def _of_set(one: StoredSet) -> Iterator[pa.Table]:
     """The answers of a set, part by part; nothing where it has no verdicts."""
     first = 0
     for part in [0] if one.incomplete else range(one.parts):
-        found = Frame.of(one.final()) if one.incomplete else _as_graded(one, part)
+        found = Frame.of(one.final()) if one.incomplete else as_graded(one, part)
         names = found.column_names
         if "verdict" not in names or "response" not in names:
             continue
@@ -92,7 +92,7 @@ def _of_set(one: StoredSet) -> Iterator[pa.Table]:
         first += table.num_rows
 
 
-def _as_graded(one: StoredSet, part: int) -> Frame:
+def as_graded(one: StoredSet, part: int) -> Frame:
     """Rows after the last step that wrote verdicts, with what it read; else as sampled."""
     found = one.base(part)
     for each in one.applied(part):
@@ -117,7 +117,8 @@ def _with_places(table: pa.Table, name: str, first: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _verifier(one: StoredSet) -> tuple[str, Operator | None]:
+def verifier_of(one: StoredSet) -> tuple[str, Operator | None]:
+    """The step that wrote the verdicts of a set, and its operator."""
     writing = [step for step in one.recipe.steps if "verdict" in step.operator.writes()]
     own = [step for step in one.steps if "verdict" in step.operator.writes()]
     last = (own or writing)[-1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
+from .trust import Trust, check_recipe_trusted, check_run_trusted
 from .whatif import OfRun, RecipeOrRun
 
 
@@ -13,20 +14,27 @@ def ablate(
     recipe: RecipeOrRun,
     run: OfRun = None,
     steps: TrainingSteps = None,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Leave out each step after sampling, and each reward weight, one at a time, and compare.
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from rich.console import Console
-
     from ..compare.ablate import ablations, measured
     from ..compare.open import answers, opened
+    from ..console import Console
     from ..show.comparison import show_ablations
     from ..show.progress import tracked
 
-    stored, other = opened(recipe, run, overrides_of(context), range_of_steps(steps))
+    check_recipe_trusted(recipe, trust)
+    stored, other = opened(
+        recipe,
+        run,
+        overrides_of(context),
+        range_of_steps(steps),
+        trust=lambda each: check_run_trusted(each, recipe, trust),
+    )
     sets = answers(stored)
     total = len(ablations(sets[0].fit(other)))
     show_ablations(list(tracked(measured(sets, other), total)), Console())

@@ -47,11 +47,14 @@ def audit(
     """Compare the verdicts of a run with those of a second verifier, and sample rows to label.
 
     Without labels only agreement is stated, never an error rate. Answers are also rewritten in ways
-    that must leave a verdict, and in ways that must change it. Signs of reward hacking come last,
+    that must leave a verdict, and in ways that must change it. Assertions about programs are run,
+    confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
     from ..audit.signs import audit_signs
+    from ..audit.unit_tests import audit_tests
     from ..audit.verifiers import graded_rows
+    from ..show.audit import weak_test_lines
     from ..show.signs import sign_lines, sign_row_lines
     from ..stored.open import open_stored
 
@@ -67,6 +70,8 @@ def audit(
         typer.echo(f"rejuice: warning: {line}", err=True)
     else:
         _audit_verdicts(path, graded, sample, output or (None if labels else _OUTPUT), labels, seed)
+        for line in weak_test_lines(audit_tests(stored, seed)):
+            typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
 
@@ -108,10 +113,10 @@ def _audit_verdicts(
 
 def _rechecked(graded: GradedRows) -> list[str | None]:
     """The second verdict of each row; a progress bar where somebody is looking."""
-    from rich.console import Console
     from rich.progress import Progress
 
     from ..audit.verifiers import rechecked
+    from ..console import Console
 
     console = Console(stderr=True)
     found: list[str | None] = []

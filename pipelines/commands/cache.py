@@ -39,9 +39,8 @@ DryRun = Annotated[
 @app.command("ls")
 def list_entries(path: CachePath = None, cache_dir: CacheDir = None, debug: Debug = False) -> None:
     """List what a cache holds: size, last use, and the exports of the finished runs that use it."""
-    from rich.console import Console
-
     from ...operators.user_cache import in_user_cache
+    from ..console import Console
     from ..engine.cache.entries import cache_entries
     from ..show.cache import show_cache, user_cache_lines
 
@@ -88,8 +87,7 @@ def rm(
 
 
 def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again: bool) -> None:
-    from rich.console import Console
-
+    from ..console import Console
     from ..engine.cache.entries import remove
     from ..show.cache import show_cache, total_line
 
@@ -127,7 +125,7 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     from ..dataset.run_folder import run_folder
     from ..dataset.write import default_cache
     from ..engine.cache.entries import is_cache
-    from ..recipe.read import load
+    from ..recipe.read import load_without_code
     from ..stored.open import RECIPES
 
     if cache_dir is not None:
@@ -135,7 +133,7 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     if path is None:
         raise RecipeError("no cache is given", "give a recipe, an export or a cache folder")
     if isinstance(path, Path) and path.suffix in RECIPES:
-        path = load(path).head.export_path
+        path = load_without_code(path).head.export_path
     if (run_folder(path) / "report.json").is_file():
         return to_path(Report.read(path).cache)
     return path if isinstance(path, Path) and is_cache(path) else default_cache(path)

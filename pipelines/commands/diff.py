@@ -37,9 +37,8 @@ def diff(
     Two steps of one training run show why the reward rose or fell from one to the other:
     `rejuice diff RUN/steps/000038 RUN/steps/000040`.
     """
-    from rich.console import Console
-
     from ..compare.diff import diff_of
+    from ..console import Console
     from ..show.diff import show_diff, show_diff_rows
 
     found = diff_of(a, b, range_of_steps(steps))

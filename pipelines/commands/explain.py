@@ -16,6 +16,7 @@ from ..options import (
     overrides_of,
     range_of_steps,
 )
+from .trust import Trust, check_recipe_trusted, check_run_trusted, trust_own
 
 if TYPE_CHECKING:
     from ..filesystem.remote import AnyPath
@@ -44,25 +45,36 @@ def explain(
     steps: TrainingSteps = None,
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Explain what a recipe does; with ROW, what a finished run did to that row and why.
 
-    Of a run its own recipe counts, as it ran, whatever became of the file since.
+    Of a run its own recipe counts, as it ran, whatever became of the file since. Of operators of
+    its own, what they wrote is shown; what they say about it, with --trust only.
     """
-    from ..recipe.read import load
+    from ..compare.open import open_with_code
+    from ..recipe.trust import read_to_show
     from ..show.explain import explain_recipe, explain_row
-    from ..stored.open import RECIPES, open_stored
+    from ..stored.open import RECIPES
 
+    def trusted(stored: Stored) -> None:
+        if trust:
+            check_run_trusted(stored, path, trust)
+        else:
+            trust_own(stored, path)
+
+    if trust:
+        check_recipe_trusted(path, trust)
     given = {"dataset_path": dataset_path, "export_path": export_path}
     overrides = {k: v for k, v in given.items() if v is not None} | overrides_of(context)
-    recipe = load(path, overrides) if path.suffix in RECIPES else None
+    recipe = read_to_show(path, overrides) if path.suffix in RECIPES else None
     if row is None:
-        recipe = recipe or load(open_stored(path).recipe, overrides)
+        recipe = recipe or open_with_code(path, None, trusted).read_recipe(overrides)
         typer.echo(explain_recipe(recipe), nl=False)
         return
     other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
-    stored = open_stored(other, steps=range_of_steps(steps))
+    stored = open_with_code(other, range_of_steps(steps), trusted)
     if recipe is not None:
         _warn_of_another(recipe, stored)
     typer.echo(explain_row(stored, row, everything=everything), nl=False)
@@ -71,8 +83,7 @@ def explain(
 def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
     """Warn where the recipe that was given is not what ran."""
     from ..compare.whatif import changed_fields
-    from ..recipe.read import load
 
-    if changed_fields(load(stored.recipe).steps, recipe.steps):
+    if changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
         typer.echo(f"rejuice: warning: {found}: this explains {stored.recipe}", err=True)

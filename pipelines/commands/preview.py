@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..options import AllowEmpty, Debug, overrides_of
+from .trust import Trust, check_recipe_trusted, check_run_trusted
 from .whatif import OfRun, RecipeOrRun
 
 
@@ -20,6 +21,7 @@ def preview(
         typer.Option("--prompts", min=2, help="How many prompts to sample where nothing was run."),
     ] = 64,
     allow_empty: AllowEmpty = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Show what training on a recipe would get: advantages, signal, gradient mass, refill, cost.
@@ -27,20 +29,22 @@ def preview(
     The responses are those of a finished run, of training those of the last step; nothing is
     sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
     """
-    from rich.console import Console
-
     from ...operators import EmptyResultError
     from ..compare.cost import step_cost
     from ..compare.open import has_run, opened, trained
     from ..compare.preview import preview as previewed
     from ..compare.replay import replay, whole
+    from ..console import Console
     from ..show.preview import show_preview
 
+    check_recipe_trusted(recipe, trust)
     overrides = overrides_of(context)
     sampled = run is None and not has_run(recipe)
     if sampled:
         run = _sampled(recipe, overrides, prompts)
-    stored, wanted = opened(recipe, run, overrides)
+    stored, wanted = opened(
+        recipe, run, overrides, trust=lambda each: check_run_trusted(each, recipe, trust)
+    )
     train, console = wanted.head.train, Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))
@@ -57,9 +61,8 @@ def preview(
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
     """The export of a recipe that was run on some of its prompts."""
-    from rich.console import Console
-
     from ..compare.sample import run_on_some
+    from ..console import Console
     from ..engine.progress import Progress
     from ..recipe.read import load
 

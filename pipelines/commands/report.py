@@ -10,8 +10,7 @@ from ..options import AllowEmpty, Debug, TrainingSteps, range_of_steps
 from .stored_path import StoredPath
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from ..console import Console
     from ..stored.stored import Stored
 
 show_more: list[Callable[[Stored, Console], None]] = []
@@ -25,9 +24,8 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
-    from rich.console import Console
-
     from ..apply.report import Report
+    from ..console import Console
     from ..dataset.run_folder import run_folder
     from ..show.funnel import show_funnel
     from ..show.set_report import show_training

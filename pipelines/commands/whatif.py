@@ -11,6 +11,7 @@ import typer
 
 from ..filesystem.remote import to_path
 from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
+from .trust import Trust, check_recipe_trusted, check_run_trusted
 
 RecipeOrRun = Annotated[
     Path,
@@ -38,6 +39,7 @@ def whatif(
         Literal["gained", "lost", "flipped", "silenced", "woken", "unknown"] | None,
         typer.Option("--rows", help="Print the rows of a figure, as JSON lines."),
     ] = None,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Apply a recipe, or other fields of it, to the responses of a finished run, and compare.
@@ -45,14 +47,20 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from rich.console import Console
-
     from ..compare.open import opened
     from ..compare.whatif import changes_of, whatif_of_sets
+    from ..console import Console
     from ..show.comparison import show_rows, show_whatif
     from ..show.progress import tracked
 
-    stored, other = opened(recipe, run, overrides_of(context), range_of_steps(steps))
+    check_recipe_trusted(recipe, trust)
+    stored, other = opened(
+        recipe,
+        run,
+        overrides_of(context),
+        range_of_steps(steps),
+        trust=lambda each: check_run_trusted(each, recipe, trust),
+    )
     found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:
         show_rows(found, rows)

@@ -18,7 +18,7 @@ from ...operators.groups import Array, Groups
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..figures.change import SetChange, new_responses, set_change
 from ..figures.rows import RowTable, stored_rows
-from ..recipe.read import load
+from ..recipe.trust import read_to_show
 from ..stored.open import RECIPES, open_stored
 from ..stored.stored import Stored, StoredSet
 from .comparison import Comparison, compare
@@ -78,13 +78,14 @@ def diff_of(a: Path, b: Path, steps: range | None = None) -> Diff:
     not_run = [path for path in (a, b) if not has_run(path)]
     if not_run:
         recipes = [
-            load(path if path.suffix in RECIPES else open_stored(path).recipe) for path in (a, b)
+            read_to_show(path) if path.suffix in RECIPES else open_stored(path).read_recipe()
+            for path in (a, b)
         ]
         return Diff((a, b), recipe_differences(*recipes), (), not_run, {}, None)
     one, two = (open_stored(path, steps=steps) for path in (a, b))
     # A recipe may have changed since it was run: in words it is as it is now.
     recipes = [
-        load(path if path.suffix in RECIPES else stored.recipe)
+        read_to_show(path) if path.suffix in RECIPES else stored.read_recipe()
         for path, stored in ((a, one), (b, two))
     ]
     fields = recipe_differences(*recipes)

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...operators import DataError
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ..recipe.read import load
+from ..filesystem.remote import AnyPath
+from ..recipe.read import load, load_without_code
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from ..recipe.stored_operator import StoredOperator
 from ..stored.open import RECIPES, open_stored
 from ..stored.stored import Stored, StoredSet
 
 
 def opened(
-    recipe: Path, run: Path | None, overrides: Mapping[str, str], steps: range | None = None
+    recipe: Path,
+    run: Path | None,
+    overrides: Mapping[str, str],
+    steps: range | None = None,
+    *,
+    trust: Callable[[Stored], None],
 ) -> tuple[Stored, Recipe]:
-    """The stored run, and the recipe with other fields.
+    """The stored run, and the recipe with other fields, with the code of their operators.
 
     Args:
         recipe: in YAML, or a stored run, whose own recipe is meant.
         run: the stored run; None: that of the recipe.
         overrides: by `step.field`.
         steps: of a training run, those that are wanted; None: all.
+        trust: called with each stored run before its code is imported; raises an error where the
+            user does not trust it.
 
     Raises:
         RejuiceError: either cannot be read, or the overrides do not fit.
     """
-    stored = open_stored(run or recipe, steps=steps)
+    stored = open_with_code(run or recipe, steps, trust)
     if recipe.suffix in RECIPES:
         return stored, load(recipe, overrides)
-    own = stored if run is None else open_stored(recipe)
-    return stored, load(own.recipe, overrides)
+    own = stored if run is None else open_with_code(recipe, None, trust)
+    return stored, own.read_recipe(overrides)
+
+
+def open_with_code(path: AnyPath, steps: range | None, trust: Callable[[Stored], None]) -> Stored:
+    """A stored run, with the code of its operators as far as it is trusted.
+
+    Args:
+        path: as `open_stored` takes it.
+        steps: of a training run, those that are wanted; None: all.
+        trust: called with the run, before any of its code is imported.
+
+    Raises:
+        RejuiceError: it cannot be read, or what `trust` raises.
+    """
+    stored = open_stored(path, steps=steps)
+    trust(stored)
+    if any(isinstance(x.operator, StoredOperator) for one in stored.sets for x in one.recipe.steps):
+        return open_stored(path, steps=steps)
+    return stored
 
 
 def has_run(path: Path) -> bool:
@@ -43,7 +70,7 @@ def has_run(path: Path) -> bool:
     """
     if path.suffix not in RECIPES or not path.is_file():
         return True  # Or what is wrong will be found when it is opened.
-    load(path)
+    load_without_code(path)
     try:
         open_stored(path)
     except DataError:

@@ -8,7 +8,6 @@ from ...operators import DataError
 from ..apply.frame import Frame
 from ..apply.steps import AppliedStep
 from ..figures.rows import row_table
-from ..recipe.read import load
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from ..stored.stored import Stored, StoredSet
@@ -43,7 +42,7 @@ def whatif_of_sets(
     Raises:
         RejuiceError: other answers would have to be sampled, or a step failed.
     """
-    own = load(stored.recipe)
+    own = stored.read_recipe()
     for one in stored.sets:
         if one.training_step is not None:
             try:
@@ -72,7 +71,7 @@ def compared(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) 
 
 def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
     """`changed_fields` of all steps after sampling, with weights as they are in the recipes."""
-    own = load(stored.recipe)
+    own = stored.read_recipe()
     found = dict[str, None]()
     for kind in dict.fromkeys(one.kind for one in stored.sets):
         one = next(one for one in stored.sets if one.kind == kind)

@@ -19,6 +19,7 @@ from ...operators.errors import suggest
 from .columns import keeps_columns, may_write, reads_text, statistics
 from .reading.catalogue import OTHER_KINDS, find, names
 from .reading.constructor import check_constructor
+from .reading.credentials import refuse_credentials
 from .reading.fields import PROCESS_FIELDS, arguments, check_fields
 from .reading.named_files import digests
 from .reading.needs import needs
@@ -85,6 +86,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
             "run this recipe with dj-process",
         )
     check_fields(found, fields)
+    refuse_credentials(fields)
     check_constructor(found.defined, arguments(fields))
     on_ray, missing = needs_ray(found.defined), needs(found.defined, arguments(fields)).missing
     if on_ray and find_spec(RAY) is None:

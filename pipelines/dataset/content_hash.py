@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 import xxhash
 
-from ..filesystem.files import write_file
+from ...operators.disk import NotAFileError
+from ...operators.json_text import parse_json
+from ..filesystem.files import read_file, write_file
 from ..filesystem.remote import AnyPath
 from .datafile import DataFile
 
@@ -71,7 +73,7 @@ def _hash(file: DataFile) -> str:
 
 def _kept(cache: AnyPath) -> dict[str, _Known]:
     """The hashes that are kept; none where their file is missing or damaged."""
-    with suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
-        kept = json.loads((cache / _NAME).read_text("utf-8"))
+    with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
+        kept = parse_json(read_file(cache / _NAME))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
     return {}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ...operators import DataError
+from ...operators.config import check_text
 from ..filesystem.files import open_input
 from ..filesystem.remote import AnyPath
 
@@ -59,8 +61,19 @@ class DataFile(NamedTuple):
 
     @classmethod
     def of(cls, path: AnyPath) -> DataFile:
-        """A file as it is now."""
+        """A file as it is now.
+
+        Raises:
+            DataError: it is no file, but a device or a folder, or Arrow opens none of its name.
+        """
         found = path.stat()
+        if isinstance(path, Path):
+            if not path.is_file():
+                raise DataError(f"{path} is not a file", "give a file, or a link to one")
+            try:
+                check_text(str(path))
+            except ValueError:
+                raise DataError(f"the name of {path} is not UTF-8", "rename it") from None
         return cls(path, found.st_size, found.st_mtime_ns)
 
     def open(self) -> AbstractContextManager[Any]:

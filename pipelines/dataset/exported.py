@@ -32,7 +32,7 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
         if not part.is_file():
             raise DataError(f"{export} lacks {part.name}", "run its recipe again")
     if export.suffix == ".arrow" and export.is_file():
-        return read_arrow(export, mapped=mapped)
+        return _checked(read_arrow(export, mapped=mapped), export)
     if in_parts or (export.suffix == ".parquet" and export.is_file()):
         import pyarrow.parquet as pq  # It loads clients of object stores.
 
@@ -41,10 +41,10 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
             for part in parts:
                 with open_input(part, mapped=mapped) as source:
                     tables.append(pq.read_table(source))
-            return pa.concat_tables(tables)
+            return _checked(pa.concat_tables(tables), export)
         except FileNotFoundError:
             raise
-        except (pa.ArrowInvalid, OSError):
+        except (pa.ArrowException, OSError):
             raise DataError(f"{export} is damaged", "run it again") from None
     if export.is_file() and not export.stat().st_size:
         return pa.table({})
@@ -54,3 +54,12 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
             copy.write_bytes(export.read_bytes())
             return Dataset(copy).table()
     return Dataset(export).table()
+
+
+def _checked(table: pa.Table, export: AnyPath) -> pa.Table:
+    """The rows; damaged offsets would end the process where they are used."""
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError):
+        raise DataError(f"{export} is damaged", "run it again") from None
+    return table

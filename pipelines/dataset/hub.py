@@ -109,6 +109,8 @@ def _load(dataset: HubDataset) -> Any:
     from datasets.exceptions import DatasetsError
 
     name, config = dataset.name, dataset.config
+    if name == "pandas":  # Not a dataset but a format of `datasets`; some versions unpickle it.
+        raise DataError("'pandas' reads pickles, which may run code", "give Parquet files")
     files = {"data_files": dataset.data_files, "data_dir": dataset.data_dir}
     given = {key: value for key, value in files.items() if value is not None}
     try:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from ...operators import DataError
+from ...operators.json_text import is_very_deep
 from ..filesystem.store_answers import is_of_store
 from .datafile import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
 from .json_types import (
@@ -41,6 +42,8 @@ from .json_types import (
 )
 from .schemas import MOST_KEYS, too_many_keys
 
+_LONGEST_LINE = 1 << 27
+"""Bytes; reading a line takes up to ten times its memory, and a small file may unpack to it."""
 _ABSENT = msgspec.Raw(b"null")
 _OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
@@ -52,8 +55,6 @@ _KEY_BYTES = 24
 _KEYS_LOOKED_AT = 1 << 14
 _MANY_KEYS = 300
 """Different ones, of those that are looked at: Python counts how many an object has."""
-_DEEP = 2048
-"""Lists and objects within each other that are too many for the stack of Arrow's parser, about."""
 _FEW = 48
 """Lists and objects of a line that may all be within each other."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
@@ -74,9 +75,9 @@ def batches(
         columns: those that are read; None: all. The values of others are not looked at.
 
     Raises:
-        DataError: a line is not an object, or its types differ from those before, or an object has
-            too many keys, or the file is compressed and cut off; names the line. The first such
-            error of the file, however many threads there are.
+        DataError: a line is too long or not an object, or its types differ from those before, or an
+            object has too many keys, or the file is compressed and cut off; names the line. The
+            first such error of the file, however many threads there are.
     """
     blocks = _blocks(file, size)
     if workers == 1:
@@ -118,9 +119,13 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
         stream = io.BufferedReader(raw)
         try:
             while block := stream.read(size):
-                block += stream.readline()
+                start = block.rfind(b"\n") + 1
+                block += stream.readline(_LONGEST_LINE)
+                too_long, last = len(block) - start > _LONGEST_LINE, block.count(b"\n", 0, start)
                 if line == 1:
                     block = _checked_beginning(file, block, is_all=not stream.peek(1))
+                if too_long:
+                    raise _too_long(f"{file}, line {line + last}")
                 if block.strip():
                     yield line, block
                 line += block.count(b"\n")
@@ -128,6 +133,11 @@ def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
             if error.errno is not None or is_of_store(error):
                 raise
             raise _torn(file, error) from None
+
+
+def _too_long(where: str) -> DataError:
+    found = f"it has more than {_LONGEST_LINE >> 20} MiB"
+    return DataError(found, "make several rows of it, or convert the file to Parquet", where=where)
 
 
 def _checked_beginning(file: DataFile, block: bytes, *, is_all: bool) -> bytes:
@@ -239,7 +249,7 @@ def _parsed(text: bytes, *, checked: bool = True) -> pa.Table | None:
     """
     _check_text(text)
     # A text that begins with null would end the process.
-    if checked and (_NULL_FIRST.match(text) or _is_very_deep(text)):
+    if checked and (_NULL_FIRST.match(text) or is_very_deep(text)):
         return None
     if checked and _distinct_keys(text) > _MANY_KEYS:
         return None
@@ -276,30 +286,6 @@ def _has_null_line(text: bytes, table: pa.Table) -> bool:
     """
     has_rows_of_nulls = all(column.null_count for column in table.columns)
     return has_rows_of_nulls and _NULL_BETWEEN.search(text) is not None
-
-
-def _is_very_deep(text: bytes) -> bool:
-    """Whether the values of a line are nested so deeply that Arrow would overflow its stack."""
-    start, length = 0, 2 * _DEEP  # Only in a line that is so long.
-    while len(text) - start >= length:
-        newline = text.rfind(b"\n", start, start + length)
-        if newline < 0:
-            newline = text.find(b"\n", start + length)
-            newline = len(text) if newline < 0 else newline
-            if _is_deep_line(np.frombuffer(text, np.uint8, newline - start, start)):
-                return True
-        start = newline + 1
-    return False
-
-
-def _is_deep_line(line: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
-    opens = (line == ord("[")) | (line == ord("{"))
-    if np.count_nonzero(opens) < _DEEP:
-        return False
-    closes = (line == ord("]")) | (line == ord("}"))
-    depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int64)
-    # Above the lowest before it: texts may hold brackets, too.
-    return bool((depths - np.minimum.accumulate(depths)).max() >= _DEEP - 1)
 
 
 def _is_valid(table: pa.Table) -> bool:

@@ -9,7 +9,7 @@ named by a hash of the content, so an unchanged dataset is read once, whatever i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 
@@ -19,6 +19,7 @@ import xxhash
 
 from ...operators import DataError
 from ..filesystem.arrow_files import FORMAT
+from ..filesystem.checked import check_own_folder
 from ..filesystem.remote import AnyPath
 from . import formats, parquet
 from .content_hash import fingerprint
@@ -132,11 +133,8 @@ class Dataset:
             group_by: consecutive rows that agree in these columns stay together.
         """
         selection = self.spec.selection
-        rows = self._rows_of_parts
-        made_of = [FORMAT, self.fingerprint, chunk_rows, sorted(group_by), selection]
-        made_of += [rows, list(map(len, self._parts))] if rows is not None else []
-        key = xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())
-        folder = cache / f"source-{key}"
+        folder = cache / self._folder_name(chunk_rows, group_by)
+        check_own_folder(folder)
         found = read_source(folder, self.files, selection)
         if found is None:
             self._check_selection()
@@ -144,6 +142,31 @@ class Dataset:
             found = read_source(folder, self.files, selection)
         assert found is not None
         return found
+
+    def chunks_of_run(
+        self, cache: AnyPath, name: str, *, chunk_rows: int, group_by: Iterable[Sequence[str]]
+    ) -> Source | None:
+        """The chunks that a run has read; None where they are gone, or are not of this dataset.
+
+        Args:
+            cache: the folder in which the folder of chunks is.
+            name: of that folder.
+            chunk_rows: as the run was given.
+            group_by: what `chunks` may have been given. Where none of it gives the folder, only
+                chunks that were parsed into files of their own are those that the run read.
+        """
+        found = read_source(cache / name, self.files, self.spec.selection)
+        if found is None or found.in_files is None:
+            return found
+        same = any(self._folder_name(chunk_rows, each) == name for each in group_by)
+        return found if same else None
+
+    def _folder_name(self, chunk_rows: int, group_by: Sequence[str]) -> str:
+        """The name of the folder of chunks, by all that decides what is in it."""
+        rows = self._rows_of_parts
+        made_of = [FORMAT, self.fingerprint, chunk_rows, sorted(group_by), self.spec.selection]
+        made_of += [rows, list(map(len, self._parts))] if rows is not None else []
+        return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
     def table(self) -> pa.Table:
         """All its rows, in memory."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ...operators import DataError
+from ...operators.errors import shown
+from ...operators.json_text import parse_json
 from ..filesystem.remote import AnyPath, RemotePath
 from .datafile import SUFFIXES, suffix_of
 from .hub import HubDataset
@@ -18,6 +19,8 @@ from .selection import Selection
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` of Hugging Face's datasets writes beside the rows."""
+_MOST_SPLITS = 8
+"""Splits that a message names."""
 
 
 class DatasetPart(NamedTuple):
@@ -152,16 +155,22 @@ def _checked_links(files: list[AnyPath]) -> list[AnyPath]:
 def _saved(folder: AnyPath) -> list[AnyPath]:
     """The files of a folder that `datasets.Dataset.save_to_disk` has written, in their order."""
     try:
-        state = json.loads((folder / _STATE).read_text("utf-8"))
-        return [folder / str(file["filename"]) for file in state["_data_files"]]
+        state = parse_json((folder / _STATE).read_text("utf-8"))
+        files = [folder / str(file["filename"]) for file in state["_data_files"]]
     except (ValueError, LookupError, TypeError):
         raise DataError(f"{folder / _STATE} is damaged", "save the dataset again") from None
+    for file in files:
+        if not file.is_file():
+            found = f"{folder / _STATE} names {shown(file.name)}, which is no file there"
+            raise DataError(found, "save the dataset again")
+    return files
 
 
 def _several(folder: AnyPath) -> DataError:
     try:
-        splits = json.loads((folder / _SPLITS).read_text("utf-8"))["splits"]
-        names = [str(folder / str(split)) for split in splits]
+        splits = parse_json((folder / _SPLITS).read_text("utf-8"))["splits"]
+        texts = [split for split in splits if isinstance(split, str)]
+        names = [f"{folder / text!s:.200}" for text in texts[:_MOST_SPLITS]]
     except (ValueError, LookupError, TypeError):
         names = []
     right = f"name the folder of one of its splits: {', '.join(names)}"

@@ -20,7 +20,9 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError, RecipeError
-from ..filesystem.files import write_file, written
+from ...operators.disk import NotAFileError
+from ...operators.json_text import parse_json
+from ..filesystem.files import read_file, write_file, written
 from ..filesystem.remote import AnyPath, RemotePath
 from .arrow_types import without_empty
 from .run_folder import PART, PART_SUFFIX, is_folder
@@ -52,11 +54,11 @@ def parts_of(export_path: AnyPath) -> list[AnyPath]:
     """
     parts_list = export_path / PARTS_LIST
     try:
-        listed = json.loads(parts_list.read_text("utf-8"))["parts"]
+        listed = parse_json(read_file(parts_list))["parts"]
         return [export_path / str(part["file"]) for part in listed]
     except FileNotFoundError:
         found = f"{export_path} is not a finished export: it lacks {PARTS_LIST}"
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, NotAFileError):
         found = f"{parts_list} is damaged"
     raise DataError(found, "run its recipe again")
 
@@ -150,7 +152,11 @@ def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
 
         def write(table: pa.Table) -> None:
             for batch in table.to_batches(max_chunksize=10_000):
-                rows = batch.to_pylist()
+                try:
+                    rows = batch.to_pylist()
+                except (OverflowError, ValueError) as error:  # A date after the year 9999.
+                    right = "leave the column out, or write .parquet"
+                    raise DataError(f"JSON cannot hold a value: {error}", right) from None
                 for row in rows if json else ():
                     row.update({name: decode(row[name]) for name in json})
                 stream.writelines(

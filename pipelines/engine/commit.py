@@ -1,4 +1,4 @@
-"""Commits: what one step did to one chunk, in one Arrow file, put in place by one rename.
+"""Commits: what one step did to one chunk, in one file, put in place by one rename.
 
 A commit's columns are what the step wrote. Its schema metadata carries the rest of the change:
 which rows it dropped and why, what was taken away, notes, seconds. Nothing else is stored of a
@@ -8,8 +8,7 @@ step, so a chain of commits is as small as what the steps did.
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import replace
+import re
 from typing import Any
 
 import numpy as np
@@ -17,72 +16,102 @@ import pyarrow as pa
 
 from ...operators import Change
 from ...operators.columns import flat
-from ...operators.disk import sync, temporary_path
 from ...operators.groups import Array
+from ...operators.records import HEADER_BYTES, Header
 from ..apply.steps import StepResult
-from ..filesystem.checked import DamagedError, damaged, read_checked, write_checked
-from ..filesystem.files import write_file
-from ..filesystem.remote import AnyPath, RemotePath
+from ..filesystem.checked import (
+    LINK,
+    DamagedError,
+    checked_header,
+    damaged,
+    owner,
+    read_checked,
+    read_content,
+    write_checked,
+)
+from ..filesystem.files import check_is_folder, write_file
+from ..filesystem.remote import AnyPath
+from .retries import counter_of, retry_count, write_retry_count
 
 _PARENT = "__parent__"
 _META = b"rejuice"
 _FAILED = b"failed_rows"
-_LINK = "rejuice-link "
-"""How a link begins in an object store, where it is a file with the relative path."""
-_LINK_BYTES = 4096
+_LINKED = re.compile(r"(kept-[\w-]+)/([0-9a-f]{32}[.]arrow)")
+"""What a link names: nothing outside the cache."""
 
 
-def save(path: AnyPath, commit: StepResult) -> None:
-    """Write a commit; it is there whole or not at all."""
-    write_checked(path, as_table(commit))
+def save(path: AnyPath, commit: StepResult, retries: int = 0) -> None:
+    """Write a commit; it is there whole or not at all.
+
+    Args:
+        path: of the file.
+        commit: what to write.
+        retries: how often failures of the step were computed again, this time included.
+    """
+    write_checked(path, as_table(commit, retries))
 
 
 def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
     """Read a commit; mapped, its columns stay on disk until they are used.
 
     Raises:
-        DamagedError: it is not as it was saved.
+        DamagedError: it is not as it was saved; or the counter of the retries is gone, and is
+            there again.
+        FileNotFoundError: there is none.
     """
-    try:
-        table = read_checked(path, mapped=mapped)
-    except DamagedError:
-        target = _target(path)
-        if target is None:
-            raise
-        return load(target, mapped=mapped)
-    try:
-        return of_table(table)
-    except (LookupError, TypeError, ValueError):  # Of version 0.4, which wrote no checksum.
-        raise damaged(path) from None
+    table = read_checked(path, mapped=mapped)
+    check_retries(path, table.schema)
+    return of_table(table)
+
+
+class RetriesGoneError(DamagedError):
+    """The counter of a step's retries was gone, and is there again; the commit itself is whole."""
+
+
+def check_retries(path: AnyPath, schema: pa.Schema) -> None:
+    """Check that the retries are counted after which a commit was written.
+
+    Else later steps would find what they made of the failures. The counter is put right.
+
+    Raises:
+        RetriesGoneError: they were not.
+    """
+    retries = json.loads(schema.metadata[_META]).get("retries", 0)
+    if not retries or (counter := counter_of(path.parent, retries)).exists():
+        return
+    if retry_count(path.parent) < retries:
+        write_retry_count(path.parent, retries)
+        raise RetriesGoneError(f"{counter} was gone, and is there again", "run again", path=path)
 
 
 def link(path: AnyPath, target: AnyPath) -> None:
-    """Put a commit in place that is a link to another file of the cache."""
-    relative = os.path.relpath(str(target), str(path.parent))
-    if isinstance(path, RemotePath):
-        write_file(path, f"{_LINK}{relative}")
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(relative)
-    temporary.replace(path)
-    sync(path.parent)
+    """Put a record in place that names a chunk in another folder of the cache."""
+    payload = f"{target.parent.name}/{target.name}".encode()
+    write_file(path, Header.of(owner(path), LINK, [payload]).packed() + payload)
 
 
-def _target(path: AnyPath) -> AnyPath | None:
-    """What a file in a store is a link to; None: it is none, or what it links to is gone."""
-    if not isinstance(path, RemotePath) or path.stat().st_size > _LINK_BYTES:
+def target_of(path: AnyPath) -> AnyPath | None:
+    """The chunk that `link` named, in the same cache; None: the file is a commit itself.
+
+    Raises:
+        DamagedError: it is not as it was written.
+        FileNotFoundError: there is none.
+    """
+    content = read_content(path)
+    header = checked_header(path, content)
+    if header is None:
+        raise damaged(path)
+    if header.kind != LINK:
         return None
-    text = path.read_bytes().decode("utf-8", "replace")
-    if not text.startswith(_LINK):
-        return None
-    key = os.path.normpath(f"{path.parent.key}/{text.removeprefix(_LINK)}")
-    target = replace(path, key=key)
-    return target if target.is_file() else None
+    found = _LINKED.fullmatch(bytes(content[HEADER_BYTES:]).decode("ascii", "replace"))
+    if found is None:
+        raise damaged(path)
+    folder = path.parent.parent / found[1]
+    check_is_folder(folder)
+    return folder / found[2]
 
 
-def as_table(commit: StepResult) -> pa.Table:
+def as_table(commit: StepResult, retries: int = 0) -> pa.Table:
     """A commit as it is in its file: columns and metadata."""
     change = commit.change
     rows, slugs, codes = _dropped(change)
@@ -94,6 +123,7 @@ def as_table(commit: StepResult) -> pa.Table:
         "logged": dict(change.logged),
         "without": change.without,
         "slugs": slugs,
+        "retries": retries,
     }
     schema_meta = {
         _META: json.dumps(meta).encode(),

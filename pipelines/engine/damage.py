@@ -7,7 +7,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from ..filesystem.checked import DamagedError
+from ..filesystem.files import remove_file
 from ..filesystem.remote import AnyPath
+from .commit import RetriesGoneError
 from .kept.folder import ChunkLock, is_finished, is_kept
 
 T = TypeVar("T")
@@ -34,15 +36,16 @@ def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[st
         try:
             return work()
         except DamagedError as error:
-            # A step's commit may be a link to what it shares with other recipes.
-            path = error.path if error.path is None else error.path.resolve()
+            path = error.path
             if path is None or path in removed:
                 raise
             removed.add(path)
-            if is_kept(path):
+            if isinstance(error, RetriesGoneError):
+                warn(error.found)
+            elif is_kept(path):
                 with ChunkLock(path), suppress(DamagedError):
                     is_finished(path)  # What is still good of it stays, and the rest is named.
             else:
-                path.unlink(missing_ok=True)
-                warn(f"{path} is damaged: it was removed, and what was in it is computed again")
+                remove_file(path)
+                warn(f"{error.found}: it was removed, and what was in it is computed again")
             work = again

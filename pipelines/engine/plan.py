@@ -11,21 +11,30 @@ A result is found again if and only if everything that led to it is unchanged.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
 from ..apply.frame import Frame
-from ..apply.steps import RunStep, apply_steps
+from ..apply.steps import RunStep, StepResult, apply_steps
 from ..dataset.source import Source, chunk_name
 from ..filesystem.arrow_files import FORMAT
+from ..filesystem.checked import DamagedError, check_own_folder, damaged
+from ..filesystem.files import check_is_folder
 from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .commit import load
-from .kept.folder import kept_name, retry_count
+from ..recipe.stored_operator import StoredOperator
+from . import commit
+from .kept import chunk as kept_chunk
+from .kept.folder import kept_name
+from .retries import retry_count
+
+_FOLDER = re.compile(r"\w[\w-]*")
+"""The name of a folder in a cache."""
 
 
 class Stage(NamedTuple):
@@ -90,6 +99,35 @@ class Plan(NamedTuple):
         return cls.of(recipe, source, cache)
 
     @classmethod
+    def of_run(
+        cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
+    ) -> Plan | None:
+        """The plan of a finished run, without the code of its operators.
+
+        Args:
+            recipe: as it ran; of some operators, the code may be missing.
+            cache: the folder of commits.
+            chunk_rows: rows per chunk, as the run was given.
+            uses: the folders in there that the run uses, as its manifest lists them: that of the
+                source, and those of the steps in order.
+
+        Returns:
+            None where a folder is none of a cache, or the source is gone or changed.
+
+        Raises:
+            RejuiceError: the dataset cannot be read.
+        """
+        source_name, *keys = uses[: len(recipe.steps) + 1]
+        if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
+            return None
+        dataset = recipe.opened(cache)
+        groups = group_columns(recipe, dataset.first_schema)
+        source = dataset.chunks_of_run(
+            cache, source_name, chunk_rows=chunk_rows, group_by=[groups, ("prompt_id",), ()]
+        )
+        return None if source is None else cls(recipe, source, cache, tuple(keys), "")
+
+    @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
         """The plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
@@ -98,6 +136,9 @@ class Plan(NamedTuple):
             kept = _kept(cache, operator) if isinstance(operator, ResumableOperator) else None
             key = _hash(key, operator, None if kept is None else kept.version)
             keys.append(f"{operator.name()}-{key}")
+            check_own_folder(cache / keys[-1])
+            if kept is not None:
+                check_is_folder(kept.folder)
             if kept is not None:
                 key += f"-{retry_count(kept.folder)}"
             elif retries := retry_count(cache / keys[-1]):
@@ -148,8 +189,17 @@ class Plan(NamedTuple):
         if isinstance(folder, RemotePath):
             there = {path.name for path in folder.iterdir()}
             return frozenset(chunk for chunk, path in enumerate(paths) if path.name in there)
-        # On disk, a commit may be a link to a file that is gone.
-        return frozenset(chunk for chunk, path in enumerate(paths) if path.exists())
+        return frozenset(chunk for chunk, path in enumerate(paths) if self._is_there(step, path))
+
+    def _is_there(self, step: Step, path: AnyPath) -> bool:
+        """Whether a commit on disk is there; it may be damaged, which is found when it is read."""
+        try:
+            target = commit.target_of(path) if _may_link(step) else path
+        except FileNotFoundError:
+            return False
+        except DamagedError:
+            return True
+        return target is None or target.exists()
 
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""
@@ -161,12 +211,33 @@ class Plan(NamedTuple):
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""
-        return lambda step, _: load(self.path(step, chunk))
+        return lambda step, _: self.load(step, chunk)
+
+    def load(self, step: Step, chunk: int) -> StepResult:
+        """What a step did to a chunk, as it was committed.
+
+        Raises:
+            DamagedError: it is not as it was saved, or what it links to is gone.
+            FileNotFoundError: it is not committed.
+        """
+        path = self.path(step, chunk)
+        target = commit.target_of(path) if _may_link(step) else None
+        if target is None:
+            return commit.load(path)
+        try:
+            return kept_chunk.load(target)
+        except FileNotFoundError:
+            raise damaged(path, f"a link to {target}, which is gone") from None
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""
         done = self.steps_before(step)
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
+
+
+def _may_link(step: Step) -> bool:
+    """Whether the commits of a step may be links to what it has kept."""
+    return isinstance(step.operator, ResumableOperator | StoredOperator)
 
 
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:

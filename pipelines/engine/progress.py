@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
-from rich.console import Console
+from ..console import Console
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_BASIS = 5.0

@@ -138,7 +138,7 @@ class _OpenChunk:
     def open(self) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
         finished = dict[int, Entry]()
-        is_whole = is_finished(self.whole)
+        is_whole = is_finished(self.whole, self.keys)
         if not is_whole:
             finished = journalled(self.whole)
             # Once more: in a store another run may have finished it, and removed the journals.
@@ -193,7 +193,8 @@ class _OpenChunk:
         else:
             change = apply_operator(operator, self.table, 0)
         seconds = sum(entry.seconds for entry in finished.values())
-        kept_chunk.save(self.whole, StepResult.of(change, self.rows, seconds), self.keys)
+        result = StepResult.of(change, self.rows, seconds)
+        kept_chunk.save(self.whole, result, self.keys, self._kept.retries)
         return True
 
     def finish(self) -> None:

@@ -7,7 +7,7 @@ it change, so that none of them finds what it made of the failures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,8 +27,10 @@ from ..filesystem.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
-from .kept.folder import ChunkLock, chunks, count_retry, is_finished, journalled, rewrite_without
+from .kept import chunk as kept_chunk
+from .kept.folder import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
+from .retries import count_retry, retry_count
 
 _OPTION = "--retry_missing"
 
@@ -74,7 +76,7 @@ def reopen(
     is_first = True
     for whole, keys in chunks(kept):
         with ChunkLock(whole):
-            failed = _failed_places(whole, find_failed)
+            failed = _failed_places(whole, keys, find_failed)
             if not failed:
                 continue
             if is_first:
@@ -86,12 +88,12 @@ def reopen(
             count([keys[row] for row in failed])
 
 
-def _failed_places(whole: AnyPath, find_failed: FindFailed) -> set[int]:
+def _failed_places(whole: AnyPath, keys: Sequence[str], find_failed: FindFailed) -> set[int]:
     """The failed rows of a chunk, whether all of it is finished or not."""
-    if not is_finished(whole):
+    if not is_finished(whole, keys):
         found = journalled(whole).items()
         return {row for row, entry in found if find_failed(entry.change, 1)[0]}
-    commit = load(whole)
+    commit = kept_chunk.load(whole)
     return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
 
 
@@ -156,7 +158,8 @@ def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> 
         table = read_columns(step.operator, plan.frame_before(chunk, step))
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
-        save(path, StepResult.of(change, commit.rows_in, commit.seconds))
+        result = StepResult.of(change, commit.rows_in, commit.seconds)
+        save(path, result, retry_count(path.parent))
         count(len(rows))
 
 

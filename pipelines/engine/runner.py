@@ -33,7 +33,7 @@ from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .cache.lock import use_cache
-from .commit import load, save
+from .commit import save
 from .damage import undamaged
 from .dataset_step import run_dataset_step, write_digest
 from .export.finish import (
@@ -384,15 +384,14 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
 
 def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult:
     """What a step does to a chunk: found in its commit, or computed and committed."""
-    path = plan.path(step, chunk)
     with suppress(FileNotFoundError):
-        return load(path)
+        return plan.load(step, chunk)
     with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=plan.source.first_row(chunk))
     with suppress(FileNotFoundError):
         # Another run was faster. A server may have given it something else, which it goes on with.
-        return load(path)
-    save(path, result)
+        return plan.load(step, chunk)
+    save(plan.path(step, chunk), result)
     return result
 
 

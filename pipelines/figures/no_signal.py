@@ -141,7 +141,7 @@ def may_lack_signal(funnel: Sequence[StepReport]) -> bool:
     written = {name: figures for step in funnel for name, figures in step.columns.items()}
     if "advantage" in written:
         advantage = written["advantage"]
-        return not advantage.get("n") or advantage["min"] == advantage["max"] == 0
+        return not advantage.get("n") or advantage.get("min") == advantage.get("max") == 0
     return any(name in written for name in _DECISIVE)
 
 
@@ -163,7 +163,7 @@ def no_signal_of_funnel(funnel: Sequence[StepReport], rows: Frame | None) -> NoS
     if "verdict" in last:
         figures.verdicts.update(last["verdict"].columns["verdict"].get("counts", {}))
     reward = last["reward"].columns["reward"] if "reward" in last else {}
-    if "min" in reward:
+    if {"min", "max"} <= reward.keys():
         figures.low, figures.high = reward["min"], reward["max"]
     alone = last["advantage"].dropped.get("group_of_one", 0)
     size = 1 if alone and alone == last["advantage"].rows_in else 2

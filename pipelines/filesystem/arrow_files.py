@@ -8,7 +8,7 @@ from ...operators import DataError
 from .files import open_input, written
 from .remote import AnyPath
 
-FORMAT = 3
+FORMAT = 4
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...operators import DataError, disk
 from ...operators.disk import sync, temporary_path
 from .remote import AnyPath, RemotePath, errors_of_store_alone
 
@@ -34,6 +35,7 @@ def written(path: AnyPath) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
+        _check_is_no_folder(path)
         temporary.replace(path)
         sync(path.parent)
     finally:
@@ -64,6 +66,43 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         return
     with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as file:
         yield file
+
+
+def _check_is_no_folder(path: Path) -> None:
+    if disk.kind_of(path) == "a folder":
+        raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
+
+
+def read_file(path: AnyPath) -> bytes:
+    """What a file holds that rejuice has written.
+
+    Raises:
+        FileNotFoundError: there is none.
+        NotAFileError: on disk, a link, a FIFO, a device or a folder is in its place.
+    """
+    return path.read_bytes() if isinstance(path, RemotePath) else disk.read_file(path)
+
+
+def check_is_folder(path: AnyPath) -> None:
+    """Check that what is at a path, itself, is a folder or nothing: no link to one elsewhere.
+
+    Raises:
+        DataError: it is something else.
+    """
+    kind = None if isinstance(path, RemotePath) else disk.kind_of(path)
+    if kind not in (None, "a folder"):
+        raise DataError(f"{path} is {kind}, where rejuice keeps a folder", "remove it")
+
+
+def remove_file(path: AnyPath) -> None:
+    """Remove what is at a path, by its own name: of a link, not what it links to.
+
+    Raises:
+        DataError: it is a folder, which may hold anything.
+    """
+    if isinstance(path, Path):
+        _check_is_no_folder(path)
+    path.unlink(missing_ok=True)
 
 
 def remove_folder(path: AnyPath) -> None:

@@ -21,10 +21,12 @@ from urllib.parse import parse_qs
 import pyarrow as pa
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo, WithJsonSchema
 
-from ...operators import DataError
+from ...operators import DataError, RecipeError
 from .store_answers import is_missing_bucket, is_of_store, meaning_of, one_line
 
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
+_CREDENTIALS = frozenset({"access_key", "secret_key", "session_token", "account_key", "sas_token"})
+"""Options of Arrow's clients."""
 _OTHER_PATH = "create it, or give another path"
 _GOOGLE_SCHEMES = ("gs", "gcs")
 _GCS_RETRIES = "retry_limit_seconds=60"
@@ -319,7 +321,22 @@ def to_path(text: str | AnyPath) -> AnyPath:
         return Path(text)
     if found["scheme"] == "file":
         return Path(found["key"])
+    _refuse_credentials(found)
     return RemotePath(found["scheme"], found["key"].rstrip("/"), found["query"] or "")
+
+
+def _refuse_credentials(found: re.Match[str]) -> None:
+    """Pass an address without a password or a key: addresses are in logs, reports and caches.
+
+    Raises:
+        RecipeError: it has one.
+    """
+    user, at, bucket = found["key"].partition("/")[0].rpartition("@")
+    named = _CREDENTIALS.intersection(parse_qs(found["query"] or ""))
+    if (at and ":" in user) or named:
+        what = min(named) if named else "a password before an '@'"
+        right = "take it out; the store's keys come from variables such as AWS_SECRET_ACCESS_KEY"
+        raise RecipeError(f"{found['scheme']}://{bucket} is given with {what}", right)
 
 
 def _checked_path(value: Any) -> Any:
@@ -372,6 +389,8 @@ def store_errors(path: RemotePath, done: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise _store_error(path, done, error) from None
+    except (NotImplementedError, ValueError) as error:  # Such as of a list of the hub's datasets.
+        raise DataError(f"{path} cannot be {done}: {error}", _OTHER_PATH) from None
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Files in sections: a range of them is read, and checked, without the rest of the file.
 
-    section | section | ... | index | size of the index | checksum of both, see `operators/disk.py`
+    section | section | ... | index | size of the index
 
-The index has the size and the checksum of each section. A file in an object store is fetched in
+The index is a record, see `operators/records.py`, which belongs to this file of this folder. It has
+the size and the checksum of each section. A file in an object store is fetched in
 two requests: its end, where the index is, and the sections that are needed, one after the other.
 """
 
@@ -14,16 +15,16 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import xxhash
 
 from ...operators import DataError
-from ...operators.disk import CHECKSUM_BYTES, checksum
-from .checked import damaged
-from .files import open_input, written
+from ...operators.records import HEADER_BYTES, Header, read_header
+from .checked import TABLE, damaged, owner, read_content
+from .files import written
 from .remote import AnyPath, RemotePath, store_errors
 
 _SIZE = struct.Struct("<q")
-_END_BYTES = _SIZE.size + CHECKSUM_BYTES
-_INDEX = pa.schema({"size": pa.int64(), "checksum": pa.binary(CHECKSUM_BYTES)})
+_INDEX = pa.schema({"size": pa.int64(), "checksum": pa.uint64()})
 _TAIL_BYTES = 16 << 10
 """What is fetched from the end of a file: the index, unless it is longer."""
 
@@ -43,11 +44,12 @@ def write_sections(
         for section in sections:
             file.write(section)
             sizes.append(len(section))
-            checksums.append(checksum(section))
+            checksums.append(xxhash.xxh3_64_intdigest(section))
         index = pa.table([sizes, checksums], _INDEX.with_metadata(dict(metadata)))
-        content = arrow_stream(index).to_pybytes()
-        content += _SIZE.pack(len(content))
-        file.write(content + checksum(content))
+        content = arrow_stream(index)
+        header = Header.of(owner(path), TABLE, [content]).packed()
+        for part in (header, content, _SIZE.pack(len(header) + len(content))):
+            file.write(part)
 
 
 class Sections(NamedTuple):
@@ -64,7 +66,7 @@ class Sections(NamedTuple):
     path: AnyPath
     source: Any
     ends: tuple[int, ...]
-    checksums: tuple[bytes, ...]
+    checksums: tuple[int, ...]
     metadata: Mapping[bytes, bytes]
 
     @classmethod
@@ -77,17 +79,18 @@ class Sections(NamedTuple):
         """
         source, size = _opened(path)
         tail = _read(path, source, max(0, size - _TAIL_BYTES), size)
-        if tail.size < _END_BYTES:
+        if tail.size < _SIZE.size:
             raise damaged(path)
-        (index_bytes,) = _SIZE.unpack(tail.slice(tail.size - _END_BYTES, _SIZE.size))
-        start = size - _END_BYTES - index_bytes
-        if not 0 <= start <= size - _END_BYTES:
+        (index_bytes,) = _SIZE.unpack(tail[tail.size - _SIZE.size :])
+        end = size - _SIZE.size
+        start = end - index_bytes
+        if not 0 <= start <= end:
             raise damaged(path)
         if size - start > tail.size:
             tail = _read(path, source, start, size)
-        end = tail.slice(tail.size - (size - start))
-        content = end.slice(0, end.size - CHECKSUM_BYTES)
-        if checksum(content) != bytes(end.slice(content.size)):
+        record = tail[tail.size - (size - start) : tail.size - _SIZE.size]
+        header, content = read_header(memoryview(record)), record[HEADER_BYTES:]
+        if header is None or header.key != owner(path) or not header.fits(content):
             raise damaged(path)
         index = pa.ipc.open_stream(content).read_all()
         ends = tuple(accumulate(index["size"].to_pylist(), initial=0))
@@ -108,7 +111,7 @@ class Sections(NamedTuple):
         for number in range(first, stop):
             start, end = (each - self.ends[first] for each in self.ends[number : number + 2])
             sections.append(content.slice(start, end - start))
-            if checksum(sections[-1]) != self.checksums[number]:
+            if xxhash.xxh3_64_intdigest(sections[-1]) != self.checksums[number]:
                 raise damaged(self.path)
         return sections
 
@@ -124,7 +127,7 @@ def arrow_stream(table: pa.Table) -> pa.Buffer:
 def _opened(path: AnyPath) -> tuple[Any, int]:
     """What keeps a file in a store open, None of one on disk, and its size."""
     if not isinstance(path, RemotePath):
-        return None, path.stat().st_size
+        return None, path.lstat().st_size
     file = path.open_input()
     with store_errors(path, "read"):
         return file, file.size()
@@ -134,8 +137,7 @@ def _read(path: AnyPath, source: Any, start: int, stop: int) -> pa.Buffer:
     if not isinstance(path, RemotePath):
         # What was read of a mapped file counts as memory of this process until it is unmapped, so
         # it is mapped for each read. Nor does it stay open: there may be thousands.
-        with open_input(path) as file:
-            return file.read_buffer().slice(start, stop - start)
+        return read_content(path)[start:stop]
     if start == stop:
         return pa.py_buffer(b"")  # Google's store refuses to read at the end.
     try:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ...operators.cores import usable_cores
 from ...operators.groups import Array, hash_each, mix, uniform_of
+from ...operators.redaction import redact_bytes
 from .joined import last_text
 
 GROUPS_PER_BLOCK = 128
@@ -38,9 +39,14 @@ def packed_numbers(values: Array) -> bytes:
     return packed(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())
 
 
+def packed_json(value: Any) -> bytes:
+    """Texts as JSON, packed, without the secrets that are known: old runs may have stored some."""
+    return packed(redact_bytes(orjson.dumps(value, default=str)))
+
+
 def embedded_json(value: Any) -> bytes:
     """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029."""
-    text = orjson.dumps(value, default=_default)
+    text = redact_bytes(orjson.dumps(value, default=_default))
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character.encode(), f"\\u{ord(character):04x}".encode())
     return text
@@ -82,7 +88,7 @@ def text_blocks(
             own = of_rows[int(starts_G[group]) - at : int(ends_G[group]) - at]
             rows = [{k: v for k, v in row.items() if v is not None} for row in own]
             found.append({**texts, "rows": rows} if included_G[group] else None)
-        return first, last - first, packed(orjson.dumps(found, default=str))
+        return first, last - first, packed_json(found)
 
     yield from in_threads([partial(block, first) for first in firsts])
 

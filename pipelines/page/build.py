@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from ...operators import DataError
@@ -25,6 +24,7 @@ from .blocks import (
     embedded_json,
     excerpts,
     packed,
+    packed_json,
     packed_numbers,
     packed_size,
     text_blocks,
@@ -156,7 +156,7 @@ class _Writer:
             "columns": columns,
             "groups_at": self._add(packed_numbers(each.groups_at.astype(np.int32))),
             "prompts": self._add(packed_numbers(np.asarray(prompts_G, np.int32))),
-            "excerpts": self._add(packed(orjson.dumps(excerpts(each.group_texts["prompt"])))),
+            "excerpts": self._add(packed_json(excerpts(each.group_texts["prompt"]))),
             "banner": each.banner,
         }
 

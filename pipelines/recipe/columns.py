@@ -20,8 +20,9 @@ from ..dataset.schemas import conform
 from ..dataset.selection import not_there
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
-from ..dataset.written import written_columns
+from ..dataset.written import written_columns, written_origins
 from ..filesystem.remote import AnyPath
+from .computed_from import check_current
 from .first_rows import check_first_rows
 from .helper_columns import check_helper_columns
 from .recipe import Recipe
@@ -160,7 +161,8 @@ def check_replaced(
     dataset: AnyPath | DatasetSpec,
     where: Callable[[Step], str],
 ) -> None:
-    """Follow who wrote each column, so that nothing of the user's is replaced.
+    """Follow who wrote each column, so that nothing of the user's is replaced, and nothing is left
+    that was computed of what is replaced.
 
     A step may replace what it reads, and compute again what an earlier step of the same operator or
     the run that made the dataset has written.
@@ -172,9 +174,10 @@ def check_replaced(
         where: what to call a step in a message.
 
     Raises:
-        RecipeError: a step would replace another column.
+        RecipeError: a step would replace another column, or what another one was computed from.
     """
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
+    columns, written = list(columns), frozenset[str]()
     writers = dict[str, Step | None].fromkeys(columns)
     for step in steps:
         operator = step.operator
@@ -184,7 +187,7 @@ def check_replaced(
         of_dataset = [name for name in taken if writers[name] is None]
         if of_dataset:  # Only now: files are opened for it.
             there = DatasetSpec.of(dataset).exists()
-            written = written_columns(dataset) if there else frozenset[str]()
+            written = written_columns(dataset) if there else written
             of_dataset = [name for name in of_dataset if name not in written]
         if of_dataset:
             them = "it" if len(of_dataset) == 1 else "them"
@@ -196,6 +199,7 @@ def check_replaced(
         for name in operator.removes():
             writers.pop(name, None)
         writers.update(dict.fromkeys(operator.writes(), step))
+    check_current(steps, columns, written_origins(dataset) if written else {}, where)
 
 
 def _check_of_steps(

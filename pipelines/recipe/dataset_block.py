@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
 from ..dataset.hub import HubDataset
 from ..dataset.mixture import parse_mixture
 from ..dataset.selection import Selection
@@ -46,7 +47,7 @@ def _path(value: Any) -> DatasetPath:
         return HubDataset.parse(value) if value.startswith("hf://") else to_path(value)
     if isinstance(value, HubDataset | AnyPath):
         return value
-    raise ValueError(f"{value!r} is no path; give one, or a list of them")
+    raise ValueError(f"{shown(value)} is no path; give one, or a list of them")
 
 
 def checked_block(value: Any) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def checked_block(value: Any) -> dict[str, Any]:
     if not isinstance(configs, Sequence) or isinstance(configs, str) or not configs:
         raise ValueError("configs is no list of datasets; give one or more")
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most <= 0):
-        raise ValueError(f"max_sample_num is {most!r}; give a positive integer")
+        raise ValueError(f"max_sample_num is {shown(most)}; give a positive integer")
     checked = [_checked_config(each, number) for number, each in enumerate(configs, 1)]
     if len({each["type"] for each in checked}) > 1:
         raise ValueError("it mixes local and remote datasets; name the one of the hub alone")
@@ -82,17 +83,19 @@ def _checked_config(value: Any, number: int) -> dict[str, Any]:
     if not isinstance(path, (str, Path)) or not str(path):
         raise ValueError(f"{where} has no path; give one")
     weight = value.get("weight")
-    if weight is not None and (not isinstance(weight, int | float) or weight < 0):
-        raise ValueError(f"the weight of {where} is {weight!r}; give a number that is not negative")
+    if weight is not None and (not isinstance(weight, int | float) or not 0 <= weight < inf):
+        raise ValueError(
+            f"the weight of {where} is {shown(weight)}; give a number that is not negative"
+        )
     if kind == "local":
         _check_keys(value, _LOCAL, where)
         on_disk = to_path(str(path))  # The path of a store is text, as it is in YAML.
         return {**value, "path": on_disk if isinstance(on_disk, Path) else str(path)}
     if kind != "remote":
-        raise ValueError(f"the type of {where} is {kind!r}; give local or remote")
+        raise ValueError(f"the type of {where} is {shown(kind)}; give local or remote")
     if source != "huggingface":
         right = "give huggingface, or a path such as s3://… as dataset_path"
-        raise ValueError(f"the source of {where} is {source!r}; {right}")
+        raise ValueError(f"the source of {where} is {shown(source)}; {right}")
     _check_keys(value, _REMOTE, where)
     return dict(value)
 

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from ...operators import RecipeError
 from ...operators.config import Config
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
 from ..data_juicer.reading import catalogue, settings
 from ..data_juicer.running.helper_columns import exported
 from ..dataset.datafile import SUFFIXES
@@ -80,7 +80,7 @@ class Head(Config):
     max_rows_per_file: int = Field(1_000_000, ge=1)
     """The most rows of each file of an export that is a folder. No group is split over two files;
     only a larger group makes a larger file."""
-    np: int = Field(1, ge=1)
+    np: int = Field(1, ge=1, le=65_536)
     """Workers: threads, and processes for steps that hold the GIL."""
     text_keys: str | tuple[str, ...] = Field("text", min_length=1)
     """The text column of Data-Juicer's operators, of the dataset or of an earlier step; of several,
@@ -258,11 +258,11 @@ def checked_head(
         line = None if given else next((lines[key] for key in keys if key in lines), None)
         where = position(path, line)
         raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
-    found = tuple(_found(path.parent, file) for file in head.custom_operator_paths)
+    found = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
     return head.model_copy(update={_CUSTOM: found})
 
 
-def _found(folder: Path, file: Path) -> Path:
+def found_file(folder: Path, file: Path) -> Path:
     """The absolute path of a file that a recipe in `folder` names."""
     beside = (folder / file).absolute()
     return beside if beside.exists() or not file.exists() else file.absolute()
@@ -281,7 +281,7 @@ def _head_error(
         return RecipeError(f"unknown key '{key}'", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other, for one.
         return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
-    return RecipeError(f"'{key}' is {found!r}", message.lower(), where=where)
+    return RecipeError(f"'{key}' is {shown(found)}", message.lower(), where=where)
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:

@@ -7,17 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from ...operators import RecipeError
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
+from ...operators.redaction import know_named
 from ...operators.registry import load_files
 from ..data_juicer.steps import MissingPackageError
 from .head import check_keys, checked_head, data_juicer_only, position
 from .recipe import Recipe
-from .steps import MissingPackages, Step, build_operator, in_order, split_entry, step_names
+from .steps import (
+    MissingPackages,
+    Step,
+    build_operator,
+    in_order,
+    operator_on_file,
+    split_entry,
+    step_names,
+)
 from .yaml_text import Document, YAMLError, describe, line_of, parse, parse_document
 
 
 def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """Read a recipe and build its operators.
+    """Read a recipe and build its operators. This imports the files of operators that it names.
 
     Args:
         path: the YAML file.
@@ -27,12 +36,27 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
         RecipeError: anything wrong with the file, an operator's name or a field; one line.
         MissingPackageError: all of it is right, and packages that it needs are not installed.
     """
-    read = _read(path)
+    return _load(path, overrides or {}, with_code=True)
+
+
+def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Read a recipe as `load` does, but import no file that it names, to look at a stored run.
+
+    Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
+
+    Raises:
+        RecipeError, MissingPackageError: as `load`.
+    """
+    return _load(path, overrides or {}, with_code=False)
+
+
+def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recipe:
+    read = read_document(path)
     document: dict[str, Any] = dict(read.value)
     check_keys(path, document, read.key_lines)
     process = document.pop("process", None)
     if not isinstance(process, list) or not process:
-        found = "empty" if process == [] else f"{process!r}" if process is not None else "missing"
+        found = "empty" if process == [] else shown(process) if process is not None else "missing"
         where = position(path, read.key_lines.get("process"))
         raise RecipeError(f"'process' is {found}", "make it a list of operators", where=where)
     lines = read.item_lines["process"]
@@ -40,13 +64,17 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     parts = [split_entry(entry, place) for place, entry in zip(places, process, strict=True)]
     names = step_names([kind for kind, _ in parts])
     fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
-    _override(document, fields, overrides or {})
-    head = checked_head(path, document, read.key_lines, overrides or {})
-    custom = load_files(head.custom_operator_paths)
+    _override(document, fields, overrides)
+    know_named([document, fields])
+    head = checked_head(path, document, read.key_lines, overrides)
+    custom = load_files(head.custom_operator_paths) if with_code else {}
     steps, missing = list[Step](), MissingPackages()
     for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
         try:
-            operator = build_operator(kind, fields[name], custom, head, document)
+            if with_code:
+                operator = build_operator(kind, fields[name], custom, head, document)
+            else:
+                operator = operator_on_file(kind, fields[name], head, document)
             steps.append(Step(number, name, operator))
         except MissingPackageError as error:
             missing.add(f"{place} {kind}", error)
@@ -58,7 +86,14 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
 
 
-def _read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
+    """The YAML of a recipe, of which nothing is checked but that it is a mapping.
+
+    Raises:
+        RecipeError: it cannot be read, or is no mapping.
+    """
+    if path.exists() and not path.is_file():
+        raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -104,7 +139,9 @@ def option_value(key: str, text: str) -> Any:
     try:
         return parse(text) if text else text
     except YAMLError:
-        raise RecipeError(f"{text!r} is not YAML", "quote the value", where=f"--{key}") from None
+        raise RecipeError(
+            f"{shown(text)} is not YAML", "quote the value", where=f"--{key}"
+        ) from None
 
 
 def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import ALL, Operator, PromptTemplateMapper, RecipeError, build, installed
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.reading import catalogue
@@ -15,6 +15,7 @@ from ..data_juicer.reading.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
 from .head import Head
+from .stored_operator import StoredOperator, serves_tools, stored_operator
 
 FILES = "custom_operator_paths"
 """Field of operators that find tools and flows in files: a recipe gives them those of its head."""
@@ -120,7 +121,13 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
         )
     ((name, fields),) = entry.items()
     if fields is not None and not isinstance(fields, dict):
-        raise RecipeError(f"{name} has {fields!r} for fields", "write `field: value`", where=where)
+        raise RecipeError(
+            f"{name} has {shown(fields)} for fields", "write `field: value`", where=where
+        )
+    for field in fields or ():
+        if not isinstance(field, str):
+            found = f"{name} has {shown(field)} for the name of a field"
+            raise RecipeError(found, "write `field: value`", where=where)
     return str(name), dict(fields or {})
 
 
@@ -191,3 +198,46 @@ def build_operator(
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
+
+
+def operator_on_file(
+    name: str, fields: Mapping[str, Any], head: Head, document: Mapping[str, Any]
+) -> Operator:
+    """An operator of a stored recipe, for which no file is imported and no program started.
+
+    Args:
+        name: the operator's.
+        fields: its fields in the recipe.
+        head: of the recipe.
+        document: the top-level keys of the recipe.
+
+    Returns:
+        A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed.
+
+    Raises:
+        RecipeError: a field does not fit.
+        MissingPackageError: it needs a package that is not installed.
+    """
+    kind = find(name)
+    if kind is None and not catalogue.exists(name) and (found := stored_operator(name, fields)):
+        return found
+    without_files = head.model_copy(update={FILES: ()})
+    if kind is None or FILES not in kind.model_fields:
+        return build_operator(name, fields, {}, without_files, document)
+    samples = issubclass(kind, RolloutMapper)
+    if not serves_tools(fields):  # To say what it can call, a server of tools would be started.
+        try:
+            return build_operator(name, fields, {}, without_files, document)
+        except RecipeError:
+            if not head.custom_operator_paths:
+                raise
+    return stored_operator(name, fields, samples=samples) or build(kind, fields)
+
+
+def is_sampling(operator: Operator) -> bool:
+    """Whether an operator samples responses, as far as that is known of a stored one."""
+    return (
+        operator.samples
+        if isinstance(operator, StoredOperator)
+        else isinstance(operator, RolloutMapper)
+    )

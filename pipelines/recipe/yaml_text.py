@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 from yaml import YAMLError
+
+from ...operators.config import check_integer, check_text
+from ...operators.errors import first_line, shown
 
 __all__ = ["Document", "YAMLError", "describe", "dump", "line_of", "parse", "parse_document"]
 
@@ -55,7 +59,8 @@ def parse(text: str) -> Any:
     Raises:
         YAMLError: not YAML, a key given twice, or a tag that would make an object.
     """
-    return yaml.load(text, _Loader)
+    with _errors_of_text():
+        return yaml.load(text, _Loader)
 
 
 def parse_document(text: str) -> Document:
@@ -64,6 +69,11 @@ def parse_document(text: str) -> Document:
     Raises:
         YAMLError: as `parse`.
     """
+    with _errors_of_text():
+        return _document(text)
+
+
+def _document(text: str) -> Document:
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
@@ -82,6 +92,17 @@ def parse_document(text: str) -> Document:
         loader.dispose()
 
 
+@contextmanager
+def _errors_of_text() -> Iterator[None]:
+    """What PyYAML raises of a text, but does not name: it has no place."""
+    try:
+        yield
+    except RecursionError:
+        raise YAMLError("its values are nested too deeply") from None
+    except (ValueError, OverflowError) as error:  # Such as "\UFFFFFFFF", which is no character.
+        raise YAMLError(str(error)) from None
+
+
 def dump(document: Mapping[str, Any]) -> str:
     """A document as YAML text, its keys in their order, that `parse` reads back as it is."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False)
@@ -96,7 +117,7 @@ def line_of(error: YAMLError) -> int | None:
 def describe(error: YAMLError) -> tuple[str, str]:
     """What is wrong with a document, and what would be right, on one line each."""
     if not isinstance(error, yaml.MarkedYAMLError):
-        return f"not YAML ({str(error).splitlines()[0]})", "fix the line"
+        return f"not YAML ({first_line(error)})", "fix the line"
     problem = str(error.problem)
     tag = re.search(r"constructor for the tag '([^']+)'", problem)
     if tag:
@@ -116,6 +137,31 @@ def _line(node: yaml.Node) -> int:
 
 class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """The value of a node.
+
+        Raises:
+            YAMLError: it has none, or one that neither a file nor a number of the machine holds.
+        """
+        try:
+            found = super().construct_object(node, deep)
+            if isinstance(found, str):
+                check_text(found)
+            elif isinstance(found, int):
+                check_integer(found)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            # What is no number, and is tagged as one: PyYAML raises whatever comes of it.
+            why = f": {error}" if type(error) is ValueError else ""
+            problem = f"{shown(node.value)} is not of the type {node.tag.rpartition(':')[2]}{why}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+        return found
+
+
+def _refuse_tag(loader: _Loader, node: yaml.Node) -> NoReturn:
+    """Sets, dates and bytes are no values of a recipe: JSON has none of them."""
+    problem = f"could not determine a constructor for the tag '{node.tag}'"
+    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -141,6 +187,8 @@ def _unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_keys)
+for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse_tag)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in forms if tag not in (_FLOAT, _TIMESTAMP)]
     for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...operators.confidence import Interval95
+from ...operators.unit_tests.weak import Weakness
+from ...operators.visible import visible
 from ..audit.labels import LabelledErrors
 from ..audit.metamorphic import CHANGE, CheckedRate, MetamorphicResult
 from ..audit.strata import ErrorRate
+from ..audit.unit_tests import TestAudit
 from ..audit.verifiers import Agreement, GradedRows
+
+_MOST_WEAK, _WIDTH = 10, 80
+_WEAK: Mapping[Weakness, str] = {
+    "nan": "passed by NaN",
+    "cleared": "passed by clearing the argument",
+    "object": "the program sees the expected value, where it returns an object of its own",
+}
 
 
 def agreement_lines(
@@ -86,6 +96,23 @@ def metamorphic_lines(
     yield from _checks(change, "stay right")
     if found.failing and listed:
         yield f"  {len(found.failing):,} failing pairs are at the end of {listed}"
+
+
+def weak_test_lines(found: TestAudit | None) -> Iterator[str]:
+    """Tests that a program passes without solving its problem; nothing where there are no tests."""
+    if found is None:
+        return
+    if found.failed:
+        yield f"tests        not run on programs that solve nothing: {found.failed}"
+        return
+    of = "" if found.examined == found.distinct else f" of {found.distinct:,}"
+    yield f"tests        {found.examined:,}{of} distinct assertions, {len(found.weak):,} weak"
+    for each in found.weak[:_MOST_WEAK]:
+        shown = " ".join(each.test.split())
+        shown = shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+        yield f"  {'; '.join(_WEAK[why] for why in each.why)}: {visible(shown, one_line=True)}"
+    if len(found.weak) > _MOST_WEAK:
+        yield f"  and {len(found.weak) - _MOST_WEAK:,} more"
 
 
 def _checks(rates: Sequence[CheckedRate], failing: str) -> Iterator[str]:

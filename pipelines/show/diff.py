@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...operators.visible import visible
 from ..compare.comparison import KINDS, Comparison
 from ..compare.diff import Diff, SetDiff
 from ..figures.change import SetChange
 from .comparison import json_lines
-from .visible import visible
 
 _WIDTH = 140
 _MOST_STEPS = 5

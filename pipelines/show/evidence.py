@@ -7,10 +7,10 @@ import numpy as np
 from ...operators import Scope
 from ...operators.compute import pc
 from ...operators.groups import Array
+from ...operators.visible import visible
 from ..apply.frame import Frame
 from ..apply.steps import AppliedStep
 from ..evidence.evidence import evidence, has_evidence, seen_by
-from .visible import visible
 
 _MOST_ROWS = 20_000
 """Rows that are compared with a dropped one; of more, only those of its prompt."""

@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from ...operators import DataError, Operator
+from ...operators.visible import visible
 from ..recipe.recipe import Recipe
+from ..recipe.stored_operator import StoredOperator
 from ..stored.row_path import ROW, RowPath, has_row, row_paths
 from ..stored.stored import IDS, Stored, StoredSet
 from .row_lines import end_of, quoted, row_lines
-from .visible import visible
 
 _MOST_ROWS = 20
 _MOST_LINES = 40
@@ -27,6 +28,13 @@ def explain_recipe(recipe: Recipe) -> str:
     lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
     for step in recipe.steps:
         operator = step.operator
+        if isinstance(operator, StoredOperator):
+            lines += [
+                f"{step.number}. {step.name} (its code is not run)",
+                f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
+                f"   writes  {', '.join(operator.writes()) or 'not known without its code'}",
+            ]
+            continue
         lines += [
             f"{step.number}. {step.name} ({operator.scope.value})",
             f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",

@@ -145,7 +145,7 @@ def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
     counts = figures.get("counts", {})
     if counts:
         return listed(counts) if with_single or len(counts) > 1 else ""
-    if "mean" in figures:
+    if {"mean", "std", "min", "max"} <= figures.keys():
         mean = f"{round(figures['mean'], 3) + 0.0:.3f}"  # No -0.000.
         if figures["min"] != figures["max"]:
             return f"{mean} ± {figures['std']:.3f}"

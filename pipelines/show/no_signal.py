@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...operators import RejuiceError
+from ...operators.visible import visible
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..figures.no_signal import (
@@ -18,7 +19,6 @@ from ..filesystem.remote import AnyPath
 from ..stored.open import open_stored
 from ..stored.stored import StoredSet
 from .listed import listed
-from .visible import visible
 
 _MOST_CHARACTERS = 60
 

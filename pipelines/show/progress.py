@@ -16,8 +16,9 @@ def tracked(items: Iterable[Item], total: int, what: str = "steps") -> Iterator[
         total: how many there are.
         what: is counted.
     """
-    from rich.console import Console
     from rich.progress import track
+
+    from ..console import Console
 
     console = Console(stderr=True)
     quiet = not console.is_terminal

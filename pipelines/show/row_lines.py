@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...operators import Operator
+from ...operators.visible import visible
 from ..apply.frame import Frame
 from ..stored.row_path import RowPath
 from ..stored.stored import IDS
 from .evidence import evidence_lines
 from .row_sums import sum_lines
-from .visible import visible
 
 _WIDEST = 160
 _PACKED = 120

@@ -18,12 +18,14 @@ from ..apply.report import Report
 from ..apply.steps import RunStep
 from ..dataset.exported import exported_rows
 from ..dataset.run_folder import run_folder
+from ..engine.export.finished import read_manifest
 from ..engine.plan import Plan
 from ..filesystem.files import write_file
 from ..filesystem.remote import AnyPath, RemotePath, to_path
-from ..recipe.read import load
 from ..recipe.recipe import Recipe
-from .stored import IDS, Stored, StoredSet, not_on_file, steps_after_sampling
+from ..recipe.stored_operator import StoredOperator
+from ..recipe.trust import read_stored
+from .stored import IDS, Stored, StoredSet, not_on_file, steps_after_sampling, with_written
 
 _NO_COMMITS = "dj-process saves no commits"
 
@@ -44,19 +46,23 @@ def open_export(path: AnyPath, export: AnyPath) -> Stored:
     incomplete = "" if report.cache else _NO_COMMITS
     if report.cache:
         try:
-            found = plan_of_run(recipe, report)
+            found = plan_of_run(recipe, report, run_folder(export))
         except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
             incomplete = error.found
     one = _set(recipe, report, export, found, incomplete)
-    return Stored(path, report.project_name, "export", (one,), recipe.path, report)
+    folder = run_folder(export)
+    local = folder if isinstance(folder, Path) else recipe.path.parent
+    return Stored(path, report.project_name, "export", (one,), recipe.path, local, report)
 
 
-def plan_of_run(recipe: Recipe, report: Report) -> Plan:
+def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
     """The plan of a run, all of whose commits are there.
 
     Args:
         recipe: as it ran.
         report: of the run.
+        folder: of the run. Where the code of an operator is missing, its manifest says where the
+            commits are.
 
     Raises:
         ChangedSinceError: the recipe, its data or its operators are not those of the run.
@@ -64,8 +70,14 @@ def plan_of_run(recipe: Recipe, report: Report) -> Plan:
     """
     if not to_path(report.cache).exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    plan = Plan.open(recipe, to_path(report.cache), report.chunk_rows)
-    if plan.keys[-1] != report.key or not all(plan.is_done(step) for step in plan.steps):
+    cache, chunk_rows = to_path(report.cache), report.chunk_rows
+    plan: Plan | None
+    if any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
+        manifest = read_manifest(folder)
+        plan = manifest and Plan.of_run(recipe, cache, chunk_rows, manifest.uses)
+    else:
+        plan = Plan.open(recipe, cache, chunk_rows)
+    if plan is None or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):
         raise ChangedSinceError(
             "the recipe, its data or its operators have changed since the run", "run it again"
         )
@@ -80,12 +92,15 @@ def _recipe(report: Report, folder: AnyPath) -> Recipe:
     # A recipe of dj-process is nowhere but where the user has it; `rejuice run` keeps a copy.
     kept = folder / "recipe.yaml"
     if not kept.exists():
-        return load(Path(report.recipe))
+        kept = Path(report.recipe)
     if isinstance(kept, RemotePath):
         text = kept.read_text()
         kept = in_user_cache(f"recipes/{xxhash.xxh3_64_hexdigest(text.encode())}.yaml")
         write_file(kept, text)
-    return load(kept)
+    recipe = read_stored(kept, folder if isinstance(folder, Path) else kept.parent)
+    if len(recipe.steps) != len(report.steps):
+        return recipe
+    return with_written(recipe, [step.written for step in report.steps])
 
 
 def _set(

@@ -9,12 +9,12 @@ from ...operators import DataError
 from ..apply.report import Report
 from ..dataset.run_folder import run_folder
 from ..filesystem.remote import AnyPath, to_path
-from ..recipe.read import load
+from ..recipe.read import load_without_code
 from .export import open_export
-from .openers import RUNS, openers
+from .openers import RECIPES, RUNS, openers
 from .stored import Stored
 
-RECIPES = (".yaml", ".yml")
+__all__ = ["RECIPES", "open_stored", "run_of"]
 
 
 def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
@@ -48,7 +48,7 @@ def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
         if (found := opener(path, steps)) is not None:
             return found
     if path.suffix in RECIPES:
-        export = load(path).head.export_path
+        export = load_without_code(path).head.export_path
         if not _is_run_folder(run_folder(export)):
             for opener in openers:  # A recipe that trains has a run where training puts it.
                 if (found := opener(RUNS / path.stem, steps)) is not None:
@@ -67,7 +67,7 @@ def run_of(recipe: Path) -> AnyPath:
     Raises:
         RejuiceError: it cannot be read.
     """
-    export = load(recipe).head.export_path
+    export = load_without_code(recipe).head.export_path
     if _is_run_folder(run_folder(export)):
         return export
     own = recipe.resolve().parent

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .stored import Stored
 
+RECIPES = (".yaml", ".yml")
+"""The suffixes of recipes."""
 RUNS = Path("outputs")
 """Where training puts the run of a recipe, unless another folder is given."""
 openers: list[Callable[[Path, range | None], Stored | None]] = []

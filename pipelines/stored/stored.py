@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from ...operators import DataError, Operator
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
-from ...operators.sampling.rollout import RolloutMapper
 from ..apply.frame import Frame
 from ..apply.report import Report
 from ..apply.steps import AppliedStep, RunStep, iterate_steps
 from ..filesystem.remote import AnyPath
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
+from ..recipe.steps import Step, is_sampling
+from ..recipe.stored_operator import StoredOperator
+from ..recipe.trust import read_stored
 
 IDS = ("response_id", "prompt_id")
 StoredKind = Literal["export", "training run", "training step"]
@@ -84,6 +85,7 @@ class Stored(NamedTuple):
         kind: what it is.
         sets: by training step, answers before judgements; one for an export.
         recipe: the file with the whole recipe, as it ran.
+        folder: of the run: of its code, only what the user trusts in this folder is imported.
         report: of an export; None for training.
         points: of training, what was logged, a mapping for each step, which is under `step`.
     """
@@ -93,8 +95,25 @@ class Stored(NamedTuple):
     kind: StoredKind
     sets: tuple[StoredSet, ...]
     recipe: Path
+    folder: Path
     report: Report | None = None
     points: tuple[Mapping[str, float], ...] = ()
+
+    def read_recipe(self, overrides: Mapping[str, str] | None = None) -> Recipe:
+        """The whole recipe, as it ran.
+
+        Args:
+            overrides: as those of `recipe.read.load`.
+
+        Raises:
+            RecipeError: it cannot be read.
+        """
+        return read_stored(self.recipe, self.folder, overrides)
+
+    @property
+    def recipes(self) -> list[Path]:
+        """The files of all its recipes: training keeps one for each step."""
+        return list(dict.fromkeys((self.recipe, *(one.recipe.path for one in self.sets))))
 
 
 def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -104,7 +123,7 @@ def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
         >>> [step.name for step in steps_after_sampling(recipe.steps)]
         ['math_verify_mapper', 'format_reward_mapper', ...]
     """
-    at = [number for number, step in enumerate(steps, 1) if _samples(step.operator)]
+    at = [number for number, step in enumerate(steps, 1) if _gives_responses(step.operator)]
     return tuple(steps[at[-1] if at else 0 :])
 
 
@@ -122,5 +141,21 @@ def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunSte
     return results
 
 
-def _samples(operator: Operator) -> bool:
-    return isinstance(operator, RolloutMapper | RecordedRolloutMapper)
+def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
+    """A recipe whose operators without code know which columns they have written.
+
+    Args:
+        recipe: as it ran.
+        written: of each step, the columns.
+    """
+    steps = tuple(
+        step._replace(operator=step.operator.with_written(names))
+        if isinstance(step.operator, StoredOperator)
+        else step
+        for step, names in zip(recipe.steps, written, strict=True)
+    )
+    return recipe.replace(steps=steps)
+
+
+def _gives_responses(operator: Operator) -> bool:
+    return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)

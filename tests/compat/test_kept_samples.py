@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from fake_server import FakeServer
 from version_0_4 import as_it_was
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.recipe import load
 
 DATA = Path(__file__).parent / "data" / "kept"
@@ -35,6 +37,13 @@ CANNOT_SAMPLE = {
     },
     "vllm": {f"{STEP}.vllm.python": "/nowhere/python"},
 }
+_QUALITY = "llm_quality_reward_mapper."
+_FIELDS = yaml.safe_load((DATA.parent / "tables" / "recipes.yaml").read_text("utf-8"))
+FORMER_PROMPT = {
+    _QUALITY + name: _FIELDS["grpo_gsm8k_quality"][_QUALITY + name]
+    for name in ("system", "template")
+}
+"""What the scorer was asked by default before its texts were delimited by a mark."""
 CHANGED = [
     ("openai_chat", "n"),
     pytest.param("transformers", "seed", marks=pytest.mark.slow),
@@ -63,9 +72,13 @@ def curate(overrides=None):
 
 
 def kept():
-    """What is in the folders of kept rows, by name."""
+    """The rows that are kept, by chunk; they are written again, each chunk as what it is."""
     found = Path("out/.rejuice").glob("kept-*/*")
-    return {str(file): file.read_bytes() for file in found if file.suffix != ".lock"}
+    return {str(file): keys_in(file) for file in found if file.suffix != ".lock"}
+
+
+def keys_in(file):
+    return file.read_text().split() if file.suffix == ".keys" else None
 
 
 @pytest.mark.slow
@@ -78,6 +91,8 @@ def test_samples_of_the_earlier_version_are_found(case, name):
     assert found.select(table.column_names).equals(table)
     assert set(found.column_names) == set(table.column_names)
     assert kept() == before
+    for chunk in Path("out/.rejuice").glob("kept-*/*.arrow"):
+        assert kept_chunk.keys_of(chunk) == keys_in(chunk.with_suffix(".keys"))
 
 
 @pytest.mark.slow
@@ -129,10 +144,16 @@ def journalled(journal):
 def test_scores_of_the_earlier_version_are_found(case, name):
     """The scorer is gone, and a response without a kept answer would end the run."""
     table = case(name)
-    found = curate()
+    found = curate({} if name == "judge_expected" else FORMER_PROMPT)
     assert found["reward_quality"].null_count == 0
     assert found.schema.equals(table.schema)
     assert found.equals(table)
+
+
+def test_scores_by_the_former_prompt_are_not_taken_for_those_by_the_present_one(case):
+    case("judge")
+    with pytest.raises(RejuiceError, match="could not be reached"):
+        curate()
 
 
 @pytest.mark.parametrize("name", ["judge", "judge_expected"])

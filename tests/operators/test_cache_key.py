@@ -444,14 +444,14 @@ def test_built_in_operators_that_cost_something_state_their_version():
 @pytest.mark.parametrize(
     ("name", "code", "asked"),
     [
-        ("llm_quality_reward_mapper", "eb9d2f23", "88309375a43b5e77"),
-        ("llm_verify_mapper", "63b4fec7", "9648e170cf060642"),
+        ("llm_quality_reward_mapper", "2", "eb8c5bd6e188c216"),
+        ("llm_verify_mapper", "2", "bd272f7a61649918"),
     ],
 )
 def test_a_judge_asks_the_same_as_long_as_its_version_is_the_same(name, code, asked):
     judge = build(get(name), {"model": "m"})
     request = json.dumps(judge._own_fields(("one", "two", "three")), sort_keys=True)
-    assert judge.code.startswith(code)
+    assert judge.code == code
     assert hashlib.sha256(request.encode()).hexdigest()[:16] == asked
 
 

@@ -384,30 +384,37 @@ def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interrupts")
-def test_ctrl_c_prints_how_to_continue(recipe_file, rollouts, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_a_signal_ends_the_workers_and_prints_how_to_continue(
+    recipe_file, rollouts, tmp_path, number
+):
     (tmp_path / "mine.py").write_text(
-        "import time, pathlib\n"
+        "import os, pathlib, time\n"
         "from rejuice.operators import Filter, drop\n"
         "class SlowFilter(Filter):\n"
+        "    gil_bound = True\n"
         "    def reads(self): return ('response',)\n"
         "    def decide(self, table):\n"
-        f"        pathlib.Path({str(tmp_path / 'started')!r}).touch()\n"
+        f"        pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.pid').touch()\n"
         "        time.sleep(300)\n"
     )
     path = recipe_file(
-        ["slow_filter"], rollouts(3).to_pylist(), custom_operator_paths=[str(tmp_path / "mine.py")]
-    )
+        ["slow_filter"], [row | {"prompt_id": str(at)} for at, row in enumerate(rollouts(3).to_pylist())],
+        custom_operator_paths=[str(tmp_path / "mine.py")], np=2,
+    )  # fmt: skip
     running = subprocess.Popen(
-        [sys.executable, "-m", "rejuice.trainer", "run", str(path)],
+        [sys.executable, "-m", "rejuice.trainer", "run", str(path), "--chunk_rows", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+    while len(workers := list(tmp_path.glob("*.pid"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(running.pid, signal.SIGINT)
+    os.kill(running.pid, number)
     _, err = running.communicate(timeout=120)
     assert running.returncode == 130
     assert err == "rejuice: stopped; run it again to continue where it stopped\n"
+    assert len(workers) == 2
+    assert not any(Path("/proc", worker.stem).exists() for worker in workers)
 
 
 @pytest.mark.slow

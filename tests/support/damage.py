@@ -2,18 +2,19 @@
 
 import os
 import random
+import shutil
+import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 PAGE = 4096
 
 
 def damage(path: Path, rng: random.Random) -> str:
-    """Damage a file or a link in one way; gives which. Its size and its time may stay as they were.
+    """Damage a file in one way; gives which. Its size and its time may stay as they were.
 
     Whatever trusts a time or a size is deceived: a disk that loses a bit changes neither.
     """
-    if path.is_symlink():
-        return _damage_link(path, rng)
     before, times = path.read_bytes(), path.stat()
     after, kind = before, ""
     while after == before:  # A page of zeros may have been one before.
@@ -27,14 +28,45 @@ def damage(path: Path, rng: random.Random) -> str:
     return kind
 
 
-def _damage_link(path: Path, rng: random.Random) -> str:
-    kind = rng.choice(["link to nothing", "link became a file"])
+def displace(
+    path: Path, others: Sequence[Path], elsewhere: Path, rng: random.Random
+) -> tuple[str, list[Path]]:
+    """Put something else in the place of a file.
+
+    Args:
+        path: of the file.
+        others: files that may come into its place.
+        elsewhere: a file that must stay as it is.
+        rng: decides.
+
+    Returns:
+        What was done, and the files that are no longer what they were.
+    """
+    other = rng.choice(others)
+    kinds = ["copy of another", "swapped", "renamed", "link", "link to another", "FIFO", "folder"]
+    kind = rng.choice([*kinds, "device"] if os.geteuid() == 0 else kinds)
+    if kind == "copy of another":
+        shutil.copyfile(other, path)
+        return kind, [path]
+    if kind == "swapped":
+        aside = path.with_name("aside")
+        path.rename(aside)
+        other.rename(path)
+        aside.rename(other)
+        return kind, [path, other]
+    if kind == "renamed":
+        path.rename(other)
+        return kind, [path, other]
     path.unlink()
-    if kind == "link to nothing":
-        path.symlink_to("nothing.arrow")
+    if kind.startswith("link"):
+        path.symlink_to(elsewhere if kind == "link" else other)
+    elif kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
     else:
-        path.write_bytes(rng.randbytes(rng.randrange(100)))
-    return kind
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    return kind, [path]
 
 
 def _flip(content: bytes, rng: random.Random) -> bytes:

@@ -8,13 +8,16 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from damage import damage
+from damage import damage, displace
 from forked_command import Ended, ForkedCommand
 from paid_run import PaidRun
+
+from rejuice.operators.disk import kind_of
 
 SAME, FOUND, NAMED = "same result", "same result, damage named", "one line, same result after it"
 RIGHT = (SAME, FOUND, NAMED)
 """What may become of a damaged run; everything else is a failure and begins with `WRONG`."""
+_ELSEWHERE = b"a file that is not of the run"
 _KINDS = {
     r"\.rejuice/source-\w+/\d+\.arrow": "source chunk",
     r"\.rejuice/source-\w+/schema\.arrow": "manifest of the source",
@@ -88,6 +91,10 @@ class DamagedRuns:
         self._command = ForkedCommand(self._run.arguments, folder / "output.log")
         self._run.paid()
         self._right = self._run.result()
+        self._outside = folder / "outside"
+        self._outside.mkdir()
+        self._elsewhere = self._outside / "elsewhere.arrow"
+        self._elsewhere.write_bytes(_ELSEWHERE)
         self._chunks = self._stems()
         self._states = {name: self._state(name) for name in _STATES}
         self._run.paid()
@@ -164,7 +171,7 @@ class DamagedRuns:
         found = {}
         for link in links:
             at = 8 * int(link.stem)
-            found[link.readlink().stem] = frozenset(f"p{n:04d}" for n in range(at, at + 8))
+            found[_kept_chunk(link)] = frozenset(f"p{n:04d}" for n in range(at, at + 8))
         return found
 
     def _attempt(self, name: str, number: int, rng: random.Random) -> Attempt:
@@ -172,16 +179,26 @@ class DamagedRuns:
         shutil.rmtree(out)
         shutil.copytree(state.folder, out, symlinks=True)
         by_kind: dict[str, list[Path]] = {}
-        for path in sorted(p for p in out.rglob("*") if p.is_symlink() or p.is_file()):
+        every = sorted(p for p in out.rglob("*") if p.is_file())
+        for path in every:
             by_kind.setdefault(_kind(path.relative_to(out)), []).append(path)
-        damages, names = {}, {}
+        damages = {}
         for kind in rng.sample(list(by_kind), min(number, len(by_kind))):
             path = rng.choice(by_kind[kind])
-            names[path] = {str(path), str(path.resolve())}  # A link is named by what it leads to.
+            if damages.keys() & {path} or kind_of(path) != "a file":
+                continue  # One before has moved it.
+            if rng.random() < 0.5:
+                damages[path] = (kind, damage(path, rng))
+                continue
+            others = [p for p in every if p != path and kind_of(p) == "a file"]
+            what, affected = displace(path, others, self._elsewhere, rng)
+            for each in affected:
+                damages[each] = (_kind(each.relative_to(out)), what)
+        names = {path: {str(path)} for path in damages}
+        for path in damages:
             if path.parent == self._run.export.with_suffix(".run"):
                 # With all of them gone nothing says which recipe made the export.
                 names[path].add(f"export_path {self._run.export} exists; give another")
-            damages[path] = (kind, damage(path, rng))
         outcome, output, paid, named = self._rerun(names)
         sampled, judged = paid
         again = sampled - Counter(state.samples)
@@ -230,14 +247,17 @@ class DamagedRuns:
                     outcome = "WRONG: a line that does not name the file"
                 return outcome, ended.output, paid, found
             for path in new:
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path) if kind_of(path) == "a folder" else path.unlink(missing_ok=True)
+        if self._elsewhere.read_bytes() != _ELSEWHERE or len(list(self._outside.iterdir())) != 1:
+            return "WRONG: a file elsewhere was touched", ended.output, paid, found
         if not self._is_right():
             return "WRONG: another result, in silence", ended.output, paid, found
         return max(found.values(), key=RIGHT.index, default=SAME), ended.output, paid, found
 
     def _is_right(self) -> bool:
         try:
-            return self._run.result() == self._right
+            own = kind_of(self._run.export) == "a file"
+            return own and self._run.result() == self._right
         except (OSError, ValueError, LookupError):
             return False
 
@@ -255,6 +275,11 @@ _STATES = {
     "retried": DamagedRuns.retried,
     "only samples are left": DamagedRuns.samples_only,
 }
+
+
+def _kept_chunk(link: Path) -> str:
+    """The stem of the kept chunk that the commit of a resumable step names."""
+    return link.read_bytes()[-len(f"{'0' * 32}.arrow") :].decode().removesuffix(".arrow")
 
 
 def _is_refused(prompt_id: str) -> bool:

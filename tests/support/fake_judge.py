@@ -29,7 +29,8 @@ class FakeJudge(FakeServer):
 
     def seed_and_n(self, body: dict[str, Any]) -> tuple[int, int]:
         shown = body["messages"][-1]["content"]
-        number = re.search(r"(?:<response>|\*\*response\*\*)\D*?(\d+)", shown)
+        begins = r"(?:<response(?: \w{16})?>|\*\*response\*\*)"
+        number = re.search(rf"{begins}(?:(?!</response)\D)*?(\d+)", shown)
         return (int(number[1]) if number else PROBE), 1
 
     def answer(self, path, body, seed, attempt, n) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import typer
 
+_LONGEST_S = 300
+
 
 class Ended(NamedTuple):
     """How a command ended.
@@ -135,6 +137,7 @@ def serve(file: int) -> None:
 
 def _run(command: object, start: _Start, log: Path) -> None:
     """Run a command in this process, a fork, and end it."""
+    signal.alarm(_LONGEST_S)  # One that waits for ever is ended by it.
     # Whatever happens, the fork must not go on with what its parent was doing.
     status = 1
     try:

@@ -62,7 +62,7 @@ class Judge(FakeJudge):
 
     def answer(self, path, body, seed, attempt, n) -> dict[str, Any]:
         shown = body["messages"][-1]["content"]
-        requested = re.search(r"<question>\n(.*?)\n</question>", shown, re.DOTALL)
+        requested = re.search(r"<question \w+>\n(.*?)\n</question", shown, re.DOTALL)
         question = requested[1] if requested else ""
         if question in self.deadly:
             self.lives -= 1

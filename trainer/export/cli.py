@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from ...operators.errors import RejuiceError
+from ...pipelines.commands.trust import Trust, check_recipe_trusted
 from ...pipelines.filesystem.remote import to_path
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
@@ -76,6 +77,7 @@ def verl(
         list[str] | None,
         typer.Option("--leave_out", metavar="STEP", help="Leave out a step; may be repeated."),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Write a recipe's prompts and its reward function for stock verl, without rejuice's loop.
 
@@ -84,6 +86,7 @@ def verl(
     from ...pipelines.recipe.read import load
     from .verl import export_verl, override_words
 
+    check_recipe_trusted(recipe, trust)
     made = export_verl(load(recipe), folder, leave_out or ())
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     typer.echo(f"{folder}: {prompts}, scored by {', '.join(s.name for s in made.scoring.steps)}.")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators import DataError, RejuiceError
+from ...operators.redaction import know
 from ...pipelines.dataset.formats import read_batches
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.dataset.run_folder import check_finished, is_folder, run_folder
@@ -114,7 +115,9 @@ def _described(dataset: Dataset) -> Described:
 def _check_token() -> None:
     from huggingface_hub import get_token
 
-    if get_token() is None:
+    token = get_token()
+    know(token)
+    if token is None:
         raise RejuiceError(
             "no token of the Hugging Face hub was found", "run `hf auth login`, or set HF_TOKEN"
         )

@@ -11,19 +11,33 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...operators.errors import RejuiceError
+from ...pipelines.recipe.steps import is_sampling
+from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
 from ..policies import policy_path
-from ..run import CHECKPOINT, TrainingRun
+from ..run import CHECKPOINT
 from .failure import last_error
 
+NEEDS_TRUST = 3
+"""Exit status of the merger where unpickling the weights may run code."""
 _LAST = "latest_checkpointed_iteration.txt"
 _MEGATRONS = Path("model", "huggingface")
 """Where a checkpoint of Megatron has the policy as a Hugging Face folder already."""
 _MERGER = [*PYTHON, "-m", "rejuice.trainer.launch.merge"]
+
+
+class NeedsTrustError(RejuiceError):
+    """Files of a checkpoint hold other objects than tensors: unpickling them may run code.
+
+    Attributes:
+        files: with the weights.
+    """
+
+    files: tuple[Path, ...] = ()
 
 
 def folder_of(run: Path, step: int) -> Path:
@@ -74,7 +88,12 @@ def _is_whole(folder: Path) -> bool:
 
 
 def export(
-    run: Path, path: Path, step: int | None = None, *, variables: Mapping[str, str] | None = None
+    run: Path,
+    path: Path,
+    step: int | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+    trusted: bool = False,
 ) -> int:
     """Write the policy of a checkpoint as a Hugging Face folder.
 
@@ -87,11 +106,13 @@ def export(
         step: the step of the checkpoint; the newest by default.
         variables: environment variables of the run's processes, by which what merges finds their
             fork server; None: it loads all libraries itself.
+        trusted: whether the checkpoint may run code: whether objects of any class are unpickled.
 
     Returns:
         The step.
 
     Raises:
+        NeedsTrustError: it holds other objects than tensors, and is not trusted.
         RejuiceError: there is no such checkpoint, `path` exists, or it cannot be merged.
     """
     there = steps(run)
@@ -112,19 +133,20 @@ def export(
     if any(whole.glob("*.safetensors")):
         shutil.copytree(whole, beside)
     else:
-        _merge(TrainingRun.open(run), actor, beside, variables or {})
+        words = [*_options(run), *(["--trusted"] if trusted else [])]
+        _merge(words, actor, beside, variables or {})
     beside.rename(path)
     return step
 
 
-def _merge(run: TrainingRun, actor: Path, target: Path, variables: Mapping[str, str]) -> None:
+def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping[str, str]) -> None:
     # The merger needs no accelerator, even if the policy was trained on one.
     modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
     here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
     with tempfile.TemporaryDirectory() as folder:
         source = _without_attention(actor, Path(folder))
         done = subprocess.run(
-            [*_MERGER, "--local_dir", str(source), "--target_dir", str(target), *_options(run)],
+            [*_MERGER, "--local_dir", str(source), "--target_dir", str(target), *options],
             env={**os.environ, **variables, **here},
             capture_output=True,
             text=True,
@@ -133,14 +155,26 @@ def _merge(run: TrainingRun, actor: Path, target: Path, variables: Mapping[str, 
         )
     if done.returncode:
         shutil.rmtree(target, ignore_errors=True)
+        if done.returncode == NEEDS_TRUST:
+            found = f"{actor} holds other objects than tensors, and unpickling them may run code"
+            error = NeedsTrustError(found, "trust it only if you trust whoever made it")
+            error.files = tuple(sorted(actor.glob("*.pt")))
+            raise error
         found = last_error(done.stderr) or f"exit status {done.returncode}"
         raise RejuiceError(f"the checkpoint could not be merged: {found}", where=str(actor))
 
 
-def _options(run: TrainingRun) -> list[str]:
-    dtype = "float32" if run.config.profile == "cpu" else "bfloat16"
-    export = run.config.lora.export if run.config.lora else "merged"
-    return ["--policy", policy_path(run.policy), "--dtype", dtype, "--export", export]
+def _options(run: Path) -> list[str]:
+    """What the recipe of a run, of whose code nothing is needed, says of its policy."""
+    recipe = read_stored(run / "recipe.yaml", run)
+    config = recipe.head.train
+    models = [getattr(x.operator, "model", "") for x in recipe.steps if is_sampling(x.operator)]
+    policy = (config.policy if config else None) or next(iter(models), "")
+    if config is None or not policy:
+        raise RejuiceError("it trains no policy", "give a training run", where=str(recipe.path))
+    dtype = "float32" if config.profile == "cpu" else "bfloat16"
+    export = config.lora.export if config.lora else "merged"
+    return ["--policy", policy_path(str(policy)), "--dtype", dtype, "--export", export]
 
 
 def _without_attention(actor: Path, folder: Path) -> Path:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,12 +23,22 @@ from torch.distributed.tensor import DTensor
 from verl.model_merger.base_model_merger import ModelMergerConfig
 from verl.model_merger.fsdp_model_merger import FSDPModelMerger
 
+from .checkpoints import NEEDS_TRUST
+
 LORA_FILE = "lora_train_meta.json"
 """File of verl's in a checkpoint of LoRA: rank and alpha."""
 _LORA = ".lora_"  # in the names of an adapter's weights
 
 
-def merge(source: Path, target: Path, policy: str, dtype: torch.dtype, *, adapter: bool) -> None:
+def merge(
+    source: Path,
+    target: Path,
+    policy: str,
+    dtype: torch.dtype,
+    *,
+    adapter: bool,
+    trusted: bool = False,
+) -> None:
     """Write the policy of a checkpoint.
 
     Args:
@@ -35,6 +47,10 @@ def merge(source: Path, target: Path, policy: str, dtype: torch.dtype, *, adapte
         policy: what was trained, or what the adapter was trained beside.
         dtype: of the weights that are written.
         adapter: write the adapter alone, as PEFT does.
+        trusted: whether objects of any class are unpickled, which may run code.
+
+    Raises:
+        pickle.UnpicklingError: a file holds other objects than tensors, and is not trusted.
     """
     target.mkdir(parents=True, exist_ok=True)
     merger = FSDPModelMerger(
@@ -46,7 +62,7 @@ def merge(source: Path, target: Path, policy: str, dtype: torch.dtype, *, adapte
             hf_model_config_path=str(source / "huggingface"),
         )
     )
-    weights = dict(_weights(source))
+    weights = dict(_weights(source, trusted))
     if (source / LORA_FILE).exists():
         model = _with_adapter(merger, source, policy, weights, whole=not adapter)
         if adapter:
@@ -57,18 +73,28 @@ def merge(source: Path, target: Path, policy: str, dtype: torch.dtype, *, adapte
     _set_dtype(target / "config.json", dtype)
 
 
-def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
+def _weights(folder: Path, trusted: bool) -> Iterator[tuple[str, Tensor]]:
     """Names and weights of all training processes, joined."""
     (first, *_) = files = sorted(folder.glob("model_world_size_*_rank_*.pt"), key=_rank)
-    shards = [torch.load(first, map_location="cpu", weights_only=False)]
+    shards = [_loaded(first, trusted)]
     mesh = next((v.device_mesh for v in shards[0].values() if isinstance(v, DTensor)), None)
     # Of a mesh with copies, the last dimension is that of shards.
     number = 1 if mesh is None else mesh.mesh.shape[-1]
     for file in files[1:number]:
-        shards.append(torch.load(file, map_location="cpu", weights_only=False))
+        shards.append(_loaded(file, trusted))
     with torch.no_grad():
         for name in list(shards[0]):
             yield name, _joined([shard.pop(name) for shard in shards])
+
+
+def _loaded(file: Path, trusted: bool) -> Any:
+    """What a training process has saved: tensors, some of them parts of larger ones."""
+    try:  # PyTorch itself names the classes of `DTensor` as safe.
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        if not trusted:
+            raise
+        return torch.load(file, map_location="cpu", weights_only=False)
 
 
 def _rank(path: Path) -> int:
@@ -93,7 +119,7 @@ def _with_adapter(
     loader = merger.get_transformers_auto_model_class()
     with nullcontext() if whole else torch.device("meta"):
         if whole:
-            model = loader.from_pretrained(policy, dtype=torch.float32)
+            model = loader.from_pretrained(policy, dtype=torch.float32, trust_remote_code=False)
         else:
             model = loader.from_config(merger.model_config)
         trained = {name: each for name, each in weights.items() if _LORA in name}
@@ -124,7 +150,7 @@ def _save_adapter(model: Any, target: Path, tokenizer: str) -> None:
     from transformers import AutoTokenizer
 
     model.save_pretrained(target)
-    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(target)
+    AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False).save_pretrained(target)
 
 
 def _set_dtype(path: Path, dtype: torch.dtype) -> None:
@@ -142,9 +168,21 @@ def main() -> None:
     parser.add_argument("--policy", required=True)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
     parser.add_argument("--export", choices=["merged", "adapter"], required=True)
+    parser.add_argument("--trusted", action="store_true")
     given = parser.parse_args()
-    dtype = getattr(torch, given.dtype)
-    merge(given.local_dir, given.target_dir, given.policy, dtype, adapter=given.export == "adapter")
+    dtype, adapter = getattr(torch, given.dtype), given.export == "adapter"
+    try:
+        merge(
+            given.local_dir,
+            given.target_dir,
+            given.policy,
+            dtype,
+            adapter=adapter,
+            trusted=given.trusted,
+        )
+    except pickle.UnpicklingError as error:
+        print(error, file=sys.stderr)
+        sys.exit(NEEDS_TRUST)
 
 
 if __name__ == "__main__":

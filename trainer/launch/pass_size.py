@@ -6,11 +6,11 @@ follows from them, for 512 tokens at a time, whatever the vocabulary.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...operators.json_text import parse_json
 from ...pipelines.recipe.train import Cpu
 from ..policies import policy_path
 
@@ -66,7 +66,7 @@ def _config(path: str) -> Mapping[str, Any] | None:
         if not isinstance(file, str):
             return None
     try:
-        found: Mapping[str, Any] = json.loads(Path(file).read_text("utf-8"))
+        found: Mapping[str, Any] = parse_json(Path(file).read_text("utf-8"))
     except FileNotFoundError:
         return None
     shape = found.get("text_config") or found

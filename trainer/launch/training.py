@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from ...operators.errors import RejuiceError
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
+from ...pipelines.interrupts import signals_interrupt
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
@@ -190,7 +190,7 @@ def launch(
     (run.folder / ERROR_FILE).unlink(missing_ok=True)
     shared = run.config.profile == "cpu" and is_given()
     python = PYTHON if fork_server is not None or shared else [sys.executable]
-    with (run.folder / "verl.log").open("ab") as log, _signals_interrupt():
+    with (run.folder / "verl.log").open("ab") as log, signals_interrupt():
         child = subprocess.Popen(
             [*python, *_arguments(run)],
             env={**os.environ, **process_environment(run, fork_server)},
@@ -211,20 +211,6 @@ def launch(
             end_all(run.folder, but=None if fork_server is None else fork_server.process.pid)
             child.wait()
             (run.folder / WEIGHTS).unlink(missing_ok=True)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """The signals of a batch system or a closed terminal end a run as Ctrl-C does."""
-    before = {}
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup it is ignored.
-            before[number] = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _check_folder(run: TrainingRun, resume: bool) -> None:

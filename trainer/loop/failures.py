@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...operators.errors import RejuiceError
+from ...operators.json_text import parse_json
+from ...operators.redaction import redact
 
 ERROR_FILE = "error.json"
 """File in the folder of a run."""
@@ -40,7 +42,7 @@ class RecordedError(NamedTuple):
 def report_sampler_failure(reason: str) -> None:
     """Print why the sampler failed, and remember it: a step may find no prompt left for it."""
     global _last_sampler_failure  # The sampler is watched by another thread of this process.
-    _last_sampler_failure = reason
+    _last_sampler_failure = reason = redact(reason)
     # With its end, or lines of two threads would run into each other.
     print(f"{SAMPLER_FAILED}{reason}\n", end="", flush=True)
 
@@ -59,7 +61,7 @@ def errors_recorded(folder: Path) -> Iterator[None]:
 def recorded_error(folder: Path) -> RecordedError | None:
     """The error that the run has left, if any."""
     try:
-        found = json.loads((folder / ERROR_FILE).read_text("utf-8"))
+        found = parse_json((folder / ERROR_FILE).read_text("utf-8"))
         return RecordedError(str(found["message"]), bool(found["expected"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -68,7 +70,7 @@ def recorded_error(folder: Path) -> RecordedError | None:
 def _recorded(error: Exception) -> RecordedError:
     # Of an error in another process Ray gives its whole traceback as text, and the error as cause.
     error = getattr(error, "cause", None) or error
-    line = " ".join(str(error).split())
+    line = redact(" ".join(str(error).split()))
     if not isinstance(error, RejuiceError):
         name = type(error).__name__
         return RecordedError(f"{name}: {line}" if line else name, expected=False)

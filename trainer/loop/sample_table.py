@@ -19,7 +19,8 @@ import pyarrow as pa
 from ...operators.columns import numbers
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...pipelines.show.visible import visible
+from ...operators.redaction import redact
+from ...operators.visible import visible
 from ..run import TrainingRun
 from ..split import advantage_operator
 from .signal_figures import advantages_of, figure_name
@@ -94,7 +95,8 @@ class SampleTables:
                             send(figure_name(name, "samples"), rows, step)
             except Exception as error:  # Of a tracker, its network or its disk: not training's.
                 if tracker not in self._failed:
-                    print(f"step {step}: warning: {tracker} got no table of samples: {error!r}")
+                    found = f"{tracker} got no table of samples: {redact(repr(error))}"
+                    print(f"step {step}: warning: {found}")
                 self._failed.add(tracker)
 
     def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int) -> None:

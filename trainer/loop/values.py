@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from ...operators import Change
 from ...operators.columns import flat
+from ...operators.json_text import parse_json
 from ...pipelines.apply.frame import Frame
 from ...pipelines.figures.lines import Lines
 from ...pipelines.recipe.steps import Step
@@ -112,5 +113,5 @@ def values_table(
 
 def recorded_steps(schema: pa.Schema) -> list[RecordedStep | None]:
     """The steps of values.parquet, in order; None for one that made rows, and for all after it."""
-    found = json.loads((schema.metadata or {}).get(_STEPS, b"[]"))
+    found = parse_json((schema.metadata or {}).get(_STEPS, b"[]"))
     return [None if each is None else RecordedStep(**each) for each in found]

@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ...operators import DataError
+from ...operators.json_text import parse_json
 from ...pipelines.recipe.train import ONE_SET
 
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
@@ -207,7 +209,11 @@ class Reader:
         self._at = 0
 
     def fresh(self) -> list[Point]:
-        """The points that were logged since the last call."""
+        """The points that were logged since the last call.
+
+        Raises:
+            DataError: the file is damaged.
+        """
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
@@ -215,7 +221,7 @@ class Reader:
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._at += len(whole)
-        return [_point(json.loads(line)) for line in whole.splitlines()]
+        return [_point(line, self._path) for line in whole.splitlines()]
 
 
 def read(folder: Path) -> list[Point]:
@@ -245,9 +251,18 @@ def _kept(folder: Path) -> Iterable[Point]:
     path = folder / "metrics.earlier.jsonl"
     if path.exists():
         for line in path.read_text("utf-8").splitlines():
-            yield _point(json.loads(line))
+            yield _point(line, path)
 
 
-def _point(line: dict[str, Any]) -> Point:
-    numbers = {k: v for k, v in line["data"].items() if isinstance(v, (int, float))}
-    return Point(line["step"], numbers)
+def _point(text: str | bytes, path: Path) -> Point:
+    """The point of a line.
+
+    Raises:
+        DataError: the line is damaged.
+    """
+    try:
+        line = parse_json(text)
+        numbers = {k: v for k, v in line["data"].items() if isinstance(v, (int, float))}
+        return Point(int(line["step"]), numbers)
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        raise DataError(f"{path} has a line that is no metrics", "remove the line") from None

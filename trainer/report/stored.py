@@ -11,23 +11,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.types import is_null
 
 from ...operators import Change, DataError
-from ...operators.columns import flat
+from ...operators.columns import flat, is_text
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.apply.frame import Frame
 from ...pipelines.apply.steps import RunStep, StepResult
-from ...pipelines.recipe.read import load
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
-from ...pipelines.stored.stored import IDS, SetKind, Stored, StoredSet, not_on_file
+from ...pipelines.recipe.trust import read_stored
+from ...pipelines.stored.stored import (
+    IDS,
+    SetKind,
+    Stored,
+    StoredSet,
+    not_on_file,
+    with_written,
+)
 from ..loop.curation import at_progress
 from ..loop.values import RecordedStep, recorded_steps
 from ..run import TrainingRun, is_prepared
 from ..split import split_recipe
 from .metrics import read as read_metrics
 
+_NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
+_TEXTS = ("prompt_id", "response_id", "row_id", "step", "reason", "verdict")
+"""Columns that are texts wherever they are; so are the reasons for missing rewards."""
 _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
 
 
@@ -51,7 +62,8 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
         title = f"{run.name}, step {int(path.resolve().name)}"
         points = [point for point in _points(run) if point["step"] == int(path.resolve().name)]
         sets = _sets(path)
-        return Stored(path, title, "training step", sets, run / "recipe.yaml", None, tuple(points))
+        recipe = run / "recipe.yaml"
+        return Stored(path, title, "training step", sets, recipe, run, points=tuple(points))
     if not (path / "recipe.yaml").is_file() or not is_prepared(path):
         return None
     folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
@@ -63,7 +75,7 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
     sets = tuple(each for folder in wanted for each in _sets(folder))
     points = [point for point in _points(path) if steps is None or point["step"] in steps]
     title, recipe = path.resolve().name, path / "recipe.yaml"
-    return Stored(path, title, "training run", sets, recipe, None, tuple(points))
+    return Stored(path, title, "training run", sets, recipe, path, points=tuple(points))
 
 
 def _points(run: Path) -> list[dict[str, float]]:
@@ -82,7 +94,7 @@ def _sets(folder: Path) -> tuple[StoredSet, ...]:
 
 def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     number, folder = int(step_folder.name), step_folder / _FOLDERS[kind]
-    recipe = load(folder / "recipe.yaml")
+    recipe = read_stored(folder / "recipe.yaml", step_folder.parents[1])
     recorded = _recorded(folder)
     incomplete = ""
     if len(recorded) != len(recipe.steps):
@@ -91,12 +103,17 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
     names = _names(step_folder, kind, recipe, recorded)
     steps = tuple(x._replace(name=name) for x, name in zip(recipe.steps, names, strict=True))
+    recipe = with_written(
+        recipe.replace(steps=steps),
+        [() if each is None else tuple(each.columns) for each in recorded] or [()] * len(steps),
+    )
+    steps = recipe.steps
     files = _Files(folder)
     return StoredSet(
         name=f"step {number}" if kind == "answers" else f"step {number} judgements",
         training_step=number,
         kind=kind,
-        recipe=recipe.replace(steps=steps),
+        recipe=recipe,
         parts=1,
         source=lambda _: Frame.of(files.rollouts()),
         base=lambda _: Frame.of(files.rollouts()),
@@ -117,15 +134,30 @@ class _Files:
         self._folder = folder
         self.rollouts = cache(partial(self.table, "rollouts"))
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    def table(
+        self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
+    ) -> pa.Table:
         """One of them, or some columns of it.
 
+        Args:
+            name: of the file.
+            columns: those that are read; None: all.
+            needed: others that it must have, beside those of `_NEEDED`.
+
         Raises:
-            DataError: it is gone or damaged.
+            DataError: it is gone or damaged, or lacks a column.
         """
         path = self._folder / f"{name}.parquet"
         with _readable(path):
-            return pq.read_table(path, columns=columns and list(columns))
+            table = pq.read_table(path, columns=columns and list(columns))
+            table.validate(full=True)
+            # Each file is asked for those by name.
+            table.select([*_NEEDED.get(name, ()), *needed])
+            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+                is_reason = name.startswith("reward_") and name.endswith("_missing")
+                if (is_reason or name in _TEXTS) and not (is_text(kind) or is_null(kind)):
+                    raise TypeError(name)
+            return table
 
 
 def _recorded(folder: Path) -> list[RecordedStep | None]:
@@ -140,7 +172,7 @@ def _recorded(folder: Path) -> list[RecordedStep | None]:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path} cannot be read", "train the step again") from error
 
 
@@ -153,7 +185,8 @@ def _names(
     if len(found) == len(own):
         return found
     of_run = step_folder.parents[1] / "recipe.yaml"
-    steps = _steps_of(load(of_run), kind) if of_run.is_file() else ()
+    whole = read_stored(of_run, of_run.parent) if of_run.is_file() else None
+    steps = _steps_of(whole, kind) if whole is not None else ()
     same = [step.operator.name() for step in steps] == [x.operator.name() for x in recipe.steps]
     return [step.name for step in steps] if same else own
 
@@ -178,13 +211,16 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
     if sums:
         progress = sums[0].progress
     else:  # Only the sum keeps it in the recipe of the step.
-        progress = TrainingRun.open(folder.parents[1]).progress(int(folder.name))
+        run = folder.parents[1]
+        own = read_stored(run / "recipe.yaml", run)
+        progress = TrainingRun.of(run, own).progress(int(folder.name))
     return at_progress(_steps_of(other, kind), progress)
 
 
 def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
     """For `apply_steps`: what a step did, by values.parquet and the decisions."""
-    values, decisions = files.table("values"), files.table("decisions")
+    kept = [name for each in recorded if each is not None for name in each.columns.values()]
+    values, decisions = files.table("values", needed=kept), files.table("decisions")
     reasons_of = cache(partial(_reasons, flat(values["response_id"]), decisions))
 
     def run(step: Step, frame: Frame) -> StepResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -257,7 +258,8 @@ class Watch:
             shown = figure.text(last), f"({figure.text(first)})", f"at step {last.step}"
             table.add_row(Text(figure.name), *map(Text, shown))
         for figure in figures(self._points):
-            values = [v for p in self._points if (v := figure.of(p)) is not None]
+            found = [v for p in self._points if (v := figure.of(p)) is not None]
+            values = list(filter(math.isfinite, found))  # Of a loss that is nan there is no bar.
             if values:
                 first, last = self._points[0], self._points[-1]
                 shown = figure.text(last), f"({figure.text(first)})", trend(values)
@@ -280,9 +282,11 @@ def trend(values: Sequence[float]) -> str:
 def spell(seconds: float) -> str:
     """A time in words.
 
-    >>> spell(42.4), spell(83), spell(7000)
-    ('42 s', '1 min 23 s', '1 h 57 min')
+    >>> spell(42.4), spell(83), spell(7000), spell(math.nan)
+    ('42 s', '1 min 23 s', '1 h 57 min', 'an unknown time')
     """
+    if not math.isfinite(seconds):  # As a file of metrics may have it.
+        return "an unknown time"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, Positive
 
 from ...errors import EngineError
 from ...openai.options import ServerOptions
-from ...openai.wire import AttemptError, RetryClass, bad_response, parse_body
+from ...openai.wire import AttemptError, RetryClass, WireModel, bad_response, parse_body
 from ..passages import Passage, passage_of, shown
 from ..tool import Observation, Tool, ToolError
 
@@ -38,8 +38,9 @@ class HttpSearch(Tool, ServerOptions):
     timeout_s: PositiveFloat = 30
     """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 120
-    """No attempt for a search starts later than this many seconds after its first one.
-    Waiting for a limit per minute does not count."""
+    """No attempt for a search starts later than this many seconds after its first one, however long
+    the server asks to wait; one after the first may take what is left. Waiting for a limit per
+    minute does not count."""
     patience_s: NonNegativeFloat = 60
     """Seconds to wait for a server that cannot be reached before it counts as down."""
 
@@ -122,6 +123,10 @@ class HttpSearch(Tool, ServerOptions):
             return await shared.client.answer_without_probe(request, Counter())
 
 
+_LARGEST = 1 << 24
+"""Bytes of an answer; as Python's objects it takes up to forty times that."""
+
+
 class _Scored(BaseModel):
     document: dict[str, Any] | str
 
@@ -139,8 +144,14 @@ class _WebPages(BaseModel):
     results: list[_WebPage]
 
 
+def _parsed(kind: type[WireModel], body: bytes) -> WireModel:
+    if len(body) > _LARGEST:
+        raise bad_response(f"an answer of more than {_LARGEST >> 20} MiB")
+    return parse_body(kind, body)
+
+
 def _read_retrieved(body: bytes) -> Sequence[Passage]:
-    found = parse_body(_Retrieved, body).result
+    found = _parsed(_Retrieved, body).result
     if len(found) != 1:
         raise bad_response(f"{len(found)} results, not 1")
     try:
@@ -157,5 +168,5 @@ def _with_title(passage: Passage) -> Passage:
 
 
 def _read_web_pages(body: bytes) -> Sequence[Passage]:
-    pages = parse_body(_WebPages, body).results
+    pages = _parsed(_WebPages, body).results
     return [Passage(page.title or "", page.content or "") for page in pages]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
+from asyncio import TimeoutError as TooLateError
+from asyncio import wait_for
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import PositiveFloat, PrivateAttr, model_validator
+from pydantic import PositiveFloat, PrivateAttr, ValidationError, model_validator
 from typing_extensions import Self
 
 from ...errors import EngineError, RecipeError, suggest
 from ...openai.options import refuse_credentials
-from ..mcp_link import McpLink, McpLostError
+from ...redaction import know_named, redact, redact_bytes
+from ..argument_schema import ArgumentSchema
+from ..mcp_link import McpLink
+from ..mcp_transport import http_client, stdio_transport
 from ..tool import Observation, Tool, ToolError, ToolFunction
 
 if TYPE_CHECKING:
@@ -26,6 +31,12 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult
     from mcp.types import Tool as ServerTool
+
+_MOST_PAGES = 100  # of a list of tools
+_MOST_TOOLS = 1000
+_LONGEST_NAME = 128  # characters, as in the specification
+_LONGEST_DESCRIPTION = 1 << 16  # characters
+_LONGEST_ERROR = 300  # characters
 
 
 class Mcp(Tool):
@@ -108,18 +119,20 @@ class Mcp(Tool):
             self._link = None
 
     def _client(self) -> AbstractAsyncContextManager[Client]:
-        from mcp import Client, StdioServerParameters
+        from mcp import Client
+        from mcp.client.stdio import get_default_environment
 
+        # The library logs tracebacks of what it gives as errors, too.
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)
         if self.command is None:
             return self._http_client()
+        know_named({"environment": self.environment})
         given = {name: os.environ[name] for name in self.environment if name in os.environ}
-        program, *arguments = self.command
-        server = StdioServerParameters(command=program, args=arguments, env=given)
-        return Client(server, read_timeout_seconds=self.start_s)
+        messages = stdio_transport(self.command, {**get_default_environment(), **given})
+        return Client(messages, read_timeout_seconds=self.start_s)
 
     @asynccontextmanager
     async def _http_client(self) -> AsyncIterator[Client]:
-        import httpx2
         from mcp import Client
         from mcp.client.streamable_http import streamable_http_client
 
@@ -127,7 +140,7 @@ class Mcp(Tool):
 
         own, url = headers(self.api_key_env), self.url or ""
         async with (
-            httpx2.AsyncClient(headers=own, timeout=max(self.start_s, self.timeout_s)) as http,
+            http_client(own, max(self.start_s, self.timeout_s)) as http,
             Client(
                 streamable_http_client(url, http_client=http), read_timeout_seconds=self.start_s
             ) as client,
@@ -144,64 +157,118 @@ class Mcp(Tool):
             await link.close()
 
     async def _functions_of(self, link: McpLink) -> Sequence[ToolFunction]:
-        found = await _listed(link)
+        found = await self._listed(link)
         names = [each.name for each in found]
         for name in self.allow or ():
             if name not in names:
                 right = suggest(name, names) or f"it has {', '.join(names) or 'none'}"
                 raise RecipeError(f"mcp: the server has no tool '{name}'", right)
-        return [self._function(link, each) for each in found if each.name in (self.allow or names)]
+        allowed = [each for each in found if self.allow is None or each.name in self.allow]
+        for number, each in enumerate(allowed):
+            if each.name in names[:number]:
+                raise self._bad(each, "is there twice")
+        return [self._function(link, each) for each in allowed]
 
     def _function(self, link: McpLink, tool: ServerTool) -> ToolFunction:
-        schema = dict(tool.input_schema)
-        refuse = partial(_refused, schema)
+        """
+        Raises:
+            RecipeError: the server describes it so that it cannot be called.
+        """
+        # The policy reads both, and they are stored with its prompts.
+        text = redact(" ".join((tool.description or "").split()))
+        schema = json.loads(redact_bytes(json.dumps(tool.input_schema).encode()))
+        if not tool.name.isprintable() or not tool.name.strip() or len(tool.name) > _LONGEST_NAME:
+            raise self._bad(tool, f"has a name that is not 1 to {_LONGEST_NAME} printable letters")
+        if len(text) > _LONGEST_DESCRIPTION:
+            found = f"has a description of {len(text):,} characters, more than "
+            raise self._bad(tool, f"{found}{_LONGEST_DESCRIPTION:,}")
+        try:
+            arguments = ArgumentSchema(schema)
+        except ValueError as error:
+            raise self._bad(tool, f"has a bad schema of its arguments: {error}") from None
+
+        def refuse(given: Mapping[str, Any]) -> Observation | None:
+            problem = arguments.problem(given)
+            return None if problem is None else Observation(problem, "bad_arguments")
 
         async def call(given: Mapping[str, Any], _: Mapping[str, Any]) -> Observation:
             return refuse(given) or await self._called(link, tool.name, given)
 
-        text = " ".join((tool.description or "").split())
         revision = hashlib.sha256(json.dumps([text, schema], sort_keys=True).encode()).hexdigest()
         return ToolFunction(f"{self.prefix}{tool.name}", text, schema, call, refuse, revision)
 
-    async def _called(self, link: McpLink, name: str, given: Mapping[str, Any]) -> Observation:
+    async def _listed(self, link: McpLink) -> list[ServerTool]:
+        """
+        Raises:
+            RecipeError: it has too many.
+            ToolError: see `functions`.
+        """
+
+        async def all_pages(client: Client) -> list[ServerTool]:
+            return await wait_for(_all_pages(client), self.start_s)
+
         try:
-            found = await link.ask(
-                lambda client: client.call_tool(
-                    name, dict(given), read_timeout_seconds=self.timeout_s
-                ),
-                again=self.read_only,
-            )
-        except McpLostError as error:
-            raise ToolError(f"mcp: {name}: {error}") from error
+            return await link.ask(all_pages, again=True)
+        except TooLateError:
+            found = f"no answer in {self.start_s:g} s"
         except Exception as error:  # Those of several libraries.
-            raise ToolError(f"mcp: {name}: {error or type(error).__name__}") from error
-        return _observation(found)
+            found = _one_line(error)
+        raise ToolError(f"mcp: the server gives no list of its tools: {found}")
+
+    async def _called(self, link: McpLink, name: str, given: Mapping[str, Any]) -> Observation:
+        async def called(client: Client) -> CallToolResult:
+            # One limit for all: a call may be of several requests.
+            call = client.call_tool(name, dict(given), read_timeout_seconds=2 * self.timeout_s)
+            # The library would match the patterns of the server by backtracking.
+            setattr(client.session, "validate_tool_result", _accepted)  # noqa: B010 - for mypy
+            return await wait_for(call, self.timeout_s)
+
+        try:
+            return _observation(await link.ask(called, again=self.read_only))
+        except TooLateError as error:
+            raise ToolError(f"mcp: {name}: no answer in {self.timeout_s:g} s") from error
+        except Exception as error:  # Those of several libraries.
+            raise ToolError(f"mcp: {name}: {_one_line(error)}") from error
+
+    def _bad(self, tool: ServerTool, found: str) -> RecipeError:
+        server = (self.url or " ".join(self.command or ()))[:_LONGEST_NAME]
+        name = repr(tool.name[:_LONGEST_NAME])
+        right = "leave it out by `allow`, or correct the server"
+        return RecipeError(f"mcp: {server}: the tool {name} {found}", right)
 
 
-async def _listed(link: McpLink) -> list[ServerTool]:
-    async def all_pages(client: Client) -> list[ServerTool]:
-        page = await client.list_tools()
-        found = list(page.tools)
-        while page.next_cursor:
-            page = await client.list_tools(cursor=page.next_cursor)
-            found += page.tools
-        return found
-
-    try:
-        return await link.ask(all_pages, again=True)
-    except Exception as error:
-        raise ToolError(f"mcp: the server gives no list of its tools: {error}") from error
+async def _accepted(*_: Any) -> None:
+    """Instead of a check of a result against the schema that the server gives for it."""
 
 
-def _refused(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Observation | None:
-    from jsonschema.exceptions import best_match
-    from jsonschema.validators import validator_for
+async def _all_pages(client: Client) -> list[ServerTool]:
+    """
+    Raises:
+        ToolError: there is no end of them.
+    """
+    found: list[ServerTool] = []
+    cursors, cursor = set[str](), None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        found += page.tools
+        cursor = page.next_cursor
+        if len(found) > _MOST_TOOLS or len(cursors) >= _MOST_PAGES:
+            raise ToolError(f"it has more than {_MOST_TOOLS:,} tools or {_MOST_PAGES} pages")
+        if not cursor:
+            return found
+        if cursor in cursors:
+            raise ToolError(f"its pages have no end: the cursor {cursor!r:.40} comes twice")
+        cursors.add(cursor)
 
-    error = best_match(validator_for(schema)(schema).iter_errors(dict(given)))
-    if error is None:
-        return None
-    where = ".".join(map(str, error.path))
-    return Observation(f"{where}: {error.message}" if where else error.message, "bad_arguments")
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        text = f"{where}: {first['msg']}"
+    else:
+        text = str(error)
+    return " ".join(text.split())[:_LONGEST_ERROR] or type(error).__name__
 
 
 def _observation(result: CallToolResult) -> Observation:

@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationErro
 from pydantic_core import PydanticKnownError
 
 from ....operators import RecipeError
+from ....operators.errors import shown
 
 
 def _no_text(value: Any) -> Any:
@@ -84,7 +85,7 @@ def check_type(name: str, annotation: str, value: Any) -> None:
         either = dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in errors)
         message = f"Input should be {' or '.join(either)}"
     message = message[0].lower() + message[1:].replace("valid tuple", "list")
-    raise RecipeError(f"field '{place}' is {found!r}", message)
+    raise RecipeError(f"field '{place}' is {shown(found)}", message)
 
 
 @cache

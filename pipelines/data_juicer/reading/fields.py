@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ....operators import RecipeError
-from ....operators.errors import suggest
+from ....operators.errors import shown, suggest
 from .catalogue import ForeignKind
 from .field_types import check_type
 
@@ -34,7 +34,8 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
         check_type(name, types[name], value)
         if name == "skip_op_error" and value:
             raise RecipeError(
-                f"field 'skip_op_error' is {value!r}, which loses rows silently", "leave it out"
+                f"field 'skip_op_error' is {shown(value)}, which loses rows silently",
+                "leave it out",
             )
     for name in found.required:
         if name not in fields:

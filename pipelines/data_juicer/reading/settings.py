@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from ....operators.errors import shown
 from . import source
 from .catalogue import find
 
@@ -146,10 +147,10 @@ def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
         elif key == EXPORT_TYPE and value is not None:
             suffix = PurePath(str(document.get("export_path", ""))).suffix
             if not suffix and value != "parquet":
-                found = f"'{key}' is {value!r}, and a folder is written as parquet"
+                found = f"'{key}' is {shown(value)}, and a folder is written as parquet"
                 yield Refusal(key, found, f"leave it out, or end export_path in .{value}")
             elif suffix and f".{value}" != suffix:
-                found = f"'{key}' is {value!r}, and export_path ends in '{suffix}'"
+                found = f"'{key}' is {shown(value)}, and export_path ends in '{suffix}'"
                 yield Refusal(key, found, f"end export_path in .{value}")
 
 
@@ -162,7 +163,7 @@ def refused_tokens(document: Mapping[str, Any], operator: str) -> Iterator[Refus
     """
     for key, default in SPECIAL_TOKENS.items():
         if document.get(key) not in (None, default) and _looks_for_tokens(operator):
-            found = f"it looks for {default!r}, and '{key}' is {document[key]!r}"
+            found = f"it looks for {default!r}, and '{key}' is {shown(document[key])}"
             yield Refusal(key, found, _ELSEWHERE)
 
 
@@ -229,7 +230,7 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
         yield Refusal(key, f"'{key}' is empty", "give a path")
     elif _NO_STORE.match(text):
         verb = "read" if key == "dataset_path" else "write"
-        found = f"'{key}' is {text!r}, which rejuice does not {verb}"
+        found = f"'{key}' is {shown(text)}, which rejuice does not {verb}"
         yield Refusal(key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}")
 
 

@@ -18,7 +18,7 @@ _URLS = ("OPENAI_BASE_URL", "OPENAI_API_URL", "DASHSCOPE_BASE_URL")
 _KEYS = ("OPENAI_API_KEY", "DASHSCOPE_API_KEY", "SK")
 _MODELS = ("api_or_hf_model", "api_model")
 _WHICH_URL = "model_params: {base_url: ...} or OPENAI_BASE_URL"
-_WHICH_KEY = "model_params: {api_key: ...} or OPENAI_API_KEY"
+_WHICH_KEY = "OPENAI_API_KEY"
 
 
 class Server(NamedTuple):

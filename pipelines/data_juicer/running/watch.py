@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Any
 
 from ....operators.change import merge_logged
+from ....operators.redaction import redact
 
 _LONGEST_MESSAGE = 200
 _LIBRARY = "data_juicer"
@@ -195,7 +196,7 @@ class _WatchedModel:
         if not answer:
             calls.fail()
             _check_not_lost(calls.error)
-        return answer
+        return redact(answer) if isinstance(answer, str) else answer
 
 
 def _check_not_lost(error: BaseException | None) -> None:
@@ -251,5 +252,5 @@ class _Patcher:
 
 
 def _line(message: str) -> str:
-    line = " ".join(message.split())
+    line = redact(" ".join(message.split()))
     return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} ..."

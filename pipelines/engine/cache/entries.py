@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ....operators import DataError, RecipeError
+from ....operators.disk import kind_of
 from ...apply.report import Report
 from ...dataset.run_folder import run_folder
+from ...filesystem.files import remove_file
 from ...filesystem.remote import AnyPath
 from ..export.finished import read_manifest
-from ..kept.folder import counts_retries, retry_count, write_retry_count
+from ..retries import counts_retries, retry_count, write_retry_count
 from .lock import RUNS, named_exports, sole_user
 
 CacheKind = Literal["source", "step", "samples"]
@@ -83,7 +85,8 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
     """
     _check_exists(cache)
     runs = runs_of(cache)
-    found = [_entry(path, runs) for path in cache.iterdir() if path.is_dir()]
+    folders = [path for path in cache.iterdir() if kind_of(path) == "a folder"]
+    found = [_entry(path, runs) for path in folders]
     order = ("source", "step", "samples")
     entries = [entry for entry in found if entry is not None]
     return sorted(entries, key=lambda entry: (order.index(entry.kind), entry.path.name))
@@ -219,7 +222,7 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
                 write_retry_count(entry.path, retry_count(entry.path) + 1)
                 for file in entry.path.iterdir():
                     if not counts_retries(file):
-                        file.unlink()
+                        remove_file(file)
             else:
                 entry.path.rename(removed)
         _delete_renamed(cache)
@@ -239,7 +242,10 @@ def _check_exists(cache: Path) -> None:
 def _delete_renamed(cache: Path) -> None:
     """Delete what was renamed to be removed."""
     for folder in cache.glob(f"{_REMOVED}*"):
-        shutil.rmtree(folder)
+        if kind_of(folder) == "a folder":
+            shutil.rmtree(folder)
+        else:
+            remove_file(folder)
 
 
 def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:

@@ -12,12 +12,11 @@ whoever wrote it. Do not retry failures while another run uses it.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -25,14 +24,16 @@ from typing import TextIO
 import xxhash
 
 from ....operators import RejuiceError
-from ...filesystem.files import write_file
+from ....operators.disk import NotAFileError, open_file, read_file
+from ....operators.logs import logger
+from ...filesystem.files import check_is_folder, write_file
 from ...filesystem.remote import AnyPath, RemotePath, to_path
 
 RUNS = "runs"
 _LOCK = "lock"
 _SILENT_S = 1.0
 """Whoever waits longer reports it."""
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @contextmanager
@@ -53,11 +54,12 @@ def use_cache(
         RejuiceError: it was to be held alone, and another run uses it.
     """
     runs = cache / RUNS
+    check_is_folder(runs)
     runs.mkdir(parents=True, exist_ok=True)
     with _locked(cache, alone=alone) as share:
         content = str(export.resolve()).encode()
         named = runs / _name_of(content)
-        if not isinstance(named, RemotePath) and named.exists() and named.read_bytes() == content:
+        if not isinstance(named, RemotePath) and _content_of(named) == content:
             os.utime(named)  # When it was last used.
         else:
             write_file(named, content)
@@ -68,10 +70,20 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
     """The exports that are named in a cache on disk, by the files that do; None: it is damaged."""
     found = dict[Path, AnyPath | None]()
     for file in (cache / RUNS).glob("*.export"):
-        content = file.read_bytes()
-        whole = file.name == _name_of(content)
-        found[file] = to_path(content.decode()) if whole else None
+        content = _content_of(file)
+        whole = content is not None and file.name == _name_of(content)
+        found[file] = None
+        if content is not None and whole:
+            with suppress(RejuiceError):  # An address that is not taken any more.
+                found[file] = to_path(content.decode())
     return found
+
+
+def _content_of(file: Path) -> bytes | None:
+    """What names an export; None: it is not there, or no file."""
+    with suppress(FileNotFoundError, NotAFileError):
+        return read_file(file)
+    return None
 
 
 def _name_of(content: bytes) -> str:
@@ -95,7 +107,8 @@ def _locked(cache: AnyPath, *, alone: bool) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     # Not FileLock, which knows no lock that several hold. It ends with the process.
-    with (cache / _LOCK).open("a") as file:
+    number = open_file(cache / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with open(number, "a", encoding="utf-8") as file:
         if not alone:
             _wait_to_share(file, cache)
         elif _try(file, fcntl.LOCK_EX):
@@ -112,7 +125,7 @@ def _wait_to_share(file: TextIO, cache: Path) -> None:
     silent_until = time.monotonic() + _SILENT_S
     while not _try(file, fcntl.LOCK_SH):
         if time.monotonic() > silent_until:
-            who = (cache / _LOCK).read_text("utf-8") or "another process"
+            who = read_file(cache / _LOCK).decode("utf-8", "replace") or "another process"
             why = "which removes results or has failures retried"
             _log.warning("%s: waiting for %s, %s", cache, who, why)
             fcntl.flock(file, fcntl.LOCK_SH)

@@ -10,7 +10,6 @@ curated.run/manifest.json                      written last: the run is finished
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from ....operators import RecipeError
+from ....operators.disk import NotAFileError
+from ....operators.json_text import parse_json
 from ...apply.audit_log import AuditLog
 from ...apply.report import Report
 from ...dataset.run_folder import (
@@ -30,7 +31,7 @@ from ...dataset.run_folder import (
     unfinished_run_folder,
 )
 from ...dataset.write import write_parts_list
-from ...filesystem.files import write_file
+from ...filesystem.files import check_is_folder, read_file, write_file
 from ...filesystem.remote import AnyPath, to_path
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
@@ -106,10 +107,12 @@ def check_run_folder_is_free(export_path: AnyPath) -> None:
 
     Raises:
         RecipeError: there is such an export.
+        DataError: something else than a folder is in the place of the run folder.
     """
     for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
+        check_is_folder(folder)
         try:
-            report = json.loads((folder / "report.json").read_bytes())
+            report = parse_json(read_file(folder / "report.json"))
             other = export_path.with_suffix(to_path(report["export_path"]).suffix)
         except (OSError, ValueError, KeyError, TypeError):
             continue  # There is none, or nothing can be known of it.
@@ -146,13 +149,13 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
     file = report if recipe.from_file else kept
     try:
         if recipe.from_file:
-            made_by = json.loads(file.read_bytes())["recipe"]
+            made_by = parse_json(read_file(file))["recipe"]
             return Path(made_by).resolve() == recipe.path.resolve()
-        found = parse(file.read_text("utf-8"))
+        found = parse(read_file(file).decode())
         # A dataset that is a table has another temporary file in each run.
         same = {**recipe.absolute(), "dataset_path": found["dataset_path"]}
         return bool(found == parse(dump(same)))
-    except (ValueError, KeyError, TypeError, YAMLError, FileNotFoundError):
+    except (ValueError, KeyError, TypeError, YAMLError, FileNotFoundError, NotAFileError):
         raise RecipeError(
             f"{file} is damaged: it does not name the recipe of the export beside it",
             "give another --export_path, or --overwrite",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -18,10 +19,12 @@ from typing import Any, NamedTuple
 import xxhash
 
 from ....operators import ResumableOperator
+from ....operators.disk import NotAFileError, open_file
+from ....operators.json_text import parse_json
 from ...apply.report import Report
 from ...dataset.run_folder import is_folder, run_folder, unfinished_made_by
 from ...dataset.written import written_columns
-from ...filesystem.files import write_file
+from ...filesystem.files import read_file, write_file
 from ...filesystem.remote import AnyPath, RemotePath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import dump
@@ -116,7 +119,7 @@ def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
     report = Report.read(export)
     described = report.model_copy(update=dict(head))
     text = dump(plan.recipe.absolute())
-    if described != report or text != (run_folder(export) / "recipe.yaml").read_text("utf-8"):
+    if described != report or text.encode() != read_file(run_folder(export) / "recipe.yaml"):
         describe(export, described, text, manifest_of(plan, found.files))
     steps = tuple(s.model_copy(update={"cached": True, "retried": 0}) for s in described.steps)
     return described.model_copy(update={"steps": steps})
@@ -165,14 +168,26 @@ def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
 def read_manifest(folder: AnyPath) -> Manifest | None:
     """The manifest in a run folder; None where there is none, or where it is damaged."""
     try:
-        content = json.loads((folder / NAME).read_text("utf-8"))
+        content = parse_json(read_file(folder / NAME))
         checksum = content.pop("checksum")
         if checksum != _checksum(content) or content.pop("format") != _FORMAT:
             return None
         files = {name: FileState(*state) for name, state in content.pop("files").items()}
-        return Manifest(files=files, **content)
-    except (FileNotFoundError, ValueError, AttributeError, KeyError, TypeError):
+        found = Manifest(files=files, **content)
+    except (FileNotFoundError, NotAFileError, ValueError, AttributeError, KeyError, TypeError):
         return None
+    return found if _has_types(found) else None
+
+
+def _has_types(manifest: Manifest) -> bool:
+    """Whether a manifest holds what its type says: a checksum can be made of anything."""
+    key, made_by, cache, uses, files = manifest
+    if not isinstance(uses, list):
+        return False
+    texts = [key, made_by, cache, *uses, *(state.xxh3 for state in files.values())]
+    sizes = [state.size for state in files.values()]
+    are_texts = all(isinstance(text, str) for text in texts)
+    return are_texts and all(isinstance(size, int) for size in sizes)
 
 
 def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
@@ -200,7 +215,7 @@ def _is_whole(export: AnyPath, files: Mapping[str, FileState]) -> bool:
         if is_folder(export) and any(path not in paths for path in export.iterdir()):
             return False  # Readers of datasets would read it, too.
         return all(_state(path) == state for path, state in paths.items())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotAFileError):
         return False
 
 
@@ -208,8 +223,8 @@ def _state(file: AnyPath) -> FileState:
     if isinstance(file, RemotePath):  # It is not fetched: a store does not change what it holds.
         found = file.stat()
         return FileState(found.st_size, f"written at {found.st_mtime_ns}")
-    with file.open("rb") as stream:
-        size = file.stat().st_size
+    with open(open_file(file), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
         if not size:  # Nothing can be mapped.
             return FileState(0, xxhash.xxh3_128_hexdigest(b""))
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:

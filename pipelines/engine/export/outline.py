@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ....operators import Groups, OperatorError
 from ...apply.frame import Frame
 from ...dataset.run_folder import is_folder
-from ...dataset.written import mark_written, written_columns
+from ...dataset.written import mark_written, written_columns, written_origins
+from ...recipe.computed_from import computed_from
 from ...recipe.head import Head
 from ..plan import Plan
 from ..workers.local import Workers
@@ -61,7 +62,9 @@ def outline(plan: Plan, workers: Workers) -> Outline:
         parts = [one_part(len(chunks))]
     written = set(written_columns(head.dataset_spec)).union(*(each.written for each in chunks))
     schema = _schema(head, [each.schema for each in chunks])
-    return Outline(parts, mark_written(schema, written))
+    origins = written_origins(head.dataset_spec)
+    origins = computed_from(plan.steps, plan.source.schema.names, origins)
+    return Outline(parts, mark_written(schema, written, origins))
 
 
 def _of_chunk(plan: Plan, chunk: int) -> _OfChunk:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from ....operators import RejuiceError
+from ....operators.disk import check_is_file
 from ...dataset.run_folder import run_folder
 from ...filesystem.lease import leased
 from ...filesystem.remote import AnyPath, RemotePath
@@ -61,6 +62,7 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
             yield Hold(export_path, claim)
         return
     lock.parent.mkdir(parents=True, exist_ok=True)
+    check_is_file(lock)
     try:
         with FileLock(lock, timeout=0):
             yield Hold(export_path)

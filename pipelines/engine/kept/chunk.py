@@ -1,7 +1,9 @@
 """A finished chunk of a resumable operator: a commit of which damage costs a part, not the whole.
 
-Its rows are in several record batches. Its metadata has a checksum of each batch, and one of the
-schema. Where the file is damaged, the rows of the batches whose checksums hold are still good.
+    record: all but the columns | record: some rows' columns | record: the next rows' columns | ...
+
+Each record belongs to its place in this file of this folder, see `operators/records.py`. Where the
+file is damaged, cut off, or has more at its end, the rows of the records that are left are good.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,98 +18,135 @@ import xxhash
 
 from ....operators import Change
 from ....operators.change import split
+from ....operators.records import Header, records_in
 from ...apply.steps import StepResult
-from ...filesystem.checked import unchecked_content, write_checked
+from ...filesystem.checked import DamagedError, damaged, is_verified, owner, read_content, verified
+from ...filesystem.files import written
 from ...filesystem.remote import AnyPath
-from ..commit import as_table, of_table
-from .journal import DAMAGES
+from ...filesystem.sections import arrow_stream
+from ..commit import as_table, check_retries, of_table
 
+_HEAD, _ROWS = 2, 3
+"""Kinds of records: a table without rows, whose metadata is that of the commit; a table."""
 _BATCH_BYTES = 16 << 20
-_BATCHES, _CHECKSUM, _KEYS = b"batches", b"schema_xxh3", b"row_keys"
+_BATCHES, _KEYS = b"batches", b"row_keys"
+_ALIGNED = 64
 
 
-class _SavedRows(NamedTuple):
-    """A record batch: the rows of the input that led to it, and its checksum."""
-
-    start: int
-    stop: int
-    xxh3: str
-
-
-def save(path: AnyPath, result: StepResult, keys: Sequence[str]) -> None:
+def save(path: AnyPath, result: StepResult, keys: Sequence[str], retries: int = 0) -> None:
     """Write a finished chunk; it is there whole or not at all.
 
     Args:
         path: of the file.
         result: what was computed.
         keys: of the rows of the input, see `row_keys`.
+        retries: how often failures of the step were computed again.
     """
-    table = as_table(result)
+    table = as_table(result, retries)
     bounds = list(_bounds(result, table))
-    batches = [_one_batch(table.slice(begin, end - begin)) for *_, begin, end in bounds]
-    parts = [
-        _SavedRows(start, stop, _xxh3(batch.serialize()))
-        for (start, stop, *_), batch in zip(bounds, batches, strict=True)
-    ]
     metadata = {
         **table.schema.metadata,
-        _BATCHES: json.dumps(parts).encode(),
+        _BATCHES: json.dumps([(start, stop) for start, stop, *_ in bounds]).encode(),
         _KEYS: bytes.fromhex("".join(keys)),
     }
-    metadata[_CHECKSUM] = _schema_checksum(table.schema.with_metadata(metadata))
-    schema = table.schema.with_metadata(metadata)
-    write_checked(path, pa.Table.from_batches(batches, schema))
+    head = table.schema.with_metadata(metadata).empty_table()
+    rows = (
+        table.slice(begin, end - begin).replace_schema_metadata().combine_chunks()
+        for *_, begin, end in bounds
+    )
+    with written(path) as temporary, temporary.open("wb") as file:
+        for number, part in enumerate((head, *rows)):
+            payload = arrow_stream(part).to_pybytes()
+            payload += bytes(-len(payload) % _ALIGNED)
+            header = Header.of(owner(path), _ROWS if number else _HEAD, [payload], number)
+            file.write(header.packed() + payload)
+
+
+def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
+    """Read a finished chunk; mapped, its columns stay on disk until they are used.
+
+    Raises:
+        DamagedError: it is not as it was saved; see `commit.load`.
+        FileNotFoundError: there is none.
+    """
+    content = read_content(path, mapped=mapped)
+    parts = dict[int, pa.Table]()
+    for number, table in _parts(path, content, trusted=is_verified(path)):
+        parts.setdefault(number, table)  # What comes after them does not count.
+    batches = len(json.loads(parts[0].schema.metadata[_BATCHES])) if 0 in parts else 0
+    if not parts.keys() >= set(range(batches + 1)):
+        raise damaged(path)
+    verified(path)
+    check_retries(path, parts[0].schema)
+    rows = [parts[number] for number in range(1, batches + 1)]
+    return of_table(_with_head(parts[0], rows))
+
+
+def hash_of(keys: Sequence[str]) -> str:
+    """What the file of a chunk is called, without its suffix: a hash of the keys of its rows."""
+    return xxhash.xxh3_128_hexdigest(" ".join(keys).encode())
 
 
 def keys_of(path: AnyPath) -> list[str] | None:
-    """The keys of the rows of a finished chunk; None: the file does not have them."""
+    """The keys of the rows of a finished chunk; None: it has none that are undamaged."""
     try:
-        schema = pa.ipc.open_file(unchecked_content(path)).schema
-        packed = schema.metadata[_KEYS].hex()
-        if schema.metadata[_CHECKSUM] != _schema_checksum(schema):
-            return None
-    except DAMAGES:
-        return None  # Versions before 0.5 did not write them.
+        parts = _parts(path, read_content(path))
+        packed = next(table for number, table in parts if number == 0).schema.metadata[_KEYS].hex()
+    except (FileNotFoundError, DamagedError, StopIteration):
+        return None
     return [packed[at : at + 32] for at in range(0, len(packed), 32)]
 
 
 def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
     """What is still good of a damaged file: rows of the input, and the changes to them."""
     try:
-        reader = pa.ipc.open_file(unchecked_content(path))
-        metadata = reader.schema.metadata
-        if metadata[_CHECKSUM] != _schema_checksum(reader.schema):
-            return
-        parts = [_SavedRows(*part) for part in json.loads(metadata[_BATCHES])]
-    except DAMAGES:
+        parts = dict(reversed([*_parts(path, read_content(path))]))
+    except (FileNotFoundError, DamagedError):
         return
-    for number, part in enumerate(parts):
-        try:
-            batch = reader.get_batch(number)
-            # Before anything is done with it: offsets that are damaged abort the process.
-            batch.validate(full=True)
-            if _xxh3(batch.serialize()) != part.xxh3:
-                continue
-        except DAMAGES:
+    head = parts.pop(0, None)
+    if head is None:
+        return
+    bounds = json.loads(head.schema.metadata[_BATCHES])
+    for number, (start, stop) in enumerate(bounds, 1):
+        if number not in parts:
             continue
-        table = pa.Table.from_batches([batch], reader.schema)
-        yield from _rows(of_table(table), part)
+        table = parts[number]
+        yield from rows_of(of_table(_with_head(head, [table])), start, stop)
 
 
-def _rows(result: StepResult, part: _SavedRows) -> Iterator[tuple[int, Change]]:
-    """The rows of a batch, from a commit that has only the columns of that batch."""
+def rows_of(result: StepResult, start: int, stop: int) -> Iterator[tuple[int, Change]]:
+    """Some rows of the input, and the changes to them.
+
+    Args:
+        result: a commit that has only the columns of these rows.
+        start: the first of them.
+        stop: the one after the last.
+    """
     change = result.change
-    reasons = (
-        None if change.reasons is None else change.reasons.slice(part.start, part.stop - part.start)
-    )
+    reasons = None if change.reasons is None else change.reasons.slice(start, stop - start)
     parents = change.parents
     if parents is not None:
-        parents = np.where(parents < 0, -1, parents - part.start)
+        parents = np.where(parents < 0, -1, parents - start)
     failed = change.failed
     if failed is not None:
-        failed = failed[(failed >= part.start) & (failed < part.stop)] - part.start
+        failed = failed[(failed >= start) & (failed < stop)] - start
     own = change._replace(reasons=reasons, parents=parents, failed=failed, notes={}, logged={})
-    yield from enumerate(split(own, range(part.stop - part.start + 1)), part.start)
+    yield from enumerate(split(own, range(stop - start + 1)), start)
+
+
+def _parts(
+    path: AnyPath, content: pa.Buffer, *, trusted: bool = False
+) -> Iterator[tuple[int, pa.Table]]:
+    """The undamaged records of the file by their numbers, in the order in which they are in it."""
+    key = owner(path)
+    for header, payload, _ in records_in(memoryview(content), trusted=trusted):
+        if (header.key, header.kind) == (key, _ROWS if header.number else _HEAD):
+            yield header.number, pa.ipc.open_stream(payload).read_all()
+
+
+def _with_head(head: pa.Table, rows: Sequence[pa.Table]) -> pa.Table:
+    """The table of a commit: the rows, with the metadata of the head."""
+    return pa.concat_tables(rows or [head]).replace_schema_metadata(head.schema.metadata)
 
 
 def _bounds(result: StepResult, table: pa.Table) -> Iterator[tuple[int, int, int, int]]:
@@ -122,27 +160,3 @@ def _bounds(result: StepResult, table: pa.Table) -> Iterator[tuple[int, int, int
     step = max(1, rows * _BATCH_BYTES // max(1, table.nbytes))
     for start, stop in pairwise([*range(0, rows, step), rows]):
         yield start, stop, int(ends_N[start]), int(ends_N[stop])
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    table = table.combine_chunks()
-    (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-    return batch
-
-
-def _xxh3(content: bytes | pa.Buffer) -> str:
-    return xxhash.xxh3_128_hexdigest(content)
-
-
-def _schema_checksum(schema: pa.Schema) -> bytes:
-    """The checksum of the metadata, but for the checksum in it, and of columns' names and types.
-
-    The checksum of a batch is of its values: they stay right under a name that is damaged.
-    """
-    fields = [(field.name, str(field.type)) for field in schema]
-    state = xxhash.xxh3_128(json.dumps(fields).encode())
-    for name, content in sorted(schema.metadata.items()):
-        if name != _CHECKSUM:
-            state.update(b"%d:%s%d:" % (len(name), name, len(content)))
-            state.update(content)
-    return state.hexdigest().encode()

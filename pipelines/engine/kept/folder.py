@@ -11,7 +11,6 @@ A row is found again by its content, in whatever chunk it was.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -21,21 +20,23 @@ from filelock import FileLock, Timeout
 
 from ....operators import Change
 from ....operators.change import split
+from ....operators.disk import NotAFileError, check_is_file, read_file
+from ....operators.logs import logger
 from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError
-from ...filesystem.files import write_file
+from ...filesystem.files import remove_file, write_file
 from ...filesystem.lease import leased
 from ...filesystem.remote import AnyPath, RemotePath
-from ..commit import load
+from ..commit import RetriesGoneError
+from ..retries import count_retry, retry_count
 from . import chunk as kept_chunk
+from . import earlier
+from .chunk import load
 from .journal import Entry, Journal, entries, journals
 from .key_index import KeyIndex
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _PREFIX = "kept-"
-_COUNTER = "generation"
-_AFTER_DAMAGE = 1_000_000
-"""A number of retries that no earlier run has counted to."""
 
 
 def row_keys(table: pa.Table) -> list[str]:
@@ -46,11 +47,7 @@ def row_keys(table: pa.Table) -> list[str]:
 
 def chunk_path(folder: AnyPath, keys: Sequence[str]) -> AnyPath:
     """Where the chunk of these rows is, or will be."""
-    return folder / f"{_hash_of(keys)}.arrow"
-
-
-def _hash_of(keys: Sequence[str]) -> str:
-    return xxhash.xxh3_128_hexdigest(" ".join(keys).encode())
+    return folder / f"{kept_chunk.hash_of(keys)}.arrow"
 
 
 class KeptRows:
@@ -58,19 +55,24 @@ class KeptRows:
 
     Args:
         folder: of an operator.
+
+    Attributes:
+        folder: of the operator.
+        retries: how often failures of the operator were computed again.
     """
 
     def __init__(self, folder: AnyPath) -> None:
-        self.folder = folder
+        self.folder, self.retries = folder, retry_count(folder)
         self._index: KeyIndex | None = None
 
     def add(self, whole: AnyPath, keys: Sequence[str]) -> None:
         """Have the rows of a chunk found from now on."""
         index = self._read()
         file = whole.with_suffix(".keys")
-        if not file.exists():
+        known = _read_keys(file)
+        if whole.name not in index:
             index.add(whole.name, keys)
-        if not file.exists() or _read_keys(file) is None:
+        if known is None:
             write_file(file, "\n".join(keys))
 
     def find(self, whole: AnyPath, keys: Sequence[str], rows: Sequence[int]) -> dict[int, Entry]:
@@ -109,7 +111,7 @@ def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
         keys = _read_keys(file)
         if keys is None:
             keys = kept_chunk.keys_of(file.with_suffix(".arrow"))
-            if keys is None or _hash_of(keys) != file.stem:
+            if keys is None or kept_chunk.hash_of(keys) != file.stem:
                 lost = "its rows are found again only where the same rows are a chunk"
                 _log.warning("%s is damaged: %s", file, lost)
                 continue
@@ -118,9 +120,13 @@ def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
 
 
 def _read_keys(file: AnyPath) -> list[str] | None:
-    """The keys in a file, whose name is their hash; None: it is damaged."""
-    keys = file.read_bytes().decode("ascii", "replace").split()
-    return keys if _hash_of(keys) == file.stem else None
+    """The keys in a file, whose name is their hash; None: there is none, or it is damaged."""
+    try:
+        content = file.read_bytes() if isinstance(file, RemotePath) else read_file(file)
+    except (FileNotFoundError, NotAFileError):
+        return None
+    keys = content.decode("ascii", "replace").split()
+    return keys if kept_chunk.hash_of(keys) == file.stem else None
 
 
 def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> list[tuple[int, Change]]:
@@ -168,26 +174,61 @@ def is_kept(path: AnyPath) -> bool:
     return path.suffix == ".arrow" and path.parent.name.startswith(_PREFIX)
 
 
-def is_finished(whole: AnyPath) -> bool:
+def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
     """Whether a chunk is there; the caller holds its lock.
+
+    One of an earlier version is written again, in the present format.
+
+    Args:
+        whole: the chunk.
+        keys: of its rows, where they are known; else they are read.
 
     Raises:
         DamagedError: it is damaged. It has become a journal of the rows that are still good. The
-            others may get other results, so later steps have other keys from now on.
+            others may get other results, so later steps have other keys from now on. Or nothing
+            says whose rows it has: it stays until they are computed.
     """
-    if not whole.exists():
-        return False
     try:
         load(whole)
-    except DamagedError:
-        take_apart(whole)
+    except FileNotFoundError:
+        return False
+    except RetriesGoneError:
         raise
+    except DamagedError:
+        found = earlier.whole_chunk(whole)
+        if found is None:
+            take_apart(whole)
+            raise
+        if not _renew(whole, *found, keys):
+            raise
+    return True
+
+
+def _renew(
+    whole: AnyPath, result: StepResult, packed: bytes | None, keys: Sequence[str] | None
+) -> bool:
+    """Write a chunk of an earlier version in the present format; False: it may not be this one.
+
+    Args:
+        whole: the chunk.
+        result: what it holds.
+        packed: the keys that are in it.
+        keys: of its rows, where they are known.
+    """
+    if packed is not None:
+        keys = [packed.hex()[at : at + 32] for at in range(0, 2 * len(packed), 32)]
+    elif keys is None:
+        keys = _read_keys(whole.with_suffix(".keys"))
+    if keys is None or kept_chunk.hash_of(keys) != whole.stem or len(keys) != result.rows_in:
+        return False
+    kept_chunk.save(whole, result, keys, retry_count(whole.parent))
     return True
 
 
 def take_apart(whole: AnyPath) -> None:
     """Replace a damaged chunk by a journal of what is still good of it."""
-    found = [(row, c) for row, c in kept_chunk.undamaged_rows(whole) if not c.drops_all()]
+    good = [*kept_chunk.undamaged_rows(whole)] or earlier.undamaged_rows(whole)
+    found = [(row, change) for row, change in good if not change.drops_all()]
     _log.warning(
         "%s is damaged: its rows are computed again, but for %d that are undamaged",
         whole, len(found),
@@ -197,7 +238,7 @@ def take_apart(whole: AnyPath) -> None:
             journal.add(Entry(row, change, 0.0))
     # Before the chunk goes: what later steps made of the rows that are lost must not be found.
     count_retry(whole.parent)
-    whole.unlink()
+    remove_file(whole)
 
 
 def rewrite_without(whole: AnyPath, failed: Container[int]) -> None:
@@ -232,35 +273,6 @@ def journalled(whole: AnyPath, wanted: Container[int] | None = None) -> dict[int
     return {each.row: each for each in every if wanted is None or each.row in wanted}
 
 
-def retry_count(folder: AnyPath) -> int:
-    """How often results of a step were retried; the keys of later steps depend on it.
-
-    It is in the name of a file, where no damage to its content can change it. Version 0.4 wrote
-    it into a file: where that is damaged, later steps get keys that no run had before.
-    """
-    counts = [int(file.name.rpartition("-")[2]) for file in folder.glob(f"{_COUNTER}-*")]
-    old = folder / _COUNTER
-    if old.exists():
-        text = old.read_bytes().decode("ascii", "replace")
-        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
-    return max(counts, default=0)
-
-
-def count_retry(folder: AnyPath) -> None:
-    """Count one more retry of a step, so that later steps get other keys."""
-    write_retry_count(folder, retry_count(folder) + 1)
-
-
-def write_retry_count(folder: AnyPath, number: int) -> None:
-    """Keep how often results of a step were retried."""
-    write_file(folder / f"{_COUNTER}-{number}", f"{number}\n")
-
-
-def counts_retries(file: AnyPath) -> bool:
-    """Whether a file of the folder of a step keeps how often its results were retried."""
-    return file.name.partition("-")[0] == _COUNTER
-
-
 class ChunkLock:
     """The lock of a chunk: another recipe with the same first steps may be computing it.
 
@@ -272,6 +284,7 @@ class ChunkLock:
         self._lock: FileLock | None = None
         self._path = whole.with_suffix(".lock")
         if not isinstance(self._path, RemotePath):
+            check_is_file(self._path)
             self._lock = FileLock(self._path)
 
     def acquire(self) -> None:

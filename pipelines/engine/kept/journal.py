@@ -1,49 +1,42 @@
 """A journal of changes to single rows: each is in the file as soon as it is added.
 
-A journal is a sequence of frames, one for each row:
+A journal is a sequence of records, see `operators/records.py`, one for each row:
 
-    mark | lengths | xxh3 | the change without its columns, JSON | its columns, Arrow
+    header | bytes of the JSON | the change without its columns, JSON | its columns, Arrow
 
-An entry takes one write. What the system has not yet put on the disk is synced once a second, in
-case the power fails. A process that is killed may leave half a frame at the end, and a disk may
-damage one: that one counts as not written, and the others are found by their marks.
+Each belongs to the chunk that it is a journal of. An entry takes one write. What the system has not
+yet put on the disk is synced once a second, in case the power fails. A process that is killed may
+leave half a record at the end, and a disk may damage one: that one counts as not written.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from io import BytesIO
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from threading import Lock
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from ....operators import Change
 from ....operators.disk import sync
+from ....operators.logs import logger
+from ....operators.records import Header, records_in
+from ...filesystem.checked import DamagedError, owner, read_content
 from ...filesystem.remote import AnyPath, RemotePath
 from ..commit import pack, unpack
+from . import earlier
 from .syncer import Syncer
 
-_log = logging.getLogger(__name__)
-_META = b"rejuice"
-_MARK = b"\xa7\xff row\x00\n"
-"""No text contains it: it is not UTF-8."""
-_HEADER = Struct("<8sIQQ")
-"""The mark, the bytes of the JSON and of the columns, and the checksum of both."""
-_BLOCK = 1 << 20
-_STREAM = b"\xff\xff\xff\xff"
-"""How a journal of version 0.4 begins: one Arrow stream of all entries."""
-DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
-"""What reading damaged Arrow raises."""
+_log = logger(__name__)
+_ROW = 4
+"""The kind of the records."""
+_META_BYTES = Struct("<I")
 _OBJECT_BYTES = 8 << 20
 
 
@@ -64,7 +57,7 @@ class Journal:
     """
 
     def __init__(self, path: AnyPath, syncer: Syncer | None = None) -> None:
-        self._syncer = syncer
+        self._syncer, self._owner = syncer, owner(path)
         self._sink = _Objects(path) if isinstance(path, RemotePath) else _File(path)
         self._schema: pa.Schema | None = None
         self._schema_bytes: Any = b""
@@ -77,7 +70,7 @@ class Journal:
             OSError: it could not be written, or what was added before it could not be synced.
             DataError: a store refused it.
         """
-        self._sink.write(self._frame(entry))
+        self._sink.write(self._record(entry))
         if self._syncer is not None:
             self._syncer.written(self._sink)
 
@@ -100,8 +93,8 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _frame(self, entry: Entry) -> list[Any]:
-        """The parts of an entry's frame, as buffers."""
+    def _record(self, entry: Entry) -> list[Any]:
+        """The parts of an entry's record, as buffers."""
         change = entry.change
         meta: dict[str, Any] = {
             "row": entry.row,
@@ -117,9 +110,10 @@ class Journal:
         batch = pa.record_batch(pack(change))
         if batch.schema != self._schema:
             self._schema, self._schema_bytes = batch.schema, batch.schema.serialize()
-        parts = [json.dumps(meta).encode(), self._schema_bytes, batch.serialize()]
-        sizes = len(parts[0]), len(parts[1]) + len(parts[2])
-        return [_HEADER.pack(_MARK, *sizes, _checksum(*parts)), *parts]
+        content = json.dumps(meta).encode()
+        size = _META_BYTES.pack(len(content))
+        parts = [size, content, self._schema_bytes, batch.serialize()]
+        return [Header.of(self._owner, _ROW, parts).packed(), *parts]
 
 
 class _File:
@@ -181,92 +175,59 @@ class _Objects:
 
 def journals(path: AnyPath) -> list[Any]:
     """The journals that are called after `path`, the oldest first."""
-    return sorted(path.parent.glob(f"{path.stem}-*.journal"), key=_number)
+    found: Iterable[AnyPath] = path.parent.glob(f"{path.stem}-*.journal")
+    return sorted((file for file in found if _digits(file).isdecimal()), key=_number)
 
 
 def _number(journal: AnyPath) -> int:
-    return int(journal.stem.rpartition("-")[2])
+    return int(_digits(journal))
+
+
+def _digits(journal: AnyPath) -> str:
+    return journal.stem.rpartition("-")[2]
 
 
 def entries(path: AnyPath) -> Iterator[Entry]:
     """What was added to the journals that are called after `path`, and is not damaged."""
     for journal in journals(path):
-        file = _opened(journal)
-        if file is None:
-            continue  # Another run has finished the chunk: these rows are in it.
-        with file:
-            old = file.read(len(_STREAM)) == _STREAM
-            yield from _entries_of_stream(file) if old else _entries_of_frames(file, journal)
-
-
-def _opened(journal: AnyPath) -> BinaryIO | None:
-    """A journal, to be read; None: it was removed after it was listed."""
-    if isinstance(journal, RemotePath):
-        content = journal.read_if_there()
-        return None if content is None else BytesIO(content)
-    with suppress(FileNotFoundError):
-        return journal.open("rb")
-    return None
-
-
-def _entries_of_frames(file: BinaryIO, journal: AnyPath) -> Iterator[Entry]:
-    """The entries of a journal, as far as their checksums hold."""
-    end, at, torn = file.seek(0, os.SEEK_END), 0, False
-    while at + _HEADER.size < end:
-        found = _frame(file, at, end)
-        if found is None:
-            torn, at = True, _next_mark(file, at + 1, end)
+        try:
+            content = _content(journal)
+        except DamagedError as error:
+            _log.warning("%s: what was in it is computed again", error.found)
             continue
-        if torn:  # Not at the end, where a process that was killed leaves half a frame.
-            _log.warning("%s is damaged: what is lost of it is computed again", journal)
-            torn = False
-        meta, columns = found
-        at += _HEADER.size + len(meta) + len(columns)
-        yield _entry(pa.ipc.open_stream(columns).read_next_batch(), meta)
+        if content is None:
+            continue  # Another run has finished the chunk: these rows are in it.
+        data = memoryview(content)
+        if earlier.is_journal(data) or next(records_in(data), None) is None:
+            yield from earlier.journal_entries(data, _entry)
+        else:
+            yield from _entries(data, journal, owner(path))
 
 
-def _frame(file: BinaryIO, at: int, end: int) -> tuple[bytes, bytes] | None:
-    """Metadata and columns of the frame that begins here; None: none does, or it is damaged."""
-    file.seek(at)
-    mark, meta_bytes, columns_bytes, checksum = _HEADER.unpack(file.read(_HEADER.size))
-    if mark != _MARK or meta_bytes + columns_bytes > end - at - _HEADER.size:
-        return None
-    found = file.read(meta_bytes), file.read(columns_bytes)
-    return found if _checksum(*found) == checksum else None
-
-
-def _checksum(*parts: Any) -> int:
-    state = xxhash.xxh3_64(seed=len(parts[0]))  # Else it would not tell where they meet.
-    for part in parts:
-        state.update(part)
-    return state.intdigest()
-
-
-def _next_mark(file: BinaryIO, at: int, end: int) -> int:
-    """Where the next mark is, from here on; `end` if there is none."""
-    while at < end:
-        file.seek(at)
-        block = file.read(_BLOCK)
-        found = block.find(_MARK)
-        if found >= 0:
-            return at + found
-        at += max(1, len(block) - len(_MARK) + 1)
-    return end
-
-
-def _entries_of_stream(file: BinaryIO) -> Iterator[Entry]:
-    """The entries of a journal of version 0.4, up to the first that cannot be read."""
-    file.seek(0)
+def _content(journal: AnyPath) -> Any:
+    """What a journal holds; None: it was removed after it was listed."""
+    if isinstance(journal, RemotePath):
+        return journal.read_if_there()
     try:
-        reader = pa.ipc.open_stream(file)
-        while True:
-            batch, metadata = reader.read_next_batch_with_custom_metadata()
-            batch.validate(full=True)
-            yield _entry(batch, metadata[_META])
-    except StopIteration:
-        return
-    except DAMAGES as error:
-        _log.debug("a journal ends with %s", error)  # As a rule half a batch.
+        return read_content(journal)
+    except FileNotFoundError:
+        return None
+
+
+def _entries(data: memoryview, journal: AnyPath, key: bytes) -> Iterator[Entry]:
+    """The entries of a journal that are undamaged, and belong to this chunk."""
+    lost = False
+    for header, payload, after_damage in records_in(data):
+        # Not at the end, where a process that was killed leaves half a record.
+        lost |= after_damage or (header.key, header.kind) != (key, _ROW)
+        if header.key == key and header.kind == _ROW:
+            (size,) = _META_BYTES.unpack(payload[: _META_BYTES.size])
+            # A copy: Arrow wants it aligned, and a row may be held for longer than the file.
+            columns = bytes(payload[_META_BYTES.size + size :])
+            meta = bytes(payload[_META_BYTES.size : _META_BYTES.size + size])
+            yield _entry(pa.ipc.open_stream(columns).read_next_batch(), meta)
+    if lost:
+        _log.warning("%s is damaged: what is lost of it is computed again", journal)
 
 
 def _entry(batch: pa.RecordBatch, metadata: bytes) -> Entry:

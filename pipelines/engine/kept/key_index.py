@@ -42,8 +42,12 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self._chunks: list[str] = []
+        self._names = set[str]()
         self._new: list[_SortedKeys] = []
         self._parts: list[_SortedKeys] = []
+
+    def __contains__(self, chunk: str) -> bool:
+        return chunk in self._names
 
     def __len__(self) -> int:
         return sum(len(part.at_N) for part in chain(self._new, self._parts))
@@ -54,6 +58,7 @@ class KeyIndex:
         first = len(self._chunks) << _PLACE_BITS
         at_N = np.arange(first, first + len(keys), dtype=np.uint64)
         self._chunks.append(chunk)
+        self._names.add(chunk)
         self._new.append(_SortedKeys(high_N, low_N, at_N))
 
     def find(self, keys: Sequence[str]) -> dict[str, list[tuple[int, int]]]:

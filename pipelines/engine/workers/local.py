@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
@@ -22,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from typing_extensions import Self
 
 from ....operators import EngineError
+from ....operators.parent_process import exit_with_parent
 from ....operators.registry import load_file
 from ...recipe.steps import Step
 from ..plan import Plan
@@ -157,14 +156,7 @@ def _start_processes(count: int, files: Sequence[Path]) -> Any:
 
 def _start_worker(parent: int, files: Sequence[Path]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+    exit_with_parent(parent)
     # Unpickling an operator of a custom file needs the file to be loaded under the same name.
     for file in files:
         load_file(file)
-
-
-def _exit_with(parent: int) -> None:
-    # A parent that is killed cannot tell its workers, which would wait for work for ever.
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)

@@ -17,6 +17,7 @@ from fake_judge import DIMENSIONS, PROBE, FakeJudge, Trouble, scores_of, verdict
 from fake_server import FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_recipes import OVERRIDES
 
 from rejuice.operators import DataError, EngineError, RecipeError
 from rejuice.operators.answer_cache.log import HEADER_BYTES
@@ -768,9 +769,14 @@ def test_a_server_that_gives_no_verdicts_is_reported_as_malformed(make):
         assert missing(make(server).apply(numbered(1))) == ["scorer_malformed"]
 
 
+FORMER = OVERRIDES["grpo_gsm8k_quality"]
+"""With the prompt that was the default before its texts were delimited by a mark."""
 # Computed by version 0.4.0: under other keys, all stored answers would be paid for again.
 KEYS = {
-    "8e31421ea39744581419307fb639b8429883fff351e8d5ad541ee06e8b5627ac": {},
+    "8e31421ea39744581419307fb639b8429883fff351e8d5ad541ee06e8b5627ac": {
+        name: json.loads(FORMER[f"llm_quality_reward_mapper.{name}"])
+        for name in ("system", "template")
+    },
     "1a71447b667be10f7a437f2d1367af20935b455c5f18bf0c6abc94082c3fc973": {
         "temperature": 1,
         "template": "{question}{response}{reference}",

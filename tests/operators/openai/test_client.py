@@ -4,6 +4,7 @@ Here alone: who asks by the client has tests of what becomes of the two ends, an
 """
 
 import asyncio
+import time
 from collections import Counter
 from dataclasses import replace
 from email.utils import formatdate
@@ -19,8 +20,7 @@ from virtual_server import VirtualServer
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.openai import client as client_module
-from rejuice.operators.openai import wire
+from rejuice.operators.openai import bodies, wire
 from rejuice.operators.openai.client import OpenAIClient, Request
 from rejuice.operators.openai.concurrently import run_concurrently
 from rejuice.operators.openai.endpoints import ServerDownError
@@ -148,7 +148,7 @@ def ask(*numbers, way=POST, at_once=99, jitter=False, model="m", server=None, **
     with pytest.MonkeyPatch.context() as patch:
         if not jitter:
             patch.setattr("random.uniform", lambda low, high: high)
-        patch.setattr(client_module, "_LARGEST_ANSWER", 1 << 20)
+        patch.setattr(bodies, "LARGEST", 1 << 20)
         # No request may take a day, or one that is never given up would never end.
         return run_in_virtual_time(asyncio.wait_for(work(patch), 86_400))
 
@@ -201,9 +201,30 @@ def test_a_server_that_answers_nobody_has_failed_itself(trouble):
     assert str(error).startswith(f"{URL} answers no prompt: {fault.reason}, {fault.detail}")
     assert "\n" not in str(error)
     # The pause that a 429 is for all requests takes most of the minute that a probe may take.
-    probes = 3 if fault.cost else 2
+    probes = 3 if fault.cost else 1
     assert (sent_at[1], len(sent_at[PROBE])) == (fault.sent_at, probes)
     assert asked.failed == {fault.reason: len(fault.sent_at) + probes}
+
+
+def test_no_pause_that_a_server_asks_for_outlasts_give_up_s():
+    """Only the probe may take as long again. Virtual seconds."""
+    dates = [formatdate(time.time() + after, usegmt=True) for after in (-7, 7)]
+    numbers = ["0", "7", "7.9", "-5", "8", "1e9", "9" * 11, "9" * 5000, "\u0663", "NaN", "inf"]
+    for retry_after in [*numbers, *dates, "Fri, 31 Dec 9999 23:59:59 GMT", "7, 7", "soon", ""]:
+        for trouble in (Trouble.RATE_LIMIT_AFTER, Trouble.ERROR_503):
+            server = {"always": trouble, "retry_after": retry_after}
+            asked = ask(*range(9), give_up_s=8, attempts=99, server=server)
+            assert all(type(error) is ServerDownError for error in asked.found.values())
+            assert asked.took_s <= 2 * 8, retry_after
+            assert max(at for each in asked.server.sent_at.values() for at in each) < 2 * 8
+
+
+def test_an_answer_that_does_not_come_takes_no_longer_than_is_left():
+    slow = {"script": {1: [Trouble.ERROR_500] + [Trouble.SLOW] * 99}}
+    asked = ask(1, 2, way=GET, server=slow, timeout_s=30, give_up_s=20, attempts=99)
+    assert asked.found[2] == "2:0:0"
+    assert asked.found[1].detail == "no answer in 19.5 s"
+    assert asked.took_s <= 21  # aiohttp rounds up to a second.
 
 
 @pytest.mark.parametrize("trouble", FAULTS)

@@ -259,6 +259,20 @@ def test_a_test_and_a_program_are_a_process_each():
     assert sandbox.runs == 1 + 2 * 2, "planned once for all programs"
 
 
+def test_what_needs_results_first_takes_few_processes():
+    code = "class S:\n    def twice(self, x): return 2 * x\ndef f(x): return f' {x} '"
+    for test, rounds in {
+        "for k in range(40):\n    assert S().twice(k) == 2 * k": 3,
+        "for k in range(40):\n    assert f(k).strip() == str(k)": 1,
+        "for k in range(40):\n    assert f(f(k).strip()).strip() == str(k)": 2,
+        "s = S()\nfor k in range(40):\n    assert s.twice(s.twice(k)) == 4 * k": 4,
+    }.items():
+        sandbox = Counted()
+        runner = AssertRunner(sandbox, SandboxLimits())
+        assert runner.run(Program(code), AssertCase("", test)) == "passed", test
+        assert sandbox.runs <= 1 + 2 * rounds, (test, sandbox.runs)
+
+
 @pytest.mark.parametrize(
     "test",
     ["assert sum([1]) == 1", "assert True", "assert f(", "raise ValueError", "f", "import nothing",

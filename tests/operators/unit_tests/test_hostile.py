@@ -3,6 +3,9 @@
 import pytest
 
 from rejuice.operators.unit_tests import assert_style
+from rejuice.operators.unit_tests.grading import shared_sandbox
+from rejuice.operators.unit_tests.suite import AssertCase
+from rejuice.operators.unit_tests.weak import weaknesses
 
 pytestmark = pytest.mark.slow
 
@@ -199,3 +202,57 @@ def test_a_test_that_never_has_enough(verdicts, monkeypatch):
 def test_one_test_does_not_spoil_the_next(verdicts):
     code = "seen = []\ndef f(x):\n    seen.append(x)\n    return len(seen)"
     assert verdicts(code, *["assert f(1) == 1 and f(1) == 2"] * 3) == ["passed"] * 3
+
+
+SPY = """
+import sys
+def words(x):
+    if isinstance(x, str): yield x
+    for y in x.values() if isinstance(x, dict) else x if isinstance(x, list) else []: yield from words(y)
+def f(*_, **named):
+    frame, seen = sys._getframe(), []
+    while frame:
+        for each in frame.f_locals.values():
+            if isinstance(each, dict): seen += words(each.get("calls"))
+        frame = frame.f_back
+    return next((each for each in seen if each.startswith("hello")), "none")
+"""
+"""Reads all that its process was given, and gives back what a test expects."""
+FORMS = [
+    "assert f(3).startswith('hello world')", "assert f(3).endswith('hello world')", "assert f(3).count('hello world') == 1",
+    "x = 'hello world'\nassert f(3).find(x) == 0", "assert getattr(f(3), 'startswith')('hello world')",
+    "assert f(3).replace('hello world', '') == ''", "assert f(3)[0:].startswith('hello world')",
+    "assert (f(3) + '').startswith('hello world')", "assert ('' + f(3)).endswith('hello world')",
+    "assert 'hello world' in f(3)", "assert f(3) in ('hello world',)", "assert {'hello world': 1}.get(f(3)) == 1",
+    "assert len(f(3)) == 11 and f(3) == 'hello world'", "assert str.startswith(f(3), 'hello world')",
+    "y = f(3).split('hello world')\nassert y == ['', '']", "assert f(3).removeprefix('hello world') == f(4).upper()",
+    "for x in ['hello world'] * 40:\n    assert f(f(3).strip()).startswith(x)",
+    "assert f(key=3).strip().startswith('hello world')", "assert sorted([f(3)], key='hello world'.find)[0] == 'hello world'",
+]  # fmt: skip
+
+
+def test_a_program_gets_the_arguments_of_its_own_calls_and_nothing_else(verdicts):
+    """What is done to a result, and what it is compared with, is known to the test alone."""
+    found = {form: verdicts(SPY, form) for form in FORMS}
+    assert not [form for form, each in found.items() if each == ["passed"]]
+    assert verdicts(SPY, "assert f('hello world') == 'hello world'") == ["passed"], "it can read"
+    right = "def f(x=0, key=0): return '' if x == 4 else 'hello world'"
+    found = {form: verdicts(right, form) for form in FORMS}
+    assert not [form for form, each in found.items() if each != ["passed"]]
+
+
+def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
+    runner = assert_style.AssertRunner(shared_sandbox(), limits)
+    for test, why in {
+        "assert f(3).startswith('hello')": ("object",),
+        "assert f(3).count('a')": ("object",),
+        "x = [3, 1]\nf(x)\nassert x == sorted(x)": ("cleared",),
+        "x = [3, 1]\ny = f(x)\nassert all(a in y for a in x)": ("cleared",),
+        "assert not abs(f(3) - 9) > 0.1": ("nan",),
+        "x = f(3)\nif x < 9 or x > 9:\n    raise AssertionError": ("nan",),
+        "assert f(3) == 9": (), "assert abs(f(3) - 9) < 0.1": (), "assert is_prime(7)": (),
+        "x = [3, 1]\nf(x)\nassert x == [1, 3]": (), "assert f([]) == []": (), "assert f([1, 2]) == []": (),
+        "from math import isnan\nassert isnan(f(1))": (), "assert len(f(3)) == 5": (),
+        "assert Solution().is_prime(7)": (), "c = Cache(2)\nc.put(1, 1)\nassert c.get(1) == 1": (),
+    }.items():  # fmt: skip
+        assert weaknesses(runner, AssertCase("", test)) == why, test

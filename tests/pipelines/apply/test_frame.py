@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import Change
+from rejuice.operators import Change, DataError
 from rejuice.operators.change import surviving_rows
 from rejuice.pipelines.apply.frame import Frame
 
@@ -123,7 +123,7 @@ def test_a_table_without_columns_still_has_rows():
 def test_each_column_is_selected_once_and_must_exist():
     frame = Frame.of(pa.table({"a": [1], "b": [2]}))
     assert frame.select(["b", "a", "b"]).column_names == ["b", "a"]
-    with pytest.raises(KeyError, match="c"):
+    with pytest.raises(DataError, match=r"column .c. is missing"):
         frame.select(["c"])
 
 

@@ -9,6 +9,7 @@ from command import heavy_after, runner
 from labelled import label, lines_of
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
+from rejuice.operators import RecipeError
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 
@@ -169,6 +170,48 @@ def test_the_code_of_a_run_is_graded_by_one_verifier_only(rejuice, tmp_path):
     assert {name: strata.count(name) for name in strata} == {
         "right, no recheck": 10, "wrong, no recheck": 10,
     }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("confined", [True, False])
+def test_weak_tests_of_programs_are_named(rejuice, tmp_path, monkeypatch, confined):
+    grading = {"unit_test_mapper": {"tests": "tests", "style": "assert"}}
+    path = write_tiny(tmp_path, [*PROCESS[:2], grading])
+    tests = [
+        "assert f(3) == 9",
+        "assert f(3).startswith('\x1b[2J')",
+        "x = [3, 1]\nf(x)\nassert sorted(x) == x",
+        "assert not f(1) > 2",
+    ]
+    row = {"question": "Square it.", "answer": "9", "responses": ["def f(x): return x * x"] * 2}
+    (tmp_path / "data.jsonl").write_text(json.dumps({**row, "tests": tests}) + "\n")
+    run(load(path))
+    if not confined:
+        fail = RecipeError("this machine cannot confine programs", "use another")
+        monkeypatch.setattr("rejuice.operators.sandbox.run.check_confinement", raises(fail))
+    code, out, err = rejuice("audit", "tiny.yaml")
+    lines = out.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("tests "))
+    assert (code, err) == (0, "")
+    if not confined:
+        assert lines[at].startswith(
+            "tests        not run on programs that solve nothing: this machine cannot"
+        )
+        return
+    assert lines[at : at + 4] == [
+        "tests        4 distinct assertions, 3 weak",
+        "  the program sees the expected value, where it returns an object of its own: "
+        r"assert f(3).startswith('\u001b[2J')",
+        "  passed by clearing the argument: x = [3, 1] f(x) assert sorted(x) == x",
+        "  passed by NaN: assert not f(1) > 2",
+    ]
+
+
+def raises(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
 
 
 @pytest.mark.slow

@@ -115,8 +115,7 @@ def test_a_key_that_is_not_set_is_missed_before_the_first_row(recipe_of, model):
     with pytest.raises(EngineError) as raised:
         engine.run(load(path))
     assert str(raised.value).endswith(
-        f"it has no key for {model.url}; give model_params: {{api_key: ...}} or OPENAI_API_KEY; a "
-        "server of your own takes any value"
+        f"it has no key for {model.url}; give OPENAI_API_KEY; a server of your own takes any value"
     )
 
 
@@ -139,7 +138,7 @@ def test_a_server_that_dies_ends_the_run_and_the_next_run_continues(recipe_of):
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
-        (Trouble.NO_KEY, "is the key right? see model_params: {api_key: ...} or OPENAI_API_KEY"),
+        (Trouble.NO_KEY, "is the key right? see OPENAI_API_KEY"),
         (Trouble.NOT_FOUND, "does it have the model 'm', and is its address right? see model_params: {base_url: ...} or OPENAI_BASE_URL"),
     ],
 )  # fmt: skip

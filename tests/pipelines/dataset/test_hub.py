@@ -84,6 +84,11 @@ def test_files_that_are_wrong_are_one_line_with_the_cause(tmp_path, monkeypatch,
     assert not (tmp_path / "out.parquet").exists()
 
 
+def test_pickles_are_not_read(tmp_path):
+    with pytest.raises(DataError, match=r"^'pandas' reads pickles, which may run code; "):
+        download(HubDataset("pandas", data_files="a.pkl"), tmp_path / "a.parquet")
+
+
 def test_a_format_that_is_not_known(hub, tmp_path):
     with pytest.raises(DataError, match=r"a\.csv has no known format; end it in"):
         download(HubDataset(hub, split="train"), tmp_path / "a.csv")

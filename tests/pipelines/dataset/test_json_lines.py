@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
+from rejuice.operators.json_text import is_very_deep
 from rejuice.pipelines.dataset import json_lines
 from rejuice.pipelines.dataset.datafile import DataFile
 from rejuice.pipelines.dataset.read import Dataset
@@ -194,5 +195,5 @@ def test_a_parquet_file_that_is_too_deep_is_refused(tmp_path):
 
 def test_many_short_lists_in_a_line_are_not_deep():
     line = json.dumps({"a": [["]", n] for n in range(9000)]}).encode()
-    assert not json_lines._is_very_deep(line + b"\n" + line)
-    assert json_lines._is_very_deep(line + b"\n" + nested(b"[", b"1", b"]", 3000))
+    assert not is_very_deep(line + b"\n" + line)
+    assert is_very_deep(line + b"\n" + nested(b"[", b"1", b"]", 3000))

@@ -1,5 +1,6 @@
 """Every row of every kind of file arrives once, in order, in chunks of whole groups."""
 
+import gzip
 import json
 from itertools import groupby, pairwise
 
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset import cut, formats
+from rejuice.pipelines.dataset import cut, formats, json_lines
 from rejuice.pipelines.dataset.content_hash import fingerprint
 from rejuice.pipelines.dataset.datafile import DataFile
 from rejuice.pipelines.dataset.read import Dataset, prepare
@@ -174,6 +175,26 @@ def test_a_huge_line_and_lines_across_blocks(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "BLOCK", 10)
     expected = [{"a": "x" * n} for n in (3, 100_000, 0, 17)]
     assert rows(dataset(a_jsonl=lines(*expected)), tmp_path) == expected
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
+def test_a_line_that_would_fill_the_memory(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(json_lines, "_LONGEST_LINE", 1 << 20)
+    file = tmp_path / f"a.{suffix}"
+    for size, block in [(1 << 20, 1 << 16), (1 << 20, 64), (1 << 22, 1 << 16)]:
+        text = '\n{"a": 1}\n' + '{"a": "' + size * "x" + '"}\n{"a": 2}\n'
+        packed = text.encode() if suffix == "jsonl" else gzip.compress(text.encode())
+        file.write_bytes(packed)
+        with pytest.raises(DataError) as error:
+            list(json_lines.batches(DataFile.of(file), block))
+        assert str(error.value) == (
+            f"{file}, line 3: it has more than 1 MiB; make several rows of it, or convert the file "
+            "to Parquet"
+        )
+    fits = '{"a": "' + ((1 << 20) - 20) * "x" + '"}\n{"a": "2"}\n'
+    file.write_bytes(fits.encode() if suffix == "jsonl" else gzip.compress(fits.encode()))
+    found = [table.num_rows for table in json_lines.batches(DataFile.of(file), 64)]
+    assert sum(found) == 2
 
 
 # Types

@@ -13,7 +13,7 @@ import pytest
 from fake_server import FakeServer
 
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.commit import load as load_commit
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import entries
 from rejuice.pipelines.recipe.read import load
 
@@ -80,7 +80,7 @@ def finished(shelf):
     """The groups that are committed: for each trajectory the texts of its turns."""
     found = []
     for whole in shelf.glob(".rejuice/kept-agent*/*.arrow"):
-        found += load_commit(whole).change.columns["turns"].to_pylist()
+        found += kept_chunk.load(whole).change.columns["turns"].to_pylist()
     files = shelf.glob(".rejuice/kept-agent*/*.journal")
     chunks = {file.with_name(file.name.rpartition("-")[0] + ".arrow") for file in files}
     with suppress(FileNotFoundError):  # The chunk is done, and its journals are gone.

@@ -118,9 +118,10 @@ def test_a_commit_that_fails_leaves_what_was_there(tmp_path):
 
 def test_the_same_commit_is_the_same_bytes(tmp_path):
     change = Change({"a": pa.array([1, None])}, pa.array([None, "x"]), notes={"n": 1})
-    for name in "xy":
-        save(tmp_path / name, StepResult(change, 2, 0.0, {}))
-    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+    files = [tmp_path / folder / "step" / "000000.arrow" for folder in "xy"]
+    for file in files:
+        save(file, StepResult(change, 2, 0.0, {}))
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_memory_read_outlives_the_file(tmp_path):

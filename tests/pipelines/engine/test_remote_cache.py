@@ -105,7 +105,7 @@ def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
     recipe_file, rollouts, cache, monkeypatch
 ):
     monkeypatch.setattr(digest_file, "_PART_BYTES", 1)  # A bucket is a part.
-    monkeypatch.setattr(sections, "_TAIL_BYTES", sections._END_BYTES)
+    monkeypatch.setattr(sections, "_TAIL_BYTES", sections._SIZE.size)
     recipe = load(recipe_file([{"minhash_deduplicator": {}}], rollouts(60).to_pylist()))
     plan = Plan.open(recipe, cache, 60)
     (step,) = plan.steps
@@ -127,7 +127,7 @@ def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
     for path in paths:
         # Each row once over all shards; for each of them the end, then the whole index.
         rows = Sections.open(path).ends[-2]
-        asked = len(shards) * (sections._END_BYTES + indexes[path.name])
+        asked = len(shards) * (sections._SIZE.size + indexes[path.name])
         assert fetched[path.name] == rows + asked
 
 

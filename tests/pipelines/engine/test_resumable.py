@@ -18,7 +18,6 @@ from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.cache.lock import use_cache
-from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import journals
 from rejuice.pipelines.recipe.read import load
@@ -150,7 +149,7 @@ def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollo
     assert step.logged == {"no answer": 2 * len(failures)}
     assert step.notes == {"rows": len(ids)}
     (chunk,) = (path.parent / "out" / ".rejuice").glob("kept-*/*.arrow")
-    assert load_commit(chunk).change.failed.tolist() == failures
+    assert kept_chunk.load(chunk).change.failed.tolist() == failures
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.commit import load as load_commit
+from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import entries
 from rejuice.pipelines.recipe.read import load
 
@@ -173,7 +173,7 @@ def committed(path):
     """Seeds of the prompts that are finished, one by one or with all of their chunk."""
     seeds = set()
     for whole in (path.parent / "out").glob(".rejuice/kept-*/*.arrow"):
-        sampling = load_commit(whole).change.columns["sampling"].to_pylist()
+        sampling = kept_chunk.load(whole).change.columns["sampling"].to_pylist()
         seeds |= {each["seed"] for each in sampling}
     return seeds | {entry.change.columns["sampling"][0]["seed"].as_py() for entry in added(path)}
 

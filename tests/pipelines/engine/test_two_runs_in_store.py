@@ -8,7 +8,7 @@ import pytest
 from rejuice.operators import Change, EngineError, ResumableOperator
 from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.engine import resumable
-from rejuice.pipelines.engine.commit import load as load_commit
+from rejuice.pipelines.engine.commit import target_of
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import Journal, entries, journals
 from rejuice.pipelines.engine.progress import StepProgress
@@ -64,7 +64,8 @@ def run(cache, name, **options):
 
 
 def samples(cache, name):
-    return load_commit(cache / name / "0.arrow").change.columns["sample"].to_pylist()
+    whole = target_of(cache / name / "0.arrow")
+    return kept_chunk.load(whole).change.columns["sample"].to_pylist()
 
 
 @pytest.mark.slow

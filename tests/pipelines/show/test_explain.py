@@ -8,7 +8,9 @@ import pytest
 from rejuice.operators import DataError
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.filesystem.checked import read_checked
+from rejuice.pipelines.recipe.code import code_of
 from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.trust import trust
 from rejuice.pipelines.show.explain import explain_recipe
 from rejuice.pipelines.show.explain import explain_row as explain_stored_row
 from rejuice.pipelines.stored.open import open_stored
@@ -278,7 +280,11 @@ def test_an_operator_adds_lines_of_its_own(recipe_file, tmp_path):
     recipe = load(recipe_file(["describing_mapper"], [{"a": 1}] * 3, custom_operator_paths=files))
     assert '   in words: "line\\nNone"' in explain_recipe(recipe).splitlines()
     engine.run(recipe)
-    assert '   in words: "line\\nrow 1"' in explain_row(recipe, "row 2").splitlines()
+    line = '   in words: "line\\nrow 1"'
+    assert line not in explain_row(recipe, "row 2").splitlines(), "its code is not run"
+    stored = open_stored(recipe.path)
+    trust(stored.folder, code_of(stored.recipes), remember=False)
+    assert line in explain_row(recipe, "row 2").splitlines()
 
 
 def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from command import runner
 from fake_run import save, write_run
 
 from rejuice.operators import RejuiceError
@@ -43,6 +44,11 @@ def merger(monkeypatch):
         monkeypatch.setattr(checkpoints, "_MERGER", [sys.executable, "-c", code])
 
     return is_now
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return runner(monkeypatch, capsys, tmp_path)
 
 
 def test_a_checkpoint_that_was_not_saved_whole_is_none(run, tmp_path):
@@ -116,6 +122,36 @@ def test_verls_megatron_saves_it_there():
     assert path in function.partition("def ")[0]
     names = re.findall(r'^_(?:MODEL|HUGGINGFACE)_SUBDIR = "(\w+)"', source, re.MULTILINE)
     assert sorted(names, reverse=True) == [*checkpoints._MEGATRONS.parts]
+
+
+PICKLED = f"""
+import sys
+if "--trusted" not in sys.argv: sys.exit({checkpoints.NEEDS_TRUST})
+sys.argv.remove("--trusted")
+{MERGES}
+"""
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_other_objects_needs_trust(run, merger, rejuice, tmp_path):
+    merger(PICKLED)
+    words = ("checkpoint", run, tmp_path / "policy")
+    found = "run makes code run: a checkpoint of pickled objects"
+    refused = f"rejuice: {found}; add --trust if you trust whoever made it\n"
+    assert rejuice(*words)[::2] == (2, refused)
+    assert not list(tmp_path.glob("policy*"))
+    assert rejuice(*words, "--trust")[0] == 0
+    shutil.rmtree(tmp_path / "policy")
+    assert rejuice(*words)[0] == 0, "it is remembered"
+    shutil.rmtree(tmp_path / "policy")
+    (run / "checkpoints" / "global_step_4" / "actor" / "weights.pt").write_text("others")
+    assert rejuice(*words)[::2] == (2, refused)
+
+
+def test_a_run_folder_is_resumed_from_checkpoints_that_are_trusted(run, rejuice):
+    found = "run makes code run: its checkpoints, which verl unpickles"
+    right = "add --trust if you trust whoever made it"
+    assert rejuice("train", run, "--resume") == (2, "", f"rejuice: {found}; {right}\n")
 
 
 @pytest.mark.slow

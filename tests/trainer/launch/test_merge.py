@@ -6,6 +6,7 @@ another one: whole, or as the adapter of LoRA alone.
 
 import json
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,30 @@ def test_shards_of_processes_are_joined(verl, tmp_path):
     expected = logprobs(trained, *IDS)
     assert TruePolicy(folder).logprobs(*IDS) == pytest.approx(expected, abs=LOG_PROBS)
     assert torch.get_default_dtype() == torch.float32
+
+
+class Canary:
+    """What runs when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_checkpoint_is_not_unpickled_unless_it_is_trusted(verl, tmp_path):
+    import torch
+
+    from rejuice.trainer.launch.merge import _loaded
+
+    file, canary = tmp_path / "model_world_size_1_rank_0.pt", tmp_path / "canary"
+    torch.save({"weight": torch.ones(2), "other": Canary(canary)}, file)
+    with pytest.raises(pickle.UnpicklingError):
+        _loaded(file, trusted=False)
+    assert not canary.exists()
+    assert _loaded(file, trusted=True)["weight"].tolist() == [1, 1]
+    assert canary.exists()
 
 
 @pytest.mark.vllm

@@ -230,7 +230,14 @@ def test_trend():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599.9, "1 h 0 min"), (90061, "25 h 1 min")],
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (3599.9, "1 h 0 min"),
+        (90061, "25 h 1 min"),
+        (float("nan"), "an unknown time"),
+    ],
 )
 def test_spell(seconds, text):
     assert spell(seconds) == text

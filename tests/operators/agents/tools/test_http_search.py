@@ -15,7 +15,7 @@ from rejuice.operators.agents.tools import http_search
 from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.openai import shared
 from rejuice.operators.openai.client import OpenAIClient
-from rejuice.operators.openai.wire import HttpResponse
+from rejuice.operators.openai.wire import AttemptError, HttpResponse
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -187,3 +187,20 @@ def test_limits_per_minute_and_being_asked_to_wait_are_as_for_any_server(style, 
     sent = SimulatedSearch.sent
     assert max(sum(begin <= at < begin + 60 for at in sent) for begin in sent) <= 60 + 1
     assert len([at for at in sent if at < 20]) <= 3, "one answer that asks to wait is for all"
+
+
+def test_answers_that_are_too_large_or_too_deep_are_unusable(monkeypatch):
+    monkeypatch.setattr(http_search, "_LARGEST", 1 << 20)
+    deep = b'{"result": ' + b"[" * 100_000
+    names = ("{" + ", ".join(f'"name{n}": 1' for n in range(9999)) + "}").encode()
+    large = b'{"result": [[' + b'{"document": ""},' * 100_000
+    for body, found in [
+        (large, "an answer of more than 1 MiB"),
+        (deep, "body: Invalid JSON: recursion limit exceeded"),
+        (b'{"result": [[{"document": ' + names + b"}]]}", "a document has no text, but the fields"),
+        (b'{"result": [[{"document": 7}]]}', "result.0.0.document"),
+    ]:
+        with pytest.raises(AttemptError) as error:
+            http_search._read_retrieved(body)
+        assert error.value.detail.startswith(found)
+        assert len(error.value.detail) < 300

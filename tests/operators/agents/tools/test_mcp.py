@@ -1,6 +1,7 @@
 """The tools of an MCP server: over stdio and HTTP, dying in the middle, and behind the cache."""
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools import mcp as module
 from rejuice.operators.agents.tools.mcp import Mcp
 
-SERVER = str(Path(__file__).parents[3] / "support" / "mcp_server.py")
+SUPPORT = Path(__file__).parents[3] / "support"
+SERVER = str(SUPPORT / "mcp_server.py")
 PROGRAM = (sys.executable, SERVER)
 ADD = ("add", {"one": 8, "other": 46})
 slow = pytest.mark.slow  # A server takes two seconds to start.
@@ -108,7 +110,7 @@ def test_a_server_that_dies_in_the_middle_is_missing_and_comes_back():
 def test_a_call_that_never_ends_is_missing():
     tool = Mcp(command=PROGRAM, timeout_s=3)
     assert calls(tool, ("wait", {}), ADD) == [
-        "mcp: wait: Request 'tools/call' timed out",
+        "mcp: wait: no answer in 3 s",
         Observation("54"),
     ]
 
@@ -182,6 +184,81 @@ def test_a_server_that_does_not_answer():
     assert str(error.value) == (
         "mcp: the server gives no list of its tools: no answer in 0.2 s; is the server right?"
     )
+
+
+def hostile(fault, schema=None, **fields):
+    """A server that does one thing wrong; its process starts at once."""
+    given = [] if schema is None else [json.dumps(schema)]
+    return Mcp(
+        command=(sys.executable, str(SUPPORT / "hostile_mcp_server.py"), fault, *given), **fields
+    )
+
+
+NO_LIST = "mcp: the server gives no list of its tools: {}; is the server right?"
+BAD_TOOL = "mcp: {}: the tool {}; leave it out by `allow`, or correct the server"
+
+
+@slow
+def test_what_is_wrong_with_a_server_is_one_line_before_anything_is_sampled():
+    outside = {"type": "object", "properties": {"to": {"$ref": "file:///etc/hostname"}}}
+    for fault, schema, error, found in [
+        ("endless_pages", None, EngineError, "it has more than 1,000 tools or 100 pages"),
+        ("same_cursor", None, EngineError, "its pages have no end: the cursor '7' comes twice"),
+        ("many_tools", None, EngineError, "it has more than 1,000 tools or 100 pages"),
+        ("tools_of_wrong_type", None, EngineError, "tools: Input should be a valid list"),
+        ("endless_list", None, EngineError, "Connection closed"),
+        ("no_list", None, EngineError, "no answer in 0.5 s"),
+        ("same_name", None, RecipeError, "'act' is there twice"),
+        ("escape_in_name", None, RecipeError,
+         r"'act\x1b[31m' has a name that is not 1 to 128 printable letters"),
+        ("long_description", None, RecipeError,
+         "'act' has a description of 1,048,576 characters, more than 65,536"),
+        ("fine", outside, RecipeError, "'act' has a bad schema of its arguments: $ref leads outside "
+         "the schema: 'file:///etc/hostname'"),
+    ]:  # fmt: skip
+        tool = hostile(fault, schema, start_s=0.5 if fault == "no_list" else 60)
+        with pytest.raises(error) as caught:
+            tool.preflight()
+        server = " ".join(tool.command)[:128]
+        expected = NO_LIST.format(found) if error is EngineError else BAD_TOOL.format(server, found)
+        assert str(caught.value) == expected, fault
+
+
+@slow
+def test_a_tool_with_a_bad_schema_may_be_left_out():
+    assert (
+        calls(hostile("fine", {"type": "object", "patternProperties": {"(": {}}}, allow=())) == []
+    )
+
+
+@slow
+def test_a_call_that_goes_wrong_is_missing_and_the_next_one_is_made(capfd, caplog):
+    for fault, found in [
+        ("garbage", Observation("done")),
+        ("no_answer", "mcp: act: no answer in 0.5 s"),
+        ("progress", "mcp: act: no answer in 0.5 s"),
+        ("other_id", "mcp: act: no answer in 0.5 s"),
+        ("deep_result", "mcp: act: no answer in 0.5 s"),
+        ("result_of_wrong_type", "mcp: act: content: Input should be a valid list"),
+        ("endless_line", "mcp: act: Connection closed"),
+    ]:
+        limit = 60 if "Connection" in found else 0.5
+        assert calls(hostile(fault, timeout_s=limit), ("act", {})) == [found], fault
+    assert capfd.readouterr() == ("", "")
+    line = "an MCP server sends a message of more than 16 MiB: its connection is ended"
+    assert [record.message for record in caplog.records] == [line]
+
+
+@slow
+def test_no_pattern_of_a_server_is_matched_by_backtracking():
+    """Each of these would take years."""
+    schema = {"type": "object", "properties": {"text": {"pattern": "^(a+)+$"}}}
+    arguments = {"text": 40 * "a" + "!"}
+    (found,) = calls(hostile("fine", schema), ("act", arguments))
+    assert found == Observation(
+        f"text: '{arguments['text']}' does not match '^(a+)+$'", "bad_arguments"
+    )
+    assert calls(hostile("bad_output_schema", schema), ("act", {})) == [Observation("done")]
 
 
 def test_without_the_package(monkeypatch):

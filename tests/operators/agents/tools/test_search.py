@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import EngineError, RecipeError
+from rejuice.operators.agents import passages
 from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools import search as module
@@ -163,3 +164,11 @@ def test_a_changed_file_is_another_key_and_another_place_is_not(tmp_path):
 def test_documents_come_from_one_place(fields):
     with pytest.raises(ValueError, match="needs either `documents`, a column, or `path`, a file"):
         Search(**fields)
+
+
+def test_a_line_that_would_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(passages, "_LONGEST_LINE", 100)
+    file = tmp_path / "a.txt"
+    file.write_text("tea\n" + 200 * "x" + "\n")
+    with pytest.raises(ValueError, match=r"^line 2 has more than 100 characters$"):
+        list(passages.passages_in(file))

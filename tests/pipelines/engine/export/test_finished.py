@@ -14,7 +14,7 @@ from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
-from rejuice.pipelines.engine.kept.folder import count_retry
+from rejuice.pipelines.engine.retries import count_retry
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"pass_rate_filter": {"max": 0.9}}, {"exact_deduplicator": {}}]

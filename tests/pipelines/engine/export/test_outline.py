@@ -22,7 +22,7 @@ class Elsewhere:
     def map(self, steps, work, count):
         work = pickle.loads(pickle.dumps(work))
         done = [(chunk, pickle.loads(pickle.dumps(work(chunk)))) for chunk in reversed(range(count))]  # fmt: skip
-        self.monkeypatch.setattr("rejuice.pipelines.engine.plan.load", None)
+        self.monkeypatch.setattr("rejuice.pipelines.engine.plan.Plan.load", None)
         return iter(done)
 
 

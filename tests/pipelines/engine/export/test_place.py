@@ -127,7 +127,7 @@ def test_exports_that_differ_in_the_suffix_alone_would_share_a_report(runs, tmp_
 def test_a_file_that_is_called_as_the_run_folder_is_one_line(runs, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "curated.run").write_text("a file")
-    with pytest.raises(RejuiceError, match=r"curated\.run/manifest\.json: Not a directory$"):
+    with pytest.raises(RejuiceError, match="run is a file, where rejuice keeps a folder"):
         runs("curated.parquet", 2)
 
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from rejuice.operators import Change
 from rejuice.operators.change import concatenate
+from rejuice.operators.records import records_in
 from rejuice.pipelines.apply.steps import StepResult
-from rejuice.pipelines.engine.commit import load
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.filesystem.checked import unchecked_content
+from rejuice.pipelines.engine.kept.chunk import load
+from rejuice.pipelines.filesystem.checked import DamagedError
 
 ROWS = 40
 KEYS = [f"{row:032x}" for row in range(ROWS)]
@@ -46,8 +47,16 @@ def as_values(change):
     return columns, reasons, parents, failed
 
 
+def placed(folder, content):
+    """A file with this content, under the name that the chunk has."""
+    path = folder / "kept-x" / "chunk.arrow"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
 def batches_of(path):
-    return pa.ipc.open_file(unchecked_content(path)).num_record_batches
+    return len(list(records_in(memoryview(path.read_bytes())))) - 1
 
 
 @pytest.fixture(scope="module", params=[expanded, scored])
@@ -55,7 +64,7 @@ def chunk(request, tmp_path_factory):
     """A file of several batches, and the values of its rows."""
     rng = random.Random(1)
     changes = [request.param(rng, row) for row in range(ROWS)]
-    path = tmp_path_factory.mktemp("kept") / "chunk.arrow"
+    path = tmp_path_factory.mktemp("chunks") / "kept-x" / "chunk.arrow"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_chunk, "_BATCH_BYTES", 400)
         result = StepResult.of(concatenate(changes, [1] * ROWS), ROWS, 1.5)
@@ -85,16 +94,17 @@ def test_whatever_is_damaged_what_is_found_is_right(chunk, tmp_path_factory, dat
     path, values, _ = chunk
     content = bytearray(path.read_bytes())
     start = data.draw(st.integers(0, len(content) - 1))
-    damage = data.draw(st.sampled_from(["flip", "zeros", "cut"]))
+    damage = data.draw(st.sampled_from(["flip", "zeros", "cut", "more"]))
     if damage == "flip":
         content[start] ^= 1 << data.draw(st.integers(0, 7))
     elif damage == "zeros":
         stop = min(len(content), start + data.draw(st.integers(1, 4096)))
         content[start:stop] = bytes(stop - start)
-    else:
+    elif damage == "cut":
         content = content[:start]
-    damaged = tmp_path_factory.mktemp("damaged") / "chunk.arrow"
-    damaged.write_bytes(content)
+    else:
+        content += content[start:][:4096]
+    damaged = placed(tmp_path_factory.mktemp("damaged"), content)
     for row, change in kept_chunk.undamaged_rows(damaged):
         assert as_values(change) == values[row]
     assert kept_chunk.keys_of(damaged) in (KEYS, None)
@@ -105,14 +115,12 @@ def test_damaged_offsets_do_not_end_the_process(chunk, tmp_path):
     """Arrow takes lists to begin where their offsets are, and aborts if that is outside."""
     path, values, _ = chunk
     content = path.read_bytes()
-    ids = pa.ipc.open_file(unchecked_content(path)).get_batch(0)["ids"]
-    _, offsets, *_ = ids.buffers()
+    _, offsets, *_ = load(path).change.columns["ids"].chunk(0).buffers()
     begin = content.index(offsets.to_pybytes())
     for at in range(begin, begin + offsets.size):
         damaged = bytearray(content)
         damaged[at] ^= 1 << 6
-        file = tmp_path / "damaged.arrow"
-        file.write_bytes(damaged)
+        file = placed(tmp_path, damaged)
         for row, change in kept_chunk.undamaged_rows(file):
             assert as_values(change) == values[row]
 
@@ -122,20 +130,18 @@ def test_values_under_a_damaged_name_are_not_taken(chunk, tmp_path):
     content = path.read_bytes()
     at = content.find(b"text")
     while at >= 0:
-        damaged = tmp_path / f"{at}.arrow"
-        damaged.write_bytes(content[:at] + b"texT" + content[at + 4 :])
+        damaged = placed(tmp_path / f"{at}", content[:at] + b"texT" + content[at + 4 :])
         assert all("text" in each.columns for _, each in kept_chunk.undamaged_rows(damaged))
         at = content.find(b"text", at + 1)
-    assert len(list(tmp_path.iterdir())) >= 2, "the schema is there twice"
+    assert len(list(tmp_path.iterdir())) >= 2, "each record has the schema"
 
 
-def test_one_damaged_value_costs_one_batch(chunk):
+def test_one_damaged_value_costs_one_batch(chunk, tmp_path):
     path, *_ = chunk
     content = bytearray(path.read_bytes())
     text = "é".encode() * 5 if b"\xc3\xa9" * 5 in content else b"20 20 20"
     content[content.index(text)] ^= 1
-    damaged = path.with_name("damaged.arrow")
-    damaged.write_bytes(content)
+    damaged = placed(tmp_path, content)
     lost = set(range(ROWS)) - {row for row, _ in kept_chunk.undamaged_rows(damaged)}
     assert 1 <= len(lost) <= 2 * ROWS / batches_of(path)
 
@@ -147,3 +153,33 @@ def test_a_chunk_without_rows(tmp_path):
     assert load(path).change.columns["text"].to_pylist() == []
     assert list(kept_chunk.undamaged_rows(path)) == []
     assert kept_chunk.keys_of(path) == []
+
+
+def test_more_bytes_at_the_end_do_not_matter(chunk, tmp_path):
+    path, values, _ = chunk
+    damaged = placed(tmp_path, path.read_bytes() + b"nine more")
+    assert as_values(load(damaged).change) == as_values(load(path).change)
+    assert len(list(kept_chunk.undamaged_rows(damaged))) == len(values)
+
+
+def test_a_chunk_that_is_cut_off_keeps_what_is_before_the_cut(chunk, tmp_path):
+    path, values, _ = chunk
+    content = path.read_bytes()
+    damaged = placed(tmp_path, content[:-1])
+    with pytest.raises(DamagedError):
+        load(damaged)
+    found = dict(kept_chunk.undamaged_rows(damaged))
+    assert ROWS - 2 * ROWS / batches_of(path) <= len(found) < ROWS
+    assert {row: as_values(change) for row, change in found.items()} == dict(
+        enumerate(values[: len(found)])
+    )
+
+
+def test_nothing_of_another_chunk_is_taken(chunk, tmp_path):
+    path, *_ = chunk
+    other = tmp_path / "another.arrow"
+    other.write_bytes(path.read_bytes())
+    with pytest.raises(DamagedError):
+        load(other)
+    assert list(kept_chunk.undamaged_rows(other)) == []
+    assert kept_chunk.keys_of(other) is None

@@ -1,5 +1,8 @@
 """The folder of kept rows: its keys, its counter of retries, and what becomes of damaged files."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,6 +10,7 @@ from filelock import FileLock
 
 from rejuice.operators import Change
 from rejuice.pipelines.apply.steps import StepResult
+from rejuice.pipelines.engine.commit import RetriesGoneError
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept import folder as kept_folder
 from rejuice.pipelines.engine.kept import journal as kept_journal
@@ -14,14 +18,12 @@ from rejuice.pipelines.engine.kept.folder import (
     KeptRows,
     chunk_path,
     chunks,
-    count_retry,
-    counts_retries,
     journalled,
-    retry_count,
     rewrite_without,
     row_keys,
 )
 from rejuice.pipelines.engine.kept.journal import journals
+from rejuice.pipelines.engine.retries import count_retry, counts_retries, retry_count
 from rejuice.pipelines.filesystem.checked import DamagedError
 
 TABLE = pa.table({"x": ["a", "b", None]})
@@ -208,3 +210,52 @@ def test_whatever_is_in_the_files_of_the_counter_it_is_right(tmp_path):
         file.write_bytes(b"")
     assert retry_count(tmp_path) == 2
     assert all(map(counts_retries, tmp_path.iterdir()))
+
+
+OLD = Path(__file__).parents[3] / "compat" / "data" / "kept"
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A chunk that version 0.4 wrote, which has no checksum, and the keys of its rows."""
+    (folder,) = (OLD / "openai_chat" / "kept").glob("kept-policy_rollout_mapper-*")
+    shutil.copytree(folder, tmp_path / folder.name)
+    (file,) = (tmp_path / folder.name).glob("*.keys")
+    return file.with_suffix(".arrow"), file.read_text().split()
+
+
+def test_a_chunk_of_an_earlier_version_is_written_again(old):
+    whole, keys = old
+    before = pa.ipc.open_file(whole.read_bytes()).read_all()
+    assert kept_folder.is_finished(whole)
+    found = kept_chunk.load(whole).change.columns
+    assert found["response"].to_pylist() == before["response"].to_pylist()
+    assert kept_chunk.keys_of(whole) == keys
+
+
+def test_a_chunk_of_an_earlier_version_is_not_lost_with_its_keys(old):
+    whole, keys = old
+    whole.with_suffix(".keys").unlink()
+    content = whole.read_bytes()
+    with pytest.raises(DamagedError):
+        kept_folder.is_finished(whole)
+    assert whole.read_bytes() == content
+    assert kept_folder.is_finished(whole, keys)
+
+
+def test_a_chunk_of_an_earlier_version_in_the_place_of_another_is_not_taken(old):
+    whole, keys = old
+    other = whole.with_name(f"{'0' * 32}.arrow")
+    whole.rename(other)
+    with pytest.raises(DamagedError):
+        kept_folder.is_finished(other, keys)
+
+
+def test_a_counter_that_is_gone_is_there_again(tmp_path):
+    keys = row_keys(TABLE)
+    whole = chunk_path(tmp_path, keys)
+    kept_chunk.save(whole, StepResult.of(Change({"y": pa.array([1, 2, 3])}), 3), keys, retries=2)
+    with pytest.raises(RetriesGoneError, match="generation-2 was gone"):
+        kept_folder.is_finished(whole)
+    assert retry_count(tmp_path) == 2
+    assert kept_folder.is_finished(whole)

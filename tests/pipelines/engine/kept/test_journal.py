@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
+from rejuice.operators.records import MAGIC
 from rejuice.pipelines.engine.kept import journal as journal_module
 from rejuice.pipelines.engine.kept.journal import Entry, Journal, entries, journals
 from rejuice.pipelines.engine.kept.syncer import Syncer
@@ -90,7 +91,8 @@ def test_there_is_none(path):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The bytes of a journal of 12 entries, and where each of them ends."""
-    path, ends = tmp_path_factory.mktemp("whole") / "chunk.arrow", []
+    path, ends = tmp_path_factory.mktemp("whole") / "kept-x" / "chunk.arrow", []
+    path.parent.mkdir()
     with Journal(path) as journal:
         for row in range(12):
             journal.add(Entry(row, CHANGES[row % len(CHANGES)], row / 2))
@@ -100,8 +102,9 @@ def whole(tmp_path_factory):
 
 def reread(content, folder):
     """What is found in a journal with these bytes."""
-    path = folder / "chunk.arrow"
-    (folder / "chunk-0.journal").write_bytes(content)
+    path = folder / "kept-x" / "chunk.arrow"
+    path.parent.mkdir(exist_ok=True)
+    path.with_name("chunk-0.journal").write_bytes(content)
     return list(entries(path))
 
 
@@ -148,13 +151,13 @@ def test_damage_is_logged_and_half_an_entry_is_not(tmp_path, whole, caplog):
     reread(content[:-5], tmp_path)
     assert caplog.text == ""
     reread(content[: ends[1]] + content[ends[1] + 1 :], tmp_path)
-    file = tmp_path / "chunk-0.journal"
+    file = tmp_path / "kept-x" / "chunk-0.journal"
     line = f"{file} is damaged: what is lost of it is computed again"
     assert [record.getMessage() for record in caplog.records] == [line]
 
 
-def test_a_mark_inside_an_entry_is_none(path):
-    odd = Change({"x": pa.array([b"\xa7\xff row\x00\n" * 40])}, pa.array([None], pa.string()))
+def test_a_magic_inside_an_entry_is_none(path):
+    odd = Change({"x": pa.array([MAGIC * 40])}, pa.array([None], pa.string()))
     with Journal(path) as journal:
         for row in range(3):
             journal.add(Entry(row, odd, 0.0))
@@ -275,3 +278,15 @@ def test_a_failed_write_is_reported(path, tmp_path):
     with pytest.raises(OSError, match="no such folder"):
         journal.add(Entry(0, NOTED, 0.0))
     journal.close()
+
+
+def test_a_journal_of_another_chunk_is_not_taken(tmp_path, whole, caplog):
+    """As where one is copied, or renamed, into the place of another."""
+    content, _ = whole
+    path = tmp_path / "kept-x" / "another.arrow"
+    path.parent.mkdir()
+    journal = path.with_name("another-0.journal")
+    journal.write_bytes(content)
+    assert list(entries(path)) == []
+    line = f"{journal} is damaged: what is lost of it is computed again"
+    assert [record.getMessage() for record in caplog.records] == [line]

@@ -1,6 +1,6 @@
 import pytest
 
-from rejuice.pipelines.show.visible import visible
+from rejuice.operators.visible import visible
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control, format (bidi, zero-width) and surrogate characters, and separators of lines."""
 _SHORT = {"\n": "\\n", "\t": "\\t"}
+_MAY_BE_HIDDEN = re.compile(r"[^ -~]")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
@@ -20,9 +22,7 @@ def visible(text: str, *, one_line: bool = False) -> str:
         >>> visible("a\u202eb")
         'a\\u202eb'
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(each, one_line) for each in text)
+    return _MAY_BE_HIDDEN.sub(lambda found: _shown(found[0], one_line), text)
 
 
 def _shown(character: str, one_line: bool) -> str:
