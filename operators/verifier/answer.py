@@ -339,7 +339,12 @@ def _from_prose(text: str) -> str | None:
 def readable_prose(text: str) -> str:
     """A text without bold type, double negations, and denials of another number at its end."""
     plain = _BOLD.sub(r"\1", text) if "**" in text else text
-    return without_other_number(without_double_negations(plain))
+    plain = without_other_number(without_double_negations(plain))
+    if plain.isascii() and not is_hinted(plain):
+        return plain
+    from .foreign_denials import without_other_number as without_other_number_there
+
+    return without_other_number_there(plain)
 
 
 def _affirmed(text: str, found: str | None, start: int) -> str | None:

@@ -15,6 +15,9 @@ class DenialWords(NamedTuple):
         so: "so", "but": another statement begins.
         certain: what only looks like a denial: "no doubt", "not hard to see".
         sums: "we", "add": in a condition that is a step of the way.
+        other: makes the number `#` another one than the answer, which stands before it in its
+            sentence: "not #", "more than #", "# less than #".
+        retracts: begins a sentence that takes back the one before: "that cannot be".
     """
 
     before: str = ""
@@ -23,6 +26,8 @@ class DenialWords(NamedTuple):
     so: str = ""
     certain: str = ""
     sums: str = ""
+    other: str = ""
+    retracts: str = ""
 
 
 DENIALS: dict[str, DenialWords] = {
@@ -77,6 +82,14 @@ DENIALS: dict[str, DenialWords] = {
             r"nicht weniger als|sehr wohl|gleichwohl|fehlerfrei|fehlerlos|entweder so oder so"
         ),
         sums=r"wir|man|du|sie|ich|\S*(?:addier|rechn|zusammen|multipliz|subtrah|zähl)\S*",
+        other=(
+            r"(?:und |aber )?(?:nicht|statt|anstatt|anstelle von|mehr als|weniger als|größer als"
+            r"|kleiner als) #|(?:das (?:ist|sind) )?(?:um )?# (?:mehr|weniger|größer|kleiner)"
+            r"(?: als #)"
+        ),
+        retracts=(
+            r"(?:das|dies(?:er|e|es)?(?: \S+)?) (?:\S+ ){0,4}?(?:nicht|falsch|unmöglich|irrtum|fehler)"
+        ),
     ),
     "fr": DenialWords(
         before=(

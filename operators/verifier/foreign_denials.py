@@ -16,6 +16,8 @@ _ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])\.|;")
 _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
+_ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
+_UNIT = re.compile(r"[^\d.;:!?()\n]{0,24}(?=[.!;\n]|$)")
 
 
 class _Compiled(NamedTuple):
@@ -25,6 +27,8 @@ class _Compiled(NamedTuple):
     so: re.Pattern[str]
     certain: re.Pattern[str]
     sums: re.Pattern[str]
+    other: re.Pattern[str]
+    retracts: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -36,6 +40,7 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
         for name in names:
             found = getattr(DENIALS.get(name, DenialWords()), field)
             plain = found.translate(letters).replace(" ?", "(?: )?").replace(" ", r"\s+")
+            plain = plain.replace("#", _ANY_NUMBER)
             parts.append(bounded(plain, LANGUAGES[name]))
         return pattern(parts)
 
@@ -83,11 +88,36 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         if _VARIABLE.search(right, condition.end()):
             return True
     short = following.strip()
+    if words.retracts.match(short):
+        return True
     return (
         len(short) < 40
         and not any(c.isdigit() for c in short)
         and bool(phrases.wrong.search(short))
     )
+
+
+def without_other_number(text: str) -> str:
+    """A text without another number behind its last one: "It is 12, that is 3 more than 9."."""
+    tail = text[-_SHOWN:]
+    names = tuple(name for name in languages_of(tail) if name in DENIALS)
+    if not names:
+        return text
+    folded = _folded(tail)
+    for other in reversed(list(_compiled(names).other.finditer(folded))):
+        unit = _UNIT.match(folded, other.end())
+        if not unit or _NUMBER.search(folded, unit.end()):
+            continue
+        begins = max((m.end() for m in _ENDS.finditer(folded, 0, other.start())), default=0)
+        numbers = [m[0] for m in _SHOWN_NUMBER.finditer(folded, begins, other.start())]
+        if not numbers or set(numbers) & set(_SHOWN_NUMBER.findall(other[0])):
+            return text
+        at = len(text) - len(tail)
+        return text[: at + other.start()].rstrip(" ,;—–(") + text[at + unit.end() :]
+    return text
+
+
+_SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 
 
 def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:

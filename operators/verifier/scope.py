@@ -67,13 +67,12 @@ _LIMITS = frozenset(
 )
 # Words of languages in Latin script that are not English, for texts that show their language late.
 _ELSEWHERE = frozenset(
-    listed(
-        "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht faux fausse sauf sinon "
-        "personne pas peut-être falso falsa incorrecto incorrecta equivocado nadie dudo "
-        "posiblemente probablemente imposible forse altrimenti dubito sbagliato errato talvez "
-        "duvido errado misschien onjuist fout niet mungkin salah bukan belki kanske ni puede kann "
-        "peut"
-    )
+    listed("falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann")  # German
+    + listed("faux fausse sauf sinon personne pas peut-être peut")  # French
+    + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
+    + listed("probablemente imposible")  # Spanish
+    + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
+    + listed("misschien onjuist fout niet mungkin salah bukan belki kanske")
 )
 _CUES = _DENIALS | _LIMITS | _ELSEWHERE
 # Before and behind an answer, directly: `half of 12`, `12 less than 20`.
