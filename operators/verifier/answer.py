@@ -94,15 +94,20 @@ _ASIDE = re.compile(
     re.DOTALL,
 )
 # "The answer is not 13, so it is 12."
-_DENIED_AT_ONCE = re.compile(r"(?:not|never|neither|no)\b", re.IGNORECASE)
+_DENIED_AT_ONCE = re.compile(r"(?:\w+ly |of course )?(?:not|never|neither|no)\b", re.IGNORECASE)
 _BEGINS_AGAIN = re.compile(
     r"[,;]? (?:so|therefore|thus|hence|but(?: rather| instead)?) (.*\d.*)|[,;] ((?:it|this) .*\d.*)"
+)
+_STATED_AFTERWARDS = re.compile(
+    r"[.!;] (?:(?:it|this|that|the (?:\w+ )?(?:answer|value|one|result))(?:['’]s| is| equals"
+    r"| must be) (?!not|never|n't)[^.\n]*\d)",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z']{2,}")
 _MATH_WORDS = frozenset(listed("sin cos tan log ln sqrt exp cot sec csc pi and or in mod"))
 _SENTENCE_WORDS = frozenset(
     listed(
-        "is are was were the so it we answer therefore thus hence there he she they this that "
+        "is are was were but the so it we answer therefore thus hence there he she they this that "
         "gives give get gets got final because have has had takes took which let equals makes make "
         "made need needs i'm it's isn't don't know cannot can can't if then total options option "
         # "answer", in other languages
@@ -140,6 +145,7 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
+_ENDED = re.compile(r"\d[$*)}\]]*\. [^=]*[A-Za-z]{3}[^=]*\d")  # another sentence has a number
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -426,8 +432,11 @@ def _clause(text: str) -> str | None:
     clause = _SENTENCE_END.split(line, maxsplit=1)[0].strip(" *_")
     if not clause:
         return None
-    if _DENIED_AT_ONCE.match(clause) and (other := _BEGINS_AGAIN.search(clause)):
-        clause = (other[1] or other[2]).strip()
+    if _DENIED_AT_ONCE.match(clause):
+        if other := _BEGINS_AGAIN.search(clause):
+            clause = (other[1] or other[2]).strip()
+        elif other := _STATED_AFTERWARDS.search(line, len(clause)):
+            return last_number(other[0])
     short = _ASIDE.sub("", clause).strip()
     for candidate in (short, clause):
         if candidate and (is_bare(candidate) or _is_bound(candidate)):
@@ -488,5 +497,5 @@ def _trailing_math_in(line: str) -> str | None:
         # `>>` closes a calculator note of GSM8K.
         cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
         if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
-            return right
+            return None if _ENDED.search(right) else right
     return None

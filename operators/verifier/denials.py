@@ -44,7 +44,8 @@ _HARMLESS = re.compile(
     r"|sound)(?: \w+)?"
     r"|\b(?:otherwise|differently) (?:stated|put|phrased|expressed)\b|\beither way\b"
     r"|\bin (?:either|any|each|every|all|this|that|both) cases?\b|\beven if\b[^,]*(?:,|$)"
-    r"|\bif not more\b"
+    r"|\bif not more\b|\b(?:unlike|in contrast to|in spite of|despite|regardless of) [^,]*,"
+    r"|\bif (?:there is )?(?:one|any) ?thing\b[^,:]*[,:]|\bno matter\b[^,:]*[,:]"
     r"|\bif (?:i'm|i am|we are|we're) not mistaken\b|\bif (?:you|we) (?:prefer|like|wish|will)\b"
     r"|\bif (?:my|our|the) \w+ (?:is|are) (?:right|correct)\b|\bif (?:necessary|needed|anything"
     r"|so)\b"
@@ -118,7 +119,7 @@ _FOUND = (
 # In the clause of an answer, wherever it begins: these have a whole clause in their scope.
 _CLAUSAL = re.compile(
     rf"\b{_WRONG}(?: of (?:you|us|me|him|her|them))?,?\s+(?:that|if|whether|for|to \w+)\b"
-    rf"|(?<!\bis )(?<!\bwas )(?<!\bare )\b{_WRONG}(?: {_FOUND})?\W*:"
+    rf"|(?<!\bis )(?<!\bwas )(?<!\bare )(?<!'s )\b{_WRONG}(?: {_FOUND})?\W*:"
     rf"|\bfollowing\b[^:]*\b{_WRONG}\W*:|(?<!\bmy )\b{_FALSEHOOD}\b[^,;]{{0,40}}?(?: (?:that|to"
     rf"|if)\b|:)"
     rf"|\b{_FALSEHOOD} (?:is|was|would be|is to \w+){_GAP}"
@@ -146,6 +147,9 @@ _CLAUSAL = re.compile(
     rf"|\b{_WRONG}(?:[ -]\w+){{0,2}}? {_FOUND}\b(?: (?:here|there|to \w+|given|above|is|was|are"
     rf"|were"
     rf"|would be|would have been|that|we|i|you|reads|being|often|usually|sometimes|of))*{_GAP}"
+    r"|\b(?:mistaken|wrong|erroneous|incorrect|false)ly\b|\bused to be\b"
+    r"|^\W*(?:ignore|disregard|forget|scratch|strike|discard|drop|dismiss|never mind|cross out)\b"
+    rf"(?:(?: \w+){{0,3}}:)?{_GAP}"
     r"|\bcontrary to [^,]*$|\bhard to (?:believe|imagine|accept|defend)\b"
     r"|\bunder no circumstances\b|\bby no means (?:is|are|does|do|can|was|will|should)\b"
     r"|\bin no (?:way|case) (?:is|are|does|do|can|was|will|should)\b|\bno way\b"
@@ -161,7 +165,7 @@ _DOUBT = re.compile(
     r"|(?:i|i'd|would|my|best|a|only|just|wild|educated|rough)(?: \w+)? guess"
     r"|could (?:\w+ )?(?:be|equal|have been)|may (?:\w+ )?(?:be|equal|have been|turn out)"
     r"|(?:seem|appear|look)s? (?:that|to be|like|to equal|as if)|tempt\w+ to|(?:possible|chance"
-    r"|possibility|odds|probability) (?:is )?that"
+    r"|possibility|odds|probability|likelihood) (?:is )?(?:that|the|it)"
     r"|(?:is|was|be|seems|quite|very|most|more|the) likely|likely that|chances are|not sure"
     r"|unsure|uncertain"
     r"|who knows|wonder(?:ing)? (?:if|whether)|question (?:is|was|of) (?:if|whether)|whether"
@@ -235,15 +239,26 @@ _IS = (
     r"|much|an?|little|bit|strictly|always|not|cannot|never|stays|remains|somewhere|well|far|any"
     r"|number)"
 )
+_TOTAL = r"(?:answer|result|solution|it|x|n|value|total|sum|amount|maximum|minimum|price|cost)"
+_ANSWER = r"(?:the|our|my) (?:\w+ )?(?:answer|result|solution)"
+_PART = (
+    r"(?:square|cube|root|reciprocal|negative|opposite|multiple|divisor|factor|factorial|inverse"
+    r"|power|logarithm|sum|product|difference|double|triple|half|third|quarter|percent|part)"
+)
 _COMPARED = re.compile(
-    rf"\b(?:answer|result|solution|it|x|n|value)\b(?: {_IS})* {_LESS}[\s$\\(]*$"
-    r"|\b(?:(?:twice|thrice|double|triple|half)(?: of)?|(?:square|cube|root|reciprocal|negative"
-    r"|opposite"
-    r"|multiple|divisor|factor|factorial|inverse|power|logarithm|sum|product|difference|half|third"
-    r"|quarter|percent|part) of|divisible by|divided by|multiplied by|times|plus"
-    r"|congruent to)[\s$\\(]*$"
+    rf"\b{_TOTAL}\b(?: {_IS})* {_LESS}[\s$\\(]*$"
+    rf"|\b(?:(?:twice|thrice|double|triple|half|\w+ times)(?: of)?|{_PART} of|divisible by"
+    r"|divided by|multiplied by|times|plus|congruent to|as (?:large|big|much|many|high|long|old"
+    r"|great|small|few|heavy|tall|low) as)[\s$\\(]*$"
     r"|\d[\s$,]*(?:or|nor)(?: maybe| perhaps| even| possibly| rather)?[\s$\\(]*$"
     r"|\beither\b[^,;]{0,30}\bor\b[^,;\d]{0,12}$|\bbetween\b[^,;]{1,20}\band\b\W*$"
+    # "12 less than 20", and what holds of a function of the answer.
+    r"|\d[\s$)}*]*(?:\w+ )?(?:(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower) than"
+    r"|short of|shy of|away from|off|above|below|under|over|from|ahead of)[\s$\\(]*$"
+    rf"|\b{_PART} of {_ANSWER}\b|\b(?:twice|thrice|double|triple|half|than) {_ANSWER}\b"
+    rf"|\b(?:add|subtract|multipl|divid|doubl|tripl|squar)\w*(?: (?!to )\w+){{0,3}}(?: to| from| by)? {_ANSWER}\b"
+    rf"|\b{_ANSWER} (?:plus|minus|times|squared|cubed|(?:divided|multiplied|increased|decreased) by"
+    rf"|modulo|has|contains|ends|starts|begins)\b"
 )
 _SUPPOSED = re.compile(
     rf"\b(?:suppose|assume|imagine|pretend|let us say|let's say|supposing"
@@ -260,7 +275,7 @@ _ANSWERS = re.compile(
     rf"|(?:it(?: is|'s| equals| would| will| must| should)|x|we (?:would|should)|is |are "
     rf"|be )?{_GAP})"
 )
-_STATED = re.compile(r"\b(?:answer|solution|result)\b|\bit(?: is|'s| equals) *$|^\W*$")
+_STATED = re.compile(r"\b(?:answer|solution|result)\b|\bit(?: is|'s| equals| would be) *$|^\W*$")
 _ACTS = re.compile(
     r"^\W*(?:(?:we|you|one|i)\b(?! (?:\w+ )?(?:count|includ|ignor|assum|interpret|allow|exclud"
     r"|permit|requir"
@@ -316,12 +331,37 @@ _PRONOUN = (
 _REFUTED = re.compile(
     rf"{_CLOSES}(?:{_UNIT}(?:{_BE}|are) (?:\w+ly |simply |just |all |surely |of course )?{_BAD}"
     rf"|{_UNIT}{_NOT} (?:\w+ly |even |really )?{_WORKS}"
+    rf"|{_UNIT}(?:violate[sd]?|contradict(?:s|ed)?|(?:fail(?:s|ed)?|conflicts?|breaks?|clashes)"
+    r" (?:the|to|both|this|that|our|with|every|each|either)"
+    r"|(?:leads?|led|gives?|results?|ends?) (?:(?:to|in|us to) )?(?:an? )?(?:\w+ )?"
+    r"(?:contradiction|absurdity|impossib\w+|conflict))\b|,? it (?:is|was) not\b|, never\b"
+    rf"|{_UNIT}(?:is|was) (?:only |just |merely )?what \w+(?: \w+)? (?:wrote|said|got|claim\w*"
+    r"|answered|guessed|thought)\b"
+    rf"|{_UNIT}was (?:only |just |merely )?(?:my|the|our) (?:\w+ )?(?:guess|idea|thought|attempt|try"
+    r"|estimate|impression|answer|result|value)\b"
+    rf"|,? as [^.,;\d]{{1,40}}, (?:{_BE}) (?:\w+ly )?{_BAD}"
     r"|,? ?(?:and |but |though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
     rf"(?:{_PRONOUN} (?:\w+ ){{0,3}}?(?:{_BAD}|disagree|doubt\w*|{_NOT} {_WORKS}|not (?:sure"
     rf"|certain"
     r"|convinced)|unsure|uncertain|wrong|might|may|could|denie[sd]|deny|reject\w*)"
     r"|(?:not|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$))"
-    rf"|[^.;,\d]{{0,40}}, (?:but|and|yet) (?:it|this|that) (?:{_BE}|'s) (?:\w+ly )?{_BAD})"
+    rf"|[^.;,\d]{{0,40}},? (?:but|and|yet) (?:it|this|that)(?: {_BE}|'s) (?:\w+ly )?{_BAD}"
+    r"|[^.;\d]{0,40}[,;] (?:but|yet|though|although) (?:\w+ ){1,3}(?:is|are|was|were) (?:\w+ly )?"
+    r"(?:wrong|mistaken|incorrect|lying|unreliable|in error))"
+)
+# What is left open behind an answer: "but nothing is said about the end".
+_LEFT_OPEN = re.compile(
+    r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|and|which|i)|;)\b[^.\d]*?\b(?:nothing (?:is"
+    r"|was) (?:said|known|stated)|(?:not|never|n't) (?:\w+ )?(?:stated|said|asked|specified|known"
+    r"|given|mentioned|what|say|know|tell|the question|needed|solve|true|hold|the case)|unknown"
+    r"|(?:cannot|can't|can not|could not|couldn't) (?:\w+ )?(?:be )?(?:found|determined|known|computed"
+    r"|decided|tell|say|know|solve|find|verify|confirm|assume)|no idea|unable|remains? open)"
+    r"(?! (?:otherwise|more|why|the (?:truth|obvious)))\b"
+)
+_CONFIRMED = re.compile(
+    rf"{_CLOSES}(?:\w+ ){{0,2}}?\W*(?:and |which |—|–|-)*(?:that|this|it|he|she|they|i)?"
+    r"(?: \w+)?(?:'s| ?\bis| ?\bare| ?\bwas| ?\bagree)(?: (?:\w+ly|indeed|quite|also))*(?: (?:right|correct|true"
+    r"|in agreement)\b|\b(?<=agree))"
 )
 _HEDGED = re.compile(
     rf"{_CLOSES}{_UNIT},? ?\(?(?:(?:or )?(?:maybe|perhaps|possibly|probably"
@@ -362,6 +402,8 @@ _TAKEN_BACK = re.compile(
     rf"(?:(?:but|no|wait|however|sorry|oh|actually|and|at least|of course|yet|although|though),? )*"
     rf"(?:(?:that|this|it|the above)(?: \w+)?? (?:\w+ly |just )?(?:{_BE} "
     rf"|'s )?(?:\w+ly )?(?:{_BAD})"
+    r"|(?:that|this|it)(?: \w+)?(?: \w+ly)? (?:fails|violates|contradicts|does not|doesn't) (?:\w+ )?"
+    r"(?:meet|satisfy|fulfil\w*|match|fit|check|work|hold|the)\b"
     rf"|(?:that|this|it)(?: answer| result| value| claim"
     rf"| statement)? {_NOT} (?:\w+ly )?(?:be )?{_VALID}"
     r"|(?:i|we) (?:doubt|disagree|reject|do not|don't|am not|are not|was|were) ?(?:agree|believe"
@@ -403,9 +445,12 @@ def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
         return True
     if computed:
         return False
+    if _CONFIRMED.match(right) or _CONFIRMED.match(found.next):
+        return False
     return (
         found.ends == "?"
         or _is_reported_or_compared(clause)
+        or bool(_LEFT_OPEN.match(right))
         or bool(_HEDGED.search(right) or _RELATED.search(right))
         or _is_conditional(left, clause, right, found.next)
     )
@@ -432,12 +477,16 @@ _LEADS_ON = re.compile(r"(?:\b(?:is|be|not|to|that|equals?|nor|than|except|other
 
 def _is_negated(clause: str) -> bool:
     """Whether what stands in front of an answer denies it."""
-    if _NEAR.search(clause) or _CLAUSAL.search(clause):
+    if _NEAR.search(clause):
+        return True
+    if any(not _moves_on(clause[m.end() :]) for m in _CLAUSAL.finditer(clause)):
         return True
     for cue in _DENIAL.finditer(clause):
         gap = clause[cue.end() :]
         if _ONLY_LINK.match(gap) and not _NEXT_IS.search(gap):
             return True
+        if gap.rstrip(" $*({\\").endswith(",") and len(gap.split()) > 1:
+            continue  # "since he does not eat any, 12 are left"
         related = _RELATIVE.search(clause[: cue.start()])
         if not related and len(gap.split()) <= 5 and not _NEXT.search(gap) and not _has_digit(gap):
             return True
@@ -448,18 +497,29 @@ def _is_negated(clause: str) -> bool:
 
 def _is_reported_or_compared(clause: str) -> bool:
     """Whether an answer is doubted, a bound, or what somebody else says."""
-    if _COMPARED.search(clause) or _SUPPOSED.search(clause) or _OTHERS.search(clause):
+    if _COMPARED.search(clause) or _SUPPOSED.search(clause):
+        return True
+    if any(not _moves_on(clause[m.end() :]) for m in _OTHERS.finditer(clause)):
         return True
     return any(not _ends_doubt(cue[0], clause[cue.end() :]) for cue in _DOUBT.finditer(clause))
 
 
 def _ends_doubt(cue: str, gap: str) -> bool:
     """Whether a doubt ends before the answer: at a comma, of a modal verb at the next verb."""
-    if _COMMA.search(gap.lstrip(" ,")):
+    if _COMMA.search(gap.lstrip(" ,")) or _moves_on(gap):
         return True
     return cue.startswith(_MODAL) and bool(_VERB.search(gap)) and not _THAT.search(gap)
 
 
+def _moves_on(gap: str) -> bool:
+    """Whether another number was named since a cue, and then another statement begins."""
+    return bool(_MOVES_ON.search(gap))
+
+
+_MOVES_ON = re.compile(
+    r"\d[^\d]*[,;:—–][^\d]*\b(?:is|are|it's|get|gets|got|gives?|gave|have|has|makes?|made|obtain\w*"
+    r"|find|found|yields?|equals)\b"
+)
 _ONLY_LINK = re.compile(_GAP)
 _RELATIVE = re.compile(r"\b(?:who|that|which)(?: \w+){0,2} ?$")
 _MODAL = ("might", "may", "could", "seem", "appear", "look")
@@ -490,14 +550,19 @@ def _is_conditional(left: str, clause: str, right: str, following: str) -> bool:
     if _WERE.search(clause):
         return True
     then_if = _ONLY_IF.search(right)
-    if then_if and then_if["always"]:
+    if then_if and (then_if["always"] or (_WOULD.search(clause) and _HAD.search(then_if[0]))):
         return True
     if then_if and (_STATED.search(clause) or _VARIABLE.search(then_if["what"])):
         return not (then_if["if"] and _is_step(then_if["if"], then_if["what"]))
     return bool(_ELSE.match(following))
 
 
-_WERE = re.compile(r"^\W*(?:(?:were|had|should) .*\bwould\b|only (?:if|when)\b)")
+_WERE = re.compile(
+    r"^\W*(?:(?:were|had|should) .*\bwould\b|only (?:if|when)\b)"
+    r"|\b(?:without|but for|in (?:a different|another|an ideal)|with (?:other|different))\b.*\bwould\b"
+)
+_HAD = re.compile(r"\b(?:if|had|were)\b.*\b(?:had|were|hadn't|weren't|\w+ed)\b")
+_WOULD = re.compile(r"\bwould\b|'d\b")
 _ELSE = re.compile(r"\W*(?:otherwise|else)\b")
 
 

@@ -49,17 +49,32 @@ _BE = re.compile(r"can|could|may|must|will|would|is|are|was|do|has|should|won")
 
 _TAIL = 160  # characters at the end of a text in which another number is denied
 _NUMBER = r"(?:[a-z] ?= ?)?[$\\(*]{0,3}[-−]?\d[\d.,/]*[$\\)*]{0,3}"
+_UNIT = r"(?:(?!(?:is|are|was|were|not)\b)[a-z]+ ?){0,2}"
+_END = r"(?:$|(?<=[.!\s])[A-Z][^\d]*$)"  # other sentences that have no number
+_THAN = (
+    r"(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower|older|younger|longer|shorter"
+    r"|heavier|faster|slower|better|worse) than"
+)
 _OTHER = re.compile(
-    rf"(?<=[\d$%)}}*])(?:,? ?(?:and |but |—|–)? ?not|,? rather than"
-    rf"|,? instead of) (?P<a>{_NUMBER})[.!\s]*$"
+    rf"(?<=[\d$%)}}*]) ?{_UNIT}(?:,? ?\(?(?:and |but |—|–)? ?not|,? rather than|,? instead of) (?P<a>{_NUMBER})"
+    rf" ?{_UNIT}\)?[.!\s]*{_END}"
     rf"|(?<=[\d$%)}}*]),? (?:because|since|as) (?P<b>{_NUMBER}) [^.,;=\d]*\b(?:wrong|incorrect"
-    r"|not|cannot|impossible|\w+n['’]t)\b[^.,;=\d]*[.!\s]*$"
+    rf"|not|cannot|impossible|\w+n['’]t)\b[^.,;=\d]*[.!\s]*{_END}"
     r"|(?<=[\d$%)}*])[.;,] (?:it|this|that|the \w+) (?:cannot|can['’]t|could not|is not|isn['’]t"
     r"|is never|was not"
-    rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*$",
+    rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*{_END}"
+    rf"|(?<=[\d$%)}}*]) ?{_UNIT}[,;—–] ?(?:which|that|this|it|so|and|i\.e\.)?,? ?(?:['’]s|is|are|makes)? ?"
+    rf"(?:{_NUMBER} )?{_UNIT}{_THAN} (?:\w+['’]s? )?(?P<d>{_NUMBER}) ?{_UNIT}[.!\s]*{_END}",
     re.IGNORECASE,
 )
-_DENYING = (" not", "n't", "n’t", "cannot", "rather", "instead", "wrong", "ncorrect", "mpossible")
+# "59, not 40, is the answer".
+_INSERTED = re.compile(
+    rf"(?<=[\d$%)}}*]), (?:and )?not {_NUMBER},(?= (?:is|are|was)\b)", re.IGNORECASE
+)
+_DENYING = (
+    *(" not", "(not", "n't", "n’t", "cannot", "rather", "instead", "wrong", "ncorrect"),
+    *("mpossible", "er than", "ore than", "ess than", "orse than"),
+)
 
 
 def without_other_number(text: str) -> str:
@@ -69,7 +84,7 @@ def without_other_number(text: str) -> str:
         return text
     found = _OTHER.search(tail)
     if not found:
-        return text
+        return _INSERTED.sub("", text)
     number = next(each for each in found.groups() if each).strip("$\\()*.")
     kept = text[: len(text) - len(tail) + found.start()]
     # "It is 12. It cannot be 12." takes it back.

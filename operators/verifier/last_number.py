@@ -59,6 +59,12 @@ _HEDGED = re.compile(
     r"|[\d$.,]+\*{0,2} (?:to|(?:[A-Za-z]+ )?or)|(?:[A-Za-z]+ )?\d[\d.,]* ?[-–])"
     r"(?: maybe| perhaps)?\s*[*$]{0,2}$"
 )
+# "If he gives 33 away, 12 are left": the comma ends a clause and is no list's.
+_INTRODUCED = re.compile(
+    r"(?:^|[.!?:\n]\s*)(?:(?:So|Then|Thus|Therefore|Hence|And|But),? )?(?:If|When|After|Once|Since|Because|As"
+    r"|With|Without|By|Of|Out of|From|Given|For|\w+ing) (?:[^,.;:\n]|[.,]\d)*\d(?:[^,.;:\n]|[.,]\d)*, \Z"
+)
+_CLAUSE = 200
 _LARGER = re.compile(r"\d[\d.,]* ?([A-Za-z]+),? (?:and )?\$?\Z")
 _SMALLER = re.compile(r" ?([A-Za-z]+)")
 _BRACKETED = re.compile(r"[(\[]\s*(\d+(?:\.\d+)?|\d{1,3}(?:,\d{3})+)\s*[)\]]")
@@ -110,6 +116,8 @@ def english_number(text: str) -> str | None:
         return "-" + _expression(text, number, start)
     if denied := _DENIED.match(text, end):
         return shown + denied[0]
+    if before.endswith(", ") and _INTRODUCED.search(text, max(0, start - _CLAUSE), start):
+        return shown
     return shown if _is_isolated(text, number, before) else _expression(text, number, start)
 
 

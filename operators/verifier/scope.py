@@ -21,7 +21,7 @@ def _inflected(stems: str) -> list[str]:
     for stem in listed(stems):
         short = stem[:-1] if stem[-1] in "ey" else stem
         forms += [stem, stem + "s", stem + "d", stem + "ed", short + "ed", short + "ing"]
-        forms += [short + "ies", short + "ied", stem + "ing"]
+        forms += [short + "ies", short + "ied", stem + "ing", stem + "es"]
     return forms
 
 
@@ -39,7 +39,9 @@ _DENIALS = frozenset(
         "incompatible inconsistent doubtful dubious questionable debatable bogus fake faulty "
         "except excluding but other else instead rather different distinct far apart aside besides "
         "opposed opposite contrary ruled rule rules silly crazy rash hasty dishonest hard crossed "
-        "tempting naive kidding way without"
+        "tempting naive kidding way without used ignore forget scratch strike drop violates violated "
+        "fails failed fail nothing clashes misses breaks leads conflicts conflict erroneously "
+        "initial first wasn't worthless"
     )
     + _inflected(
         "deny doubt reject refute disprove dispute disagree exclude eliminate discard dismiss "
@@ -79,13 +81,23 @@ _CUES = _DENIALS | _LIMITS | _ELSEWHERE
 _LAST = frozenset(
     listed(
         "of than over under above below beyond between near nearly almost within times plus most "
-        "least or twice double triple half by up close and"
+        "least or twice double triple half by up close and as away from off ahead"
     )
 )
 _FIRST = frozenset(
     listed(
         "short shy away less more fewer greater larger smaller higher lower bigger above below "
         "under over off from plus minus times divided multiplied modulo"
+    )
+)
+# "The square of the answer is 12".
+_ANSWERS = frozenset(listed("answer result solution"))
+_FUNCTIONS = frozenset(
+    listed(
+        "twice half double triple thrice square cube root reciprocal negative opposite multiple "
+        "factor third quarter than plus minus times squared cubed divided multiplied increased "
+        "decreased modulo has contains ends starts begins add adding subtract subtracting multiply "
+        "multiplying doubling tripling squaring part"
     )
 )
 _FIRST_WORDS = frozenset(listed("were had should is"))
@@ -125,6 +137,7 @@ def _is_next_to_a_bound(left: list[str], right: list[str], after: str) -> bool:
     return (
         "?" in after
         or not _LAST.isdisjoint(left[-2:])
+        or (not _ANSWERS.isdisjoint(left) and not _FUNCTIONS.isdisjoint(left))
         or (bool(left) and left[0] in _FIRST_WORDS)
         or right[:1] == ["or"]
         or "were" in right[:3]
