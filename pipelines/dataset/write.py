@@ -89,6 +89,11 @@ def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | Dat
         )
     if is_folder(export_path):
         _check_folder(export_path)
+    elif export_path.is_dir():
+        raise RecipeError(
+            f"export_path {export_path} is a folder, not a file",
+            "give another export_path, or move the folder",
+        )
     if DatasetSpec.of(dataset).clashes(export_path):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",

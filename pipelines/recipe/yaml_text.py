@@ -138,6 +138,21 @@ def _line(node: yaml.Node) -> int:
 class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
 
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next node.
+
+        Raises:
+            YAMLError: an alias of a list or mapping that it is in, such as `&a [*a]`.
+        """
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            node = self.anchors.get(event.anchor)
+            if node is not None and node.end_mark is None:  # Set where a node ends.
+                raise yaml.composer.ComposerError(
+                    None, None, f"'*{event.anchor}' is inside of what it stands for", event.start_mark
+                )
+        return super().compose_node(parent, index)
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """The value of a node.
 

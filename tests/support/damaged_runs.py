@@ -246,7 +246,9 @@ class DamagedRuns:
                 if outcome == NAMED:
                     outcome = "WRONG: a line that does not name the file"
                 return outcome, ended.output, paid, found
-            for path in new:
+            # The line says what to remove; what was only named is computed again by now.
+            refused = ended.output.rstrip().rpartition("\n")[2]
+            for path in (p for p in new if _mentions(refused, names[p])):
                 shutil.rmtree(path) if kind_of(path) == "a folder" else path.unlink(missing_ok=True)
         if self._elsewhere.read_bytes() != _ELSEWHERE or len(list(self._outside.iterdir())) != 1:
             return "WRONG: a file elsewhere was touched", ended.output, paid, found

@@ -97,15 +97,19 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     recipe = read_stored(folder / "recipe.yaml", step_folder.parents[1])
     recorded = _recorded(folder)
     incomplete = ""
-    if len(recorded) != len(recipe.steps):
+    if not recorded:
         incomplete = f"step {number} was kept by an earlier version, without values.parquet"
+    elif len(recorded) != len(recipe.steps):
+        found = f"{len(recorded)} steps, and recipe.yaml beside it has {len(recipe.steps)}"
+        incomplete = f"{folder / 'values.parquet'} has {found}"
     elif None in recorded:
         incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
     names = _names(step_folder, kind, recipe, recorded)
     steps = tuple(x._replace(name=name) for x, name in zip(recipe.steps, names, strict=True))
+    written = [() if each is None else tuple(each.columns) for each in recorded]
     recipe = with_written(
         recipe.replace(steps=steps),
-        [() if each is None else tuple(each.columns) for each in recorded] or [()] * len(steps),
+        written if len(written) == len(steps) else [()] * len(steps),
     )
     steps = recipe.steps
     files = _Files(folder)

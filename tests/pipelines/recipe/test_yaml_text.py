@@ -132,8 +132,9 @@ def test_lines_of_keys_and_of_items():
     assert parse_document("a:\n  b:\n    c: 1\n").key_lines == {"a": 1, "a.b": 2, "a.b.c": 3}
     merged = parse_document("a: &x\n  b: 1\nc:\n  <<: *x\n  d: [1]\n")
     assert merged.key_lines == {"a": 1, "a.b": 2, "c": 3, "c.b": 2, "c.d": 5}
-    with pytest.raises(yaml.YAMLError, match="recursive"):
-        parse_document("a: &x\n  b: *x\n")
+    for text in ("a: &x\n  b: *x\n", "a: &x [*x]"):
+        with pytest.raises(yaml.YAMLError, match=r"'\*x' is inside of what it stands for"):
+            parse_document(text)
     assert found.item_lines == {"b": (5, 7), "c": (9, 10)}
     assert parse_document("") == (None, {}, {})
     assert parse_document("- 1\n") == ([1], {}, {})

@@ -105,6 +105,16 @@ def test_a_run_of_an_earlier_version_opens_without_values(trained):
         next(one.applied(0))
 
 
+def test_the_recipe_of_a_step_has_other_steps_than_its_values(trained):
+    """A custom operator, too, of which only the recorded values tell the columns."""
+    folder = trained(2)
+    recipe = folder / "steps" / "000002" / "recipe.yaml"
+    recipe.write_text(recipe.read_text() + "- somebodys_filter: {}\n")
+    (one,) = open_stored(folder).sets
+    found = "has 6 steps, and recipe.yaml beside it has 7"
+    assert one.incomplete == f"{folder}/steps/000002/values.parquet {found}"
+
+
 def test_a_step_that_is_being_written_is_left_out(trained):
     folder = trained(1, 2)
     (folder / "steps" / "000002" / "recipe.yaml").unlink()
