@@ -256,7 +256,8 @@ _COMPARED = re.compile(
     r"|\d[\s$)}*]*(?:\w+ )?(?:(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower) than"
     r"|short of|shy of|away from|off|above|below|under|over|from|ahead of)[\s$\\(]*$"
     rf"|\b{_PART} of {_ANSWER}\b|\b(?:twice|thrice|double|triple|half|than) {_ANSWER}\b"
-    rf"|\b(?:add|subtract|multipl|divid|doubl|tripl|squar)\w*(?: (?!to )\w+){{0,3}}(?: to| from| by)? {_ANSWER}\b"
+    rf"|\b(?:add|subtract|multipl|divid|doubl|tripl|squar)\w*(?: (?!to )\w+){{0,3}}(?: to| from"
+    rf"| by)? {_ANSWER}\b"
     rf"|\b{_ANSWER} (?:plus|minus|times|squared|cubed|(?:divided|multiplied|increased|decreased) by"
     rf"|modulo|has|contains|ends|starts|begins)\b"
 )
@@ -337,7 +338,8 @@ _REFUTED = re.compile(
     r"(?:contradiction|absurdity|impossib\w+|conflict))\b|,? it (?:is|was) not\b|, never\b"
     rf"|{_UNIT}(?:is|was) (?:only |just |merely )?what \w+(?: \w+)? (?:wrote|said|got|claim\w*"
     r"|answered|guessed|thought)\b"
-    rf"|{_UNIT}was (?:only |just |merely )?(?:my|the|our) (?:\w+ )?(?:guess|idea|thought|attempt|try"
+    rf"|{_UNIT}was (?:only |just |merely )?(?:my|the|our) (?:\w+ )?(?:guess|idea|thought|attempt"
+    rf"|try"
     r"|estimate|impression|answer|result|value)\b"
     rf"|,? as [^.,;\d]{{1,40}}, (?:{_BE}) (?:\w+ly )?{_BAD}"
     r"|,? ?(?:and |but |though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
@@ -351,16 +353,19 @@ _REFUTED = re.compile(
 )
 # What is left open behind an answer: "but nothing is said about the end".
 _LEFT_OPEN = re.compile(
-    r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|and|which|i)|;)\b[^.\d]*?\b(?:nothing (?:is"
+    r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|and|which|i)"
+    r"|;)\b[^.\d]*?\b(?:nothing (?:is"
     r"|was) (?:said|known|stated)|(?:not|never|n't) (?:\w+ )?(?:stated|said|asked|specified|known"
     r"|given|mentioned|what|say|know|tell|the question|needed|solve|true|hold|the case)|unknown"
-    r"|(?:cannot|can't|can not|could not|couldn't) (?:\w+ )?(?:be )?(?:found|determined|known|computed"
+    r"|(?:cannot|can't|can not|could not|couldn't) (?:\w+ )?(?:be )?(?:found|determined|known"
+    r"|computed"
     r"|decided|tell|say|know|solve|find|verify|confirm|assume)|no idea|unable|remains? open)"
     r"(?! (?:otherwise|more|why|the (?:truth|obvious)))\b"
 )
 _CONFIRMED = re.compile(
     rf"{_CLOSES}(?:\w+ ){{0,2}}?\W*(?:and |which |—|–|-)*(?:that|this|it|he|she|they|i)?"
-    r"(?: \w+)?(?:'s| ?\bis| ?\bare| ?\bwas| ?\bagree)(?: (?:\w+ly|indeed|quite|also))*(?: (?:right|correct|true"
+    r"(?: \w+)?(?:'s| ?\bis| ?\bare| ?\bwas| ?\bagree)(?: (?:\w+ly|indeed|quite"
+    r"|also))*(?: (?:right|correct|true"
     r"|in agreement)\b|\b(?<=agree))"
 )
 _HEDGED = re.compile(
@@ -402,7 +407,8 @@ _TAKEN_BACK = re.compile(
     rf"(?:(?:but|no|wait|however|sorry|oh|actually|and|at least|of course|yet|although|though),? )*"
     rf"(?:(?:that|this|it|the above)(?: \w+)?? (?:\w+ly |just )?(?:{_BE} "
     rf"|'s )?(?:\w+ly )?(?:{_BAD})"
-    r"|(?:that|this|it)(?: \w+)?(?: \w+ly)? (?:fails|violates|contradicts|does not|doesn't) (?:\w+ )?"
+    r"|(?:that|this|it)(?: \w+)?(?: \w+ly)? (?:fails|violates|contradicts|does not"
+    r"|doesn't) (?:\w+ )?"
     r"(?:meet|satisfy|fulfil\w*|match|fit|check|work|hold|the)\b"
     rf"|(?:that|this|it)(?: answer| result| value| claim"
     rf"| statement)? {_NOT} (?:\w+ly )?(?:be )?{_VALID}"
@@ -559,7 +565,8 @@ def _is_conditional(left: str, clause: str, right: str, following: str) -> bool:
 
 _WERE = re.compile(
     r"^\W*(?:(?:were|had|should) .*\bwould\b|only (?:if|when)\b)"
-    r"|\b(?:without|but for|in (?:a different|another|an ideal)|with (?:other|different))\b.*\bwould\b"
+    r"|\b(?:without|but for|in (?:a different|another|an ideal)|with (?:other"
+    r"|different))\b.*\bwould\b"
 )
 _HAD = re.compile(r"\b(?:if|had|were)\b.*\b(?:had|were|hadn't|weren't|\w+ed)\b")
 _WOULD = re.compile(r"\bwould\b|'d\b")

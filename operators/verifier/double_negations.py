@@ -56,14 +56,16 @@ _THAN = (
     r"|heavier|faster|slower|better|worse) than"
 )
 _OTHER = re.compile(
-    rf"(?<=[\d$%)}}*]) ?{_UNIT}(?:,? ?\(?(?:and |but |—|–)? ?not|,? rather than|,? instead of) (?P<a>{_NUMBER})"
+    rf"(?<=[\d$%)}}*]) ?{_UNIT}(?:,? ?\(?(?:and |but |—|–)? ?not|,? rather than"
+    rf"|,? instead of) (?P<a>{_NUMBER})"
     rf" ?{_UNIT}\)?[.!\s]*{_END}"
     rf"|(?<=[\d$%)}}*]),? (?:because|since|as) (?P<b>{_NUMBER}) [^.,;=\d]*\b(?:wrong|incorrect"
     rf"|not|cannot|impossible|\w+n['’]t)\b[^.,;=\d]*[.!\s]*{_END}"
     r"|(?<=[\d$%)}*])[.;,] (?:it|this|that|the \w+) (?:cannot|can['’]t|could not|is not|isn['’]t"
     r"|is never|was not"
     rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*{_END}"
-    rf"|(?<=[\d$%)}}*]) ?{_UNIT}[,;—–] ?(?:which|that|this|it|so|and|i\.e\.)?,? ?(?:['’]s|is|are|makes)? ?"
+    rf"|(?<=[\d$%)}}*]) ?{_UNIT}[,;—–] ?(?:which|that|this|it|so|and|i\.e\.)?,? ?(?:['’]s|is|are"
+    rf"|makes)? ?"
     rf"(?:{_NUMBER} )?{_UNIT}{_THAN} (?:\w+['’]s? )?(?P<d>{_NUMBER}) ?{_UNIT}[.!\s]*{_END}",
     re.IGNORECASE,
 )

@@ -61,8 +61,10 @@ _HEDGED = re.compile(
 )
 # "If he gives 33 away, 12 are left": the comma ends a clause and is no list's.
 _INTRODUCED = re.compile(
-    r"(?:^|[.!?:\n]\s*)(?:(?:So|Then|Thus|Therefore|Hence|And|But),? )?(?:If|When|After|Once|Since|Because|As"
-    r"|With|Without|By|Of|Out of|From|Given|For|\w+ing) (?:[^,.;:\n]|[.,]\d)*\d(?:[^,.;:\n]|[.,]\d)*, \Z"
+    r"(?:^|[.!?:\n]\s*)(?:(?:So|Then|Thus|Therefore|Hence|And|But),? )?(?:If|When|After|Once|Since"
+    r"|Because|As"
+    r"|With|Without|By|Of|Out of|From|Given|For|\w+ing) (?:[^,.;:\n]|[.,]\d)*\d(?:[^,.;:\n]"
+    r"|[.,]\d)*, \Z"
 )
 _CLAUSE = 200
 _LARGER = re.compile(r"\d[\d.,]* ?([A-Za-z]+),? (?:and )?\$?\Z")
@@ -76,14 +78,17 @@ _NEGATED = re.compile(
 _FORMULA = re.compile(r"(?<!\\)\$([^$]{0,200}[\\^][^$]{0,200}?)(?<!\\)\$|\\\((.{1,400}?)\\\)")
 _DELIMITED = re.compile(r"(?<!\\)\$(?=[^\s$])([^$\n]{0,200}?)(?<=\S)(?<!\\)\$(?!\d)|\\\(|\\\)")
 _TOKEN = re.compile(
-    r"(?P<end><</?|>>|[-=]+>|→|⇒|</?[a-zA-Z]+>|<br|={1,3}|≈|~|\\(?:text|mathrm|mbox|approx|to|q?quad"
+    r"(?P<end><</?|>>|[-=]+>|→|⇒|</?[a-zA-Z]+>|<br|={1,3}|≈|~|\\(?:text|mathrm|mbox|approx|to"
+    r"|q?quad"
     r"|rightarrow|Rightarrow|implies|therefore|left|right|boxed|fbox)(?![a-zA-Z])|\\[\\\[\]])"
     r"|(?P<gap>\s+|\\[,;:! ])"
-    r"|(?P<join>(?<=\d)['’′](?=\d)|\*\*(?=[\w({\\])|(?<!\*)\*(?!\*)|(?<!_)_(?!_)|[-+/^<>≤≥≠×÷·⋅∕⁄−–|:]"
+    r"|(?P<join>(?<=\d)['’′](?=\d)"
+    r"|\*\*(?=[\w({\\])|(?<!\*)\*(?!\*)|(?<!_)_(?!_)|[-+/^<>≤≥≠×÷·⋅∕⁄−–|:]"
     r"|\\(?:cdot|times|div|pm|mp|le|leq|ge|geq|ne|neq|lt|gt|mod|pmod|bmod|choose)(?![a-zA-Z]))"
     r"|(?P<lead>[√±∓∛]|\\[a-zA-Z]+)"
     r"|(?P<suffix>!|%|\\%|°|[⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾]+)"
-    r"|(?P<number>(?:\\?\$|[€£])?\s?\d(?:\d|[.,](?=\d))*(?:[eE][+-]?\d+)?(?:st|nd|rd|th)?(?![A-Za-z\d])"
+    r"|(?P<number>(?:\\?\$|[€£])?\s?\d(?:\d|[.,](?=\d))*(?:[eE][+-]?\d+)?(?:st|nd|rd"
+    r"|th)?(?![A-Za-z\d])"
     r"|(?:\\?\$|[€£])?\d(?:\d|[.,](?=\d))*|\.\d+)"
     r"|(?P<word>[A-Za-z]+'?[A-Za-z]*)"
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<other>.)",
