@@ -353,7 +353,7 @@ _REFUTED = re.compile(
 )
 # What is left open behind an answer: "but nothing is said about the end".
 _LEFT_OPEN = re.compile(
-    r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|and|which|i)"
+    r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|which|i)"
     r"|;)\b[^.\d]*?\b(?:nothing (?:is"
     r"|was) (?:said|known|stated)|(?:not|never|n't) (?:\w+ )?(?:stated|said|asked|specified|known"
     r"|given|mentioned|what|say|know|tell|the question|needed|solve|true|hold|the case)|unknown"

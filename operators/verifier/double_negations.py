@@ -49,7 +49,7 @@ _BE = re.compile(r"can|could|may|must|will|would|is|are|was|do|has|should|won")
 
 _TAIL = 160  # characters at the end of a text in which another number is denied
 _NUMBER = r"(?:[a-z] ?= ?)?[$\\(*]{0,3}[-−]?\d[\d.,/]*[$\\)*]{0,3}"
-_UNIT = r"(?:(?!(?:is|are|was|were|not)\b)[a-z]+ ?){0,2}"
+_UNIT = r"(?:(?!(?:is|are|was|were|not|no)\b)[a-z]+ ?){0,2}"
 _END = r"(?:$|(?<=[.!\s])[A-Z][^\d]*$)"  # other sentences that have no number
 _THAN = (
     r"(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower|older|younger|longer|shorter"
