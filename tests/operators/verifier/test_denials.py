@@ -236,3 +236,18 @@ def test_a_box_inside_an_expression():
 def test_a_denied_answer_is_shown_with_its_negation():
     assert extract_answer("It is false that the answer is 12.") == "not 12"
     assert extract_answer(r"It is false that the answer is \boxed{12}.") == "not(12)"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_responses_of_a_grammar_by_another_author(kind):
+    """At most 1% of denials paid and of affirmations refused: `benchmarks/bench_denials.py`."""
+    responses = [each for part in PARTS for each in drawn_responses(part, kind, 500)]
+    verdicts = verify_batch(
+        [each.response for each in responses], [each.answer for each in responses], workers=1
+    )
+    wrong = Counter(
+        f"{each.language} {each.template}"
+        for each, verdict in zip(responses, verdicts, strict=True)
+        if (verdict.verdict == "correct") == (kind == "denial")
+    )
+    assert wrong.total() <= 10, wrong
