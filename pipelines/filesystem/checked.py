@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.disk import kind_of
+from ...operators.disk import wrong_kind
 from ...operators.records import HEADER_BYTES, Header, key_of, read_header
 from .files import open_input, written
 from .remote import AnyPath, RemotePath
@@ -62,8 +62,7 @@ def check_own_folder(path: AnyPath) -> None:
     Raises:
         DamagedError: something else is in its place.
     """
-    kind = None if isinstance(path, RemotePath) else kind_of(path)
-    if kind not in (None, "a folder"):
+    if isinstance(path, Path) and (kind := wrong_kind(path, "a folder")):
         raise damaged(path, f"{kind}, not a folder")
 
 
@@ -126,8 +125,7 @@ def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
         FileNotFoundError: there is none.
     """
     if not isinstance(path, RemotePath):
-        kind = kind_of(path)
-        if kind not in (None, "a file"):
+        if kind := wrong_kind(path, "a file"):
             raise damaged(path, f"{kind}, not a file")
         if not path.stat().st_size:  # Nothing can be mapped.
             return pa.py_buffer(b"")
