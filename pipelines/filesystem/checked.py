@@ -92,7 +92,15 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
         DamagedError: it is not as it was written.
         FileNotFoundError: there is none.
     """
-    content = read_content(path, mapped=mapped)
+    return table_in(path, read_content(path, mapped=mapped))
+
+
+def table_in(path: AnyPath, content: pa.Buffer) -> pa.Table:
+    """The table in what `read_content` gives, without a copy.
+
+    Raises:
+        DamagedError: the file is not as it was written.
+    """
     header = checked_header(path, content)
     if header is None or header.kind != TABLE:
         raise damaged(path)
