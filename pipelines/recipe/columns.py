@@ -184,12 +184,13 @@ def check_replaced(
         known = [name for name in operator.writes() if name in writers]
         taken = [name for name in known if name not in operator.replaces()]
         _check_of_steps(step, {name: writers[name] for name in taken}, where)
-        of_dataset = [name for name in taken if writers[name] is None]
+        of_dataset = [name for name in known if writers[name] is None]
         if of_dataset:
             if written is None:  # Only now, and once: files are opened for it.
                 there = DatasetSpec.of(dataset).exists()
                 written = written_of(dataset) if there else Written()
-            of_dataset = [name for name in of_dataset if name not in written.columns]
+            known_to_runs = written.columns.union(operator.replaces())
+            of_dataset = [name for name in of_dataset if name not in known_to_runs]
         if of_dataset:
             them = "it" if len(of_dataset) == 1 else "them"
             raise RecipeError(
