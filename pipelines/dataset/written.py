@@ -44,7 +44,7 @@ def mark_written(
     return schema.with_metadata(metadata)
 
 
-class Written(NamedTuple):
+class WrittenByRuns(NamedTuple):
     """What runs have written of a dataset, as far as is known.
 
     Attributes:
@@ -61,7 +61,7 @@ def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
     return written_of(dataset).columns
 
 
-def written_of(dataset: AnyPath | DatasetSpec) -> Written:
+def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
     """What runs have written of a dataset.
 
     Args:
@@ -69,22 +69,22 @@ def written_of(dataset: AnyPath | DatasetSpec) -> Written:
     """
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
-        return Written()  # A dataset of the hub is no export.
+        return WrittenByRuns()  # A dataset of the hub is no export.
     found = _all_of([_of_path(path) for path in spec.paths])
     renamed = spec.selection.renamed
     origins = {
         new: frozenset(renamed(of)) for name, of in found.origins.items() for new in renamed([name])
     }
-    return Written(frozenset(renamed(found.columns)), origins)
+    return WrittenByRuns(frozenset(renamed(found.columns)), origins)
 
 
-def _of_path(path: AnyPath) -> Written:
+def _of_path(path: AnyPath) -> WrittenByRuns:
     """What runs have written of a file, a folder or the files of a pattern."""
     reported = _reported(path)
     try:
         files = files_of(path)
     except DataError:
-        return Written(reported)  # `dj-process` reads formats that we do not, such as CSV.
+        return WrittenByRuns(reported)  # `dj-process` reads formats that we do not, such as CSV.
     of_files = []
     for file in files:
         marked = _marked(file)
@@ -94,16 +94,16 @@ def _of_path(path: AnyPath) -> Written:
     return found._replace(columns=found.columns | reported)
 
 
-def _all_of(parts: Sequence[Written]) -> Written:
+def _all_of(parts: Sequence[WrittenByRuns]) -> WrittenByRuns:
     """What all parts of a dataset say is written; a column may come of other ones in each."""
     origins = dict[str, frozenset[str]]()
     for part in parts:
         for name, of in part.origins.items():
             origins[name] = origins.get(name, frozenset()) | of
-    return Written(frozenset.intersection(*(part.columns for part in parts)), origins)
+    return WrittenByRuns(frozenset.intersection(*(part.columns for part in parts)), origins)
 
 
-def _marked(file: AnyPath) -> Written:
+def _marked(file: AnyPath) -> WrittenByRuns:
     """What the metadata of a file says."""
     metadata = _metadata(file)
     try:  # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
@@ -114,9 +114,11 @@ def _marked(file: AnyPath) -> Written:
         columns = frozenset()
     try:
         origins = parse_json(metadata.get(_FROM, b"{}"))
-        return Written(columns, {name: frozenset(map(str, of)) for name, of in origins.items()})
+        return WrittenByRuns(
+            columns, {name: frozenset(map(str, of)) for name, of in origins.items()}
+        )
     except (ValueError, TypeError, AttributeError):
-        return Written(columns)
+        return WrittenByRuns(columns)
 
 
 def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:

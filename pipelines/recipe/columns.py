@@ -20,7 +20,7 @@ from ..dataset.schemas import conform
 from ..dataset.selection import not_there
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
-from ..dataset.written import Written, written_of
+from ..dataset.written import WrittenByRuns, written_of
 from ..filesystem.remote import AnyPath
 from .computed_from import check_current
 from .first_rows import check_first_rows
@@ -188,7 +188,7 @@ def check_replaced(
         if of_dataset:
             if written is None:  # Only now, and once: files are opened for it.
                 there = DatasetSpec.of(dataset).exists()
-                written = written_of(dataset) if there else Written()
+                written = written_of(dataset) if there else WrittenByRuns()
             known_to_runs = written.columns.union(operator.replaces())
             of_dataset = [name for name in of_dataset if name not in known_to_runs]
         if of_dataset:
