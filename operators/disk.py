@@ -39,14 +39,24 @@ def kind_of(path: Path) -> str | None:
     return _KINDS.get(stat.S_IFMT(mode), "a file")
 
 
+def wrong_kind(path: Path, right: str) -> str | None:
+    """What is at a path in the place of `a file` or `a folder`; None: nothing else than that.
+
+    Example:
+        >>> wrong_kind(Path("/"), "a file")
+        'a folder'
+    """
+    kind = kind_of(path)
+    return None if kind in (None, right) else kind
+
+
 def check_is_file(path: Path) -> None:
     """Check that a file, or nothing, is at a path.
 
     Raises:
         NotAFileError: it is something else.
     """
-    kind = kind_of(path)
-    if kind not in (None, "a file"):
+    if kind := wrong_kind(path, "a file"):
         found = f"{kind} is where rejuice keeps a file: remove it"
         raise NotAFileError(errno.EINVAL, found, str(path))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
-from .trust import Trust, check_recipe_trusted, check_run_trusted
+from .trust import Trust, open_trusted
 from .whatif import OfRun, RecipeOrRun
 
 
@@ -22,19 +22,12 @@ def ablate(
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
     from ..compare.ablate import ablations, measured
-    from ..compare.open import answers, opened
+    from ..compare.open import answers
     from ..console import Console
     from ..show.comparison import show_ablations
     from ..show.progress import tracked
 
-    check_recipe_trusted(recipe, trust)
-    stored, other = opened(
-        recipe,
-        run,
-        overrides_of(context),
-        range_of_steps(steps),
-        trust=lambda each: check_run_trusted(each, recipe, trust),
-    )
+    stored, other = open_trusted(recipe, run, overrides_of(context), range_of_steps(steps), trust)
     sets = answers(stored)
     total = len(ablations(sets[0].fit(other)))
     show_ablations(list(tracked(measured(sets, other), total)), Console())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..options import AllowEmpty, Debug, overrides_of
-from .trust import Trust, check_recipe_trusted, check_run_trusted
+from .trust import Trust, check_recipe_trusted, open_trusted
 from .whatif import OfRun, RecipeOrRun
 
 
@@ -31,20 +31,18 @@ def preview(
     """
     from ...operators import EmptyResultError
     from ..compare.cost import step_cost
-    from ..compare.open import has_run, opened, trained
+    from ..compare.open import has_run, trained
     from ..compare.preview import preview as previewed
     from ..compare.replay import replay, whole
     from ..console import Console
     from ..show.preview import show_preview
 
-    check_recipe_trusted(recipe, trust)
     overrides = overrides_of(context)
     sampled = run is None and not has_run(recipe)
     if sampled:
+        check_recipe_trusted(recipe, trust)
         run = _sampled(recipe, overrides, prompts)
-    stored, wanted = opened(
-        recipe, run, overrides, trust=lambda each: check_run_trusted(each, recipe, trust)
-    )
+    stored, wanted = open_trusted(recipe, run, overrides, None, trust)
     train, console = wanted.head.train, Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from ...operators import RecipeError
 if TYPE_CHECKING:
     from ..filesystem.remote import AnyPath
     from ..recipe.code import RecipeCode
+    from ..recipe.recipe import Recipe
     from ..stored.stored import Stored
 
 Trust = Annotated[
@@ -57,6 +59,33 @@ def check_run_trusted(stored: Stored, path: Path, trusted: bool) -> None:
 
     trust_own(stored, path)
     check_trusted(stored.folder, code_of(stored.recipes), trusted)
+
+
+def open_trusted(
+    recipe: Path,
+    run: Path | None,
+    overrides: Mapping[str, str],
+    steps: range | None,
+    trusted: bool,
+) -> tuple[Stored, Recipe]:
+    """The stored run and the recipe that `compare.open.opened` gives, once their code is trusted.
+
+    Args:
+        recipe: in YAML, or a stored run, as the user gave it.
+        run: the stored run; None: that of the recipe.
+        overrides: by `step.field`.
+        steps: of a training run, those that are wanted; None: all.
+        trusted: whether `--trust` was given.
+
+    Raises:
+        RejuiceError: the code is not trusted, or as `opened`.
+    """
+    from ..compare.open import opened
+
+    check_recipe_trusted(recipe, trusted)
+    return opened(
+        recipe, run, overrides, steps, trust=lambda each: check_run_trusted(each, recipe, trusted)
+    )
 
 
 def trust_own(stored: Stored, path: Path) -> None:

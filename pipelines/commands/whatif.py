@@ -11,7 +11,7 @@ import typer
 
 from ..filesystem.remote import to_path
 from ..options import Debug, TrainingSteps, overrides_of, range_of_steps
-from .trust import Trust, check_recipe_trusted, check_run_trusted
+from .trust import Trust, open_trusted
 
 RecipeOrRun = Annotated[
     Path,
@@ -47,20 +47,12 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..compare.open import opened
     from ..compare.whatif import changes_of, whatif_of_sets
     from ..console import Console
     from ..show.comparison import show_rows, show_whatif
     from ..show.progress import tracked
 
-    check_recipe_trusted(recipe, trust)
-    stored, other = opened(
-        recipe,
-        run,
-        overrides_of(context),
-        range_of_steps(steps),
-        trust=lambda each: check_run_trusted(each, recipe, trust),
-    )
+    stored, other = open_trusted(recipe, run, overrides_of(context), range_of_steps(steps), trust)
     found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:
         show_rows(found, rows)

@@ -7,8 +7,10 @@ does a table that is read from it. Of any other export, the report in its run fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -42,54 +44,81 @@ def mark_written(
     return schema.with_metadata(metadata)
 
 
-def written_origins(dataset: AnyPath | DatasetSpec) -> dict[str, frozenset[str]]:
-    """By column that steps have written, those from which it was computed, as far as is known.
+class WrittenByRuns(NamedTuple):
+    """What runs have written of a dataset, as far as is known.
 
-    Args:
-        dataset: the export of a run, or several.
+    Attributes:
+        columns: that steps have written.
+        origins: by column that steps have written, those from which it was computed.
     """
-    spec, found = DatasetSpec.of(dataset), dict[str, frozenset[str]]()
-    for path in spec.paths:
-        with suppress(DataError, ValueError, TypeError, AttributeError):  # As `_marked`.
-            for file in files_of(path):
-                of_file = parse_json(_metadata(file).get(_FROM, b"{}"))
-                for name, of in of_file.items():
-                    found[name] = found.get(name, frozenset()).union(map(str, of))
-    renamed = spec.selection.renamed
-    return {new: frozenset(renamed(of)) for name, of in found.items() for new in renamed([name])}
+
+    columns: frozenset[str] = frozenset()
+    origins: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
-    """The columns of a dataset that steps have written, as far as is known.
+    """The columns of a dataset that steps have written, see `written_of`."""
+    return written_of(dataset).columns
+
+
+def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
+    """What runs have written of a dataset.
 
     Args:
         dataset: the export of a run under Ray, or several exports, of which all have to say it.
     """
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
-        return frozenset()  # A dataset of the hub is no export.
-    of_paths = [_written(path) for path in spec.paths]
-    return frozenset(spec.selection.renamed(frozenset.intersection(*of_paths)))
+        return WrittenByRuns()  # A dataset of the hub is no export.
+    found = _all_of([_of_path(path) for path in spec.paths])
+    renamed = spec.selection.renamed
+    origins = {
+        new: frozenset(renamed(of)) for name, of in found.origins.items() for new in renamed([name])
+    }
+    return WrittenByRuns(frozenset(renamed(found.columns)), origins)
 
 
-def _written(path: AnyPath) -> frozenset[str]:
-    """The columns that steps have written of a file, a folder or the files of a pattern."""
+def _of_path(path: AnyPath) -> WrittenByRuns:
+    """What runs have written of a file, a folder or the files of a pattern."""
+    reported = _reported(path)
     try:
         files = files_of(path)
     except DataError:
-        return _reported(path)  # `dj-process` reads formats that we do not, such as CSV.
-    of_path = _reported(path)
-    of_files = (_marked(file) or (of_path if file == path else _reported(file)) for file in files)
-    return of_path | frozenset.intersection(*of_files)
+        return WrittenByRuns(reported)  # `dj-process` reads formats that we do not, such as CSV.
+    of_files = []
+    for file in files:
+        marked = _marked(file)
+        columns = marked.columns or (reported if file == path else _reported(file))
+        of_files.append(marked._replace(columns=columns))
+    found = _all_of(of_files)
+    return found._replace(columns=found.columns | reported)
 
 
-def _marked(file: AnyPath) -> frozenset[str]:
-    """The columns that the metadata of a file names."""
+def _all_of(parts: Sequence[WrittenByRuns]) -> WrittenByRuns:
+    """What all parts of a dataset say is written; a column may come of other ones in each."""
+    origins = dict[str, frozenset[str]]()
+    for part in parts:
+        for name, of in part.origins.items():
+            origins[name] = origins.get(name, frozenset()) | of
+    return WrittenByRuns(frozenset.intersection(*(part.columns for part in parts)), origins)
+
+
+def _marked(file: AnyPath) -> WrittenByRuns:
+    """What the metadata of a file says."""
+    metadata = _metadata(file)
+    try:  # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
+        columns = frozenset(
+            name for name in parse_json(metadata.get(_KEY, b"[]")) if isinstance(name, str)
+        )
+    except (ValueError, TypeError):
+        columns = frozenset()
     try:
-        names = parse_json(_metadata(file).get(_KEY, b"[]"))
-        return frozenset(name for name in names if isinstance(name, str))
-    except (ValueError, TypeError):  # It is anybody's text, and says nothing then.
-        return frozenset()
+        origins = parse_json(metadata.get(_FROM, b"{}"))
+        return WrittenByRuns(
+            columns, {name: frozenset(map(str, of)) for name, of in origins.items()}
+        )
+    except (ValueError, TypeError, AttributeError):
+        return WrittenByRuns(columns)
 
 
 def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:

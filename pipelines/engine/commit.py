@@ -25,8 +25,8 @@ from ..filesystem.checked import (
     checked_header,
     damaged,
     owner,
-    read_checked,
     read_content,
+    table_in,
     write_checked,
 )
 from ..filesystem.files import check_is_folder, write_file
@@ -59,7 +59,22 @@ def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
             there again.
         FileNotFoundError: there is none.
     """
-    table = read_checked(path, mapped=mapped)
+    return _load(path, read_content(path, mapped=mapped))
+
+
+def load_or_target(path: AnyPath) -> StepResult | AnyPath:
+    """What `load` gives of a commit, or `target_of` of a link; the file is read once.
+
+    Raises:
+        DamagedError: see `load`.
+        FileNotFoundError: there is none.
+    """
+    content = read_content(path)
+    return _target(path, content) or _load(path, content)
+
+
+def _load(path: AnyPath, content: pa.Buffer) -> StepResult:
+    table = table_in(path, content)
     check_retries(path, table.schema)
     return of_table(table)
 
@@ -97,7 +112,10 @@ def target_of(path: AnyPath) -> AnyPath | None:
         DamagedError: it is not as it was written.
         FileNotFoundError: there is none.
     """
-    content = read_content(path)
+    return _target(path, read_content(path))
+
+
+def _target(path: AnyPath, content: pa.Buffer) -> AnyPath | None:
     header = checked_header(path, content)
     if header is None:
         raise damaged(path)

@@ -221,13 +221,13 @@ class Plan(NamedTuple):
             FileNotFoundError: it is not committed.
         """
         path = self.path(step, chunk)
-        target = commit.target_of(path) if _may_link(step) else None
-        if target is None:
-            return commit.load(path)
+        found = commit.load_or_target(path)
+        if isinstance(found, StepResult):
+            return found
         try:
-            return kept_chunk.load(target)
+            return kept_chunk.load(found)
         except FileNotFoundError:
-            raise damaged(path, f"a link to {target}, which is gone") from None
+            raise damaged(path, f"a link to {found}, which is gone") from None
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""

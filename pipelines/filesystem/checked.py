@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.disk import kind_of
+from ...operators.disk import wrong_kind
 from ...operators.records import HEADER_BYTES, Header, key_of, read_header
 from .files import open_input, written
 from .remote import AnyPath, RemotePath
@@ -20,6 +20,9 @@ from .remote import AnyPath, RemotePath
 TABLE, LINK = 0, 1
 """Kinds of records: an Arrow stream, and the path of a file of the cache, from the folder of the
 record."""
+
+_FORMER = b"ARROW1"
+"""How files begin that were written before they were records."""
 
 _verified: dict[Path, tuple[int, int, int]] = {}
 """Files whose checksum this process has computed: inode, time of the last change in ns, size."""
@@ -62,8 +65,7 @@ def check_own_folder(path: AnyPath) -> None:
     Raises:
         DamagedError: something else is in its place.
     """
-    kind = None if isinstance(path, RemotePath) else kind_of(path)
-    if kind not in (None, "a folder"):
+    if isinstance(path, Path) and (kind := wrong_kind(path, "a folder")):
         raise damaged(path, f"{kind}, not a folder")
 
 
@@ -93,10 +95,19 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
         DamagedError: it is not as it was written.
         FileNotFoundError: there is none.
     """
-    content = read_content(path, mapped=mapped)
+    return table_in(path, read_content(path, mapped=mapped))
+
+
+def table_in(path: AnyPath, content: pa.Buffer) -> pa.Table:
+    """The table in what `read_content` gives, without a copy.
+
+    Raises:
+        DamagedError: the file is not as it was written.
+    """
     header = checked_header(path, content)
     if header is None or header.kind != TABLE:
-        raise damaged(path)
+        former = bytes(content[: len(_FORMER)]) == _FORMER
+        raise damaged(path, "of a former version of rejuice" if former else "damaged")
     try:
         return pa.ipc.open_stream(content[HEADER_BYTES:]).read_all()
     except (pa.ArrowInvalid, OSError):
@@ -126,8 +137,7 @@ def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
         FileNotFoundError: there is none.
     """
     if not isinstance(path, RemotePath):
-        kind = kind_of(path)
-        if kind not in (None, "a file"):
+        if kind := wrong_kind(path, "a file"):
             raise damaged(path, f"{kind}, not a file")
         if not path.stat().st_size:  # Nothing can be mapped.
             return pa.py_buffer(b"")

@@ -89,8 +89,7 @@ def check_is_folder(path: AnyPath) -> None:
     Raises:
         DataError: it is something else.
     """
-    kind = None if isinstance(path, RemotePath) else disk.kind_of(path)
-    if kind not in (None, "a folder"):
+    if isinstance(path, Path) and (kind := disk.wrong_kind(path, "a folder")):
         raise DataError(f"{path} is {kind}, where rejuice keeps a folder", "remove it")
 
 

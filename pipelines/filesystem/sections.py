@@ -110,7 +110,7 @@ class Sections(NamedTuple):
         sections = []
         for number in range(first, stop):
             start, end = (each - self.ends[first] for each in self.ends[number : number + 2])
-            sections.append(content.slice(start, end - start))
+            sections.append(content[start:end])  # Shorter where the file was cut off since.
             if xxhash.xxh3_64_intdigest(sections[-1]) != self.checksums[number]:
                 raise damaged(self.path)
         return sections

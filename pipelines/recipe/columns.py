@@ -20,7 +20,7 @@ from ..dataset.schemas import conform
 from ..dataset.selection import not_there
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
-from ..dataset.written import written_columns, written_origins
+from ..dataset.written import WrittenByRuns, written_of
 from ..filesystem.remote import AnyPath
 from .computed_from import check_current
 from .first_rows import check_first_rows
@@ -177,18 +177,20 @@ def check_replaced(
         RecipeError: a step would replace another column, or what another one was computed from.
     """
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
-    columns, written = list(columns), frozenset[str]()
+    columns, written = list(columns), None
     writers = dict[str, Step | None].fromkeys(columns)
     for step in steps:
         operator = step.operator
         known = [name for name in operator.writes() if name in writers]
         taken = [name for name in known if name not in operator.replaces()]
         _check_of_steps(step, {name: writers[name] for name in taken}, where)
-        of_dataset = [name for name in taken if writers[name] is None]
-        if of_dataset:  # Only now: files are opened for it.
-            there = DatasetSpec.of(dataset).exists()
-            written = written_columns(dataset) if there else written
-            of_dataset = [name for name in of_dataset if name not in written]
+        of_dataset = [name for name in known if writers[name] is None]
+        if of_dataset:
+            if written is None:  # Only now, and once: files are opened for it.
+                there = DatasetSpec.of(dataset).exists()
+                written = written_of(dataset) if there else WrittenByRuns()
+            known_to_runs = written.columns.union(operator.replaces())
+            of_dataset = [name for name in of_dataset if name not in known_to_runs]
         if of_dataset:
             them = "it" if len(of_dataset) == 1 else "them"
             raise RecipeError(
@@ -199,7 +201,7 @@ def check_replaced(
         for name in operator.removes():
             writers.pop(name, None)
         writers.update(dict.fromkeys(operator.writes(), step))
-    check_current(steps, columns, written_origins(dataset) if written else {}, where)
+    check_current(steps, columns, written.origins if written else {}, where)
 
 
 def _check_of_steps(

@@ -37,8 +37,10 @@ class _Followed:
             self.origins.clear()
             of = frozenset()
         for name in sorted(writes & self.there):
-            # What an operator changes, and does not replace, is still of the same response.
-            if name in reads:
+            # A response that an operator changes, and does not replace, is still the same one; what
+            # says something about it, such as a verdict, is another one then.
+            about = name != "response" and "response" in self.origins.get(name, ())
+            if name in reads and not about:
                 continue
             for other, its in self.origins.items():
                 if name in its and other not in writes | removed and other in self.there:
@@ -92,6 +94,13 @@ def _error(
     writers = [s for s in before if name in s.operator.writes() and s.number < step.number]
     others = sorted(stale.keys() - {name})
     also = f" (as are {', '.join(others)})" if others else ""
+    if replaced in step.operator.reads():
+        keep = f"write another column than '{replaced}'"
+    elif writers:
+        without = f"read its export without '{replaced}' (`columns`)"
+        keep = f"run the steps before this one as a recipe of their own, and {without}"
+    else:
+        keep = f"read the dataset without '{replaced}' (`columns`)"
     if writers:
         writer = f"step {writers[-1].number} {writers[-1].name}"
         right = f"put {writer} after this step, too, or leave it out"
@@ -101,7 +110,7 @@ def _error(
     return RecipeError(
         f"replaces '{replaced}', of which {writer} computed '{name}'{also}{why}: "
         "it would stay as it was",
-        right,
+        f"{right}; to keep it as it is, {keep}",
         where=where(step),
     )
 

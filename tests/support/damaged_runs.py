@@ -100,16 +100,16 @@ class DamagedRuns:
         self._run.paid()
 
     def attempts(self, count: int, seed: int, *, at_once: int = 1) -> Iterator[Attempt]:
-        """Attempts that damage `count` files in all, evenly over states and kinds of files.
+        """Attempts that damage `count` files, evenly over states and kinds of files.
 
         Args:
-            count: damages.
+            count: damages, at least.
             seed: of all that is random.
             at_once: how many files one attempt may damage.
         """
         rng = random.Random(seed)
         left = count
-        while left:
+        while left > 0:  # What was swapped with another file is two damages.
             state = rng.choice(list(self._states))
             number = min(left, rng.randint(1, at_once))
             attempt = self._attempt(state, number, rng)
@@ -239,16 +239,18 @@ class DamagedRuns:
                 total.update(more)
             outcome = _outcome(ended)
             new = [p for p in names.keys() - found if _mentions(ended.output, names[p])]
-            found |= dict.fromkeys(new, FOUND if outcome == SAME else NAMED)
+            found |= dict.fromkeys(new, FOUND)
             if outcome == SAME:
                 break
-            if outcome != NAMED or not new:
+            # Other files that are named have been written again, or will be.
+            refused = [p for p, of in names.items() if _mentions(_last_line(ended), of)]
+            refused = [p for p in refused if found.get(p) != NAMED]
+            if outcome != NAMED or not refused:
                 if outcome == NAMED:
                     outcome = "WRONG: a line that does not name the file"
                 return outcome, ended.output, paid, found
-            # The line says what to remove; what was only named is computed again by now.
-            refused = ended.output.rstrip().rpartition("\n")[2]
-            for path in (p for p in new if _mentions(refused, names[p])):
+            found |= dict.fromkeys(refused, NAMED)
+            for path in refused:
                 shutil.rmtree(path) if kind_of(path) == "a folder" else path.unlink(missing_ok=True)
         if self._elsewhere.read_bytes() != _ELSEWHERE or len(list(self._outside.iterdir())) != 1:
             return "WRONG: a file elsewhere was touched", ended.output, paid, found
@@ -305,8 +307,11 @@ def _outcome(ended: Ended) -> str:
         return "WRONG: a traceback"
     if ended.status == 0:
         return SAME
-    last = ended.output.rstrip().rpartition("\n")[2]
-    return NAMED if last.startswith("rejuice: ") else "WRONG: no line of ours"
+    return NAMED if _last_line(ended).startswith("rejuice: ") else "WRONG: no line of ours"
+
+
+def _last_line(ended: Ended) -> str:
+    return ended.output.rstrip().rpartition("\n")[2]
 
 
 def _mentions(output: str, names: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 import xxhash
+from pydantic import TypeAdapter
 
 from ....operators import ResumableOperator
 from ....operators.disk import NotAFileError, open_file
@@ -65,6 +66,9 @@ class Manifest(NamedTuple):
     cache: str
     uses: Sequence[str]
     files: Mapping[str, FileState]
+
+
+_MANIFEST = TypeAdapter(Manifest)
 
 
 def run_key(plan: Plan) -> str:
@@ -172,22 +176,10 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
         checksum = content.pop("checksum")
         if checksum != _checksum(content) or content.pop("format") != _FORMAT:
             return None
-        files = {name: FileState(*state) for name, state in content.pop("files").items()}
-        found = Manifest(files=files, **content)
+        # A checksum can be made of anything.
+        return _MANIFEST.validate_python(content, strict=True)
     except (FileNotFoundError, NotAFileError, ValueError, AttributeError, KeyError, TypeError):
         return None
-    return found if _has_types(found) else None
-
-
-def _has_types(manifest: Manifest) -> bool:
-    """Whether a manifest holds what its type says: a checksum can be made of anything."""
-    key, made_by, cache, uses, files = manifest
-    if not isinstance(uses, list):
-        return False
-    texts = [key, made_by, cache, *uses, *(state.xxh3 for state in files.values())]
-    sizes = [state.size for state in files.values()]
-    are_texts = all(isinstance(text, str) for text in texts)
-    return are_texts and all(isinstance(size, int) for size in sizes)
 
 
 def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ....operators import Groups, OperatorError
 from ...apply.frame import Frame
 from ...dataset.run_folder import is_folder
-from ...dataset.written import mark_written, written_columns, written_origins
+from ...dataset.written import mark_written, written_of
 from ...recipe.computed_from import computed_from
 from ...recipe.head import Head
 from ..plan import Plan
@@ -60,10 +60,10 @@ def outline(plan: Plan, workers: Workers) -> Outline:
         parts = cut_parts([each.sizes_G for each in chunks], head.max_rows_per_file)
     else:
         parts = [one_part(len(chunks))]
-    written = set(written_columns(head.dataset_spec)).union(*(each.written for each in chunks))
+    before = written_of(head.dataset_spec)
+    written = before.columns.union(*(each.written for each in chunks))
     schema = _schema(head, [each.schema for each in chunks])
-    origins = written_origins(head.dataset_spec)
-    origins = computed_from(plan.steps, plan.source.schema.names, origins)
+    origins = computed_from(plan.steps, plan.source.schema.names, before.origins)
     return Outline(parts, mark_written(schema, written, origins))
 
 

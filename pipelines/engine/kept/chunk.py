@@ -91,10 +91,15 @@ def keys_of(path: AnyPath) -> list[str] | None:
     """The keys of the rows of a finished chunk; None: it has none that are undamaged."""
     try:
         parts = _parts(path, read_content(path))
-        packed = next(table for number, table in parts if number == 0).schema.metadata[_KEYS].hex()
+        head = next(table for number, table in parts if number == 0)
     except (FileNotFoundError, DamagedError, StopIteration):
         return None
-    return [packed[at : at + 32] for at in range(0, len(packed), 32)]
+    return unpacked(head.schema.metadata[_KEYS])
+
+
+def unpacked(packed: bytes) -> list[str]:
+    """The keys of rows that are in the metadata of a chunk."""
+    return [packed[at : at + 16].hex() for at in range(0, len(packed), 16)]
 
 
 def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:

@@ -21,7 +21,7 @@ from ...apply.steps import StepResult
 from ...filesystem.checked import DamagedError, read_content
 from ...filesystem.remote import AnyPath
 from ..commit import of_table
-from .chunk import hash_of, rows_of
+from .chunk import hash_of, rows_of, unpacked
 
 DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)
 """What reading damaged Arrow raises."""
@@ -49,7 +49,7 @@ class _SavedRows(NamedTuple):
     xxh3: str
 
 
-def whole_chunk(path: AnyPath) -> tuple[StepResult, bytes | None] | None:
+def whole_chunk(path: AnyPath) -> tuple[StepResult, list[str] | None] | None:
     """A chunk, and its keys where they are in it; None: it is damaged, or not of these versions."""
     try:
         content = read_content(path)
@@ -65,9 +65,15 @@ def whole_chunk(path: AnyPath) -> tuple[StepResult, bytes | None] | None:
         if _BATCHES in metadata and not end.endswith(_TRAILER):
             return None  # Cut off where the checksum was.
         table.validate(full=True)
-        return of_table(table), metadata.get(_KEYS)
+        return of_table(table), unpacked(metadata[_KEYS]) if _KEYS in metadata else None
     except (DamagedError, *DAMAGES):
         return None
+
+
+def keys_of(path: AnyPath) -> list[str] | None:
+    """The keys of the rows of an undamaged chunk; None: it has none."""
+    found = whole_chunk(path)
+    return None if found is None else found[1]
 
 
 def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
@@ -79,8 +85,7 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
         metadata = reader.schema.metadata
         if metadata[_CHECKSUM] != _schema_checksum(reader.schema):
             return
-        keys = metadata[_KEYS].hex()
-        if hash_of([keys[at : at + 32] for at in range(0, len(keys), 32)]) != path.stem:
+        if hash_of(unpacked(metadata[_KEYS])) != path.stem:
             return  # Of another chunk.
         parts = [_SavedRows(*part) for part in json.loads(metadata[_BATCHES])]
     except (DamagedError, *DAMAGES):

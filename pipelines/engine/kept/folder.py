@@ -106,17 +106,17 @@ class KeptRows:
 
 def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
     """The chunks of a folder, finished or not, with the keys of their rows."""
-    files: list[AnyPath] = sorted(folder.glob("*.keys"), key=str)
-    for file in files:
-        keys = _read_keys(file)
+    found = (path for path in folder.glob("*.*") if path.suffix in (".arrow", ".keys"))
+    for file in sorted({path.with_suffix(".keys") for path in found}, key=str):
+        keys, whole = _read_keys(file), file.with_suffix(".arrow")
         if keys is None:
-            keys = kept_chunk.keys_of(file.with_suffix(".arrow"))
+            keys = kept_chunk.keys_of(whole) or earlier.keys_of(whole)
             if keys is None or kept_chunk.hash_of(keys) != file.stem:
                 lost = "its rows are found again only where the same rows are a chunk"
-                _log.warning("%s is damaged: %s", file, lost)
+                _log.warning("%s is %s: %s", file, "damaged" if file.exists() else "gone", lost)
                 continue
             write_file(file, "\n".join(keys))
-        yield file.with_suffix(".arrow"), keys
+        yield whole, keys
 
 
 def _read_keys(file: AnyPath) -> list[str] | None:
@@ -205,20 +205,17 @@ def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
 
 
 def _renew(
-    whole: AnyPath, result: StepResult, packed: bytes | None, keys: Sequence[str] | None
+    whole: AnyPath, result: StepResult, own: Sequence[str] | None, keys: Sequence[str] | None
 ) -> bool:
     """Write a chunk of an earlier version in the present format; False: it may not be this one.
 
     Args:
         whole: the chunk.
         result: what it holds.
-        packed: the keys that are in it.
+        own: the keys that are in it.
         keys: of its rows, where they are known.
     """
-    if packed is not None:
-        keys = [packed.hex()[at : at + 32] for at in range(0, 2 * len(packed), 32)]
-    elif keys is None:
-        keys = _read_keys(whole.with_suffix(".keys"))
+    keys = own or keys or _read_keys(whole.with_suffix(".keys"))
     if keys is None or kept_chunk.hash_of(keys) != whole.stem or len(keys) != result.rows_in:
         return False
     kept_chunk.save(whole, result, keys, retry_count(whole.parent))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
 from rejuice.pipelines.apply.steps import StepResult
-from rejuice.pipelines.engine.commit import load, save
+from rejuice.pipelines.engine import commit
+from rejuice.pipelines.engine.commit import load, load_or_target, save
 from rejuice.pipelines.filesystem.arrow_files import read_arrow, write_arrow
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -140,3 +141,15 @@ def test_a_damaged_file_is_named(tmp_path, left):
     with pytest.raises(DataError) as caught:
         load(path)
     assert str(caught.value) == f"{path} is damaged; remove it and run again"
+
+
+def test_what_may_be_a_link_is_read_once(tmp_path, monkeypatch):
+    """Of a commit in an object store, all of it is fetched."""
+    step, target = tmp_path / "sample_mapper-1", tmp_path / "kept-a-1" / f"{'0' * 32}.arrow"
+    save(step / "000000.arrow", StepResult.of(Change({"x": pa.array([1])}), 1))
+    commit.link(step / "000001.arrow", target)
+    read, content = [], commit.read_content
+    monkeypatch.setattr(commit, "read_content", lambda path: read.append(path) or content(path))
+    assert load_or_target(step / "000000.arrow").rows_in == 1
+    assert load_or_target(step / "000001.arrow") == target
+    assert read == [step / "000000.arrow", step / "000001.arrow"]

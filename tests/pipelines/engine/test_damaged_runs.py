@@ -20,7 +20,7 @@ KINDS = {
 
 @pytest.mark.slow
 def test_each_damage_is_found_and_computed_again_or_named(folder_in_memory):
-    attempts = attempted(folder_in_memory, DAMAGES)
+    attempts = attempted(folder_in_memory, DAMAGES, seed=1, at_once=3)
     kinds = Counter(each.file for attempt in attempts for each in attempt.damaged)
     assert kinds.keys() >= KINDS
     # What a damaged file held was sampled again, or this test damages nothing that matters.
@@ -29,14 +29,14 @@ def test_each_damage_is_found_and_computed_again_or_named(folder_in_memory):
 
 @pytest.mark.slow
 @pytest.mark.smoke
-def test_one_damage_is_found_and_computed_again_or_named(folder_in_memory):
-    attempted(folder_in_memory, 1)
+def test_a_hundred_damages_in_few_runs_are_found_and_computed_again_or_named(folder_in_memory):
+    attempted(folder_in_memory, 100, seed=2, at_once=6)
 
 
-def attempted(folder, damages):
+def attempted(folder, damages, seed, at_once):
     """Attempts with so many damages in all, each with a right outcome."""
-    attempts = list(DamagedRuns(folder).attempts(damages, seed=1, at_once=3))
-    assert sum(len(attempt.damaged) for attempt in attempts) == damages
+    attempts = list(DamagedRuns(folder).attempts(damages, seed, at_once=at_once))
+    assert sum(len(attempt.damaged) for attempt in attempts) >= damages
     for attempt in attempts:
         assert attempt.outcome in RIGHT, attempt
     return attempts

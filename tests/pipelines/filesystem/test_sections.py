@@ -45,6 +45,16 @@ def test_each_damaged_byte_and_each_end_is_found(tmp_path):
             Sections.open(path).read(0, len(CONTENT))
 
 
+def test_a_file_that_is_cut_off_after_it_was_opened(tmp_path):
+    path = tmp_path / "file"
+    write_sections(path, CONTENT, METADATA)
+    opened, right = Sections.open(path), path.read_bytes()
+    for size in range(opened.ends[-1]):
+        path.write_bytes(right[:size])
+        with pytest.raises(DamagedError, match="is damaged; remove it and run again"):
+            opened.read(0, len(CONTENT))
+
+
 def test_a_range_is_read_though_the_rest_is_damaged(tmp_path):
     path = tmp_path / "file"
     write_sections(path, CONTENT, METADATA)

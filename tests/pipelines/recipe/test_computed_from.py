@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rejuice.operators import RecipeError
+from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.read import load
@@ -25,7 +26,7 @@ def sample(tmp_path):
     """A step that samples the responses that were recorded under a name."""
 
     def step(name):
-        rows = [{"prompt": row["prompt"], "response": f"{name}: 2"} for row in PROMPTS]
+        rows = [{"prompt": row["prompt"], "response": rf"{name}: \boxed{{2}}"} for row in PROMPTS]
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         fields = {"n": 1, "engine": "recorded", "recorded": {"path": str(file)}, "on_policy": False}
@@ -46,7 +47,9 @@ def test_a_verdict_of_a_response_that_is_sampled_anew(recipe_file, sample):
         "line 14, step 4 policy_rollout_mapper_2: replaces 'response', of which step 2 "
         "math_verify_mapper computed 'verdict' (as are extracted_answer, reward, reward_accuracy, "
         "reward_accuracy_missing): it would stay as it was; put step 2 "
-        "math_verify_mapper after this step, too, or leave it out"
+        "math_verify_mapper after this step, too, or leave it out; to keep it as it is, run the steps "
+        "before this one as a recipe of their own, and read its export without 'response' "
+        "(`columns`)"
     )
     line = refused(recipe_file([one, VERIFY, SUM, two, VERIFY], PROMPTS))
     assert "step 3 reward_sum_mapper computed 'reward'" in line
@@ -73,6 +76,22 @@ def test_a_verdict_in_the_dataset_of_an_earlier_run(recipe_file, sample, tmp_pat
     checked(sample("two"), VERIFY, SUM)
 
 
+def test_a_pass_rate_stays_as_the_difficulty_for_another_policy(recipe_file, sample, tmp_path):
+    """As the message says."""
+    stats, first = {"group_stats_mapper": {}}, tmp_path / "first.parquet"
+    engine.run(load(recipe_file([sample("one"), VERIFY, stats], PROMPTS, export_path=str(first))))
+    next_steps = [{"exact_deduplicator": {"column": "prompt_id"}}, sample("two"), VERIFY]
+    again = recipe_file(next_steps, dataset_path=str(first))
+    assert "to keep it as it is, read the dataset without 'response' (`columns`)" in refused(again)
+    names = {name: name for name in ("prompt_id", "prompt", "reference")}
+    kept = {**names, "pass_rate": "difficulty"}
+    path = recipe_file([*next_steps, stats], dataset_path=str(first), columns=kept)
+    engine.run(load(path))
+    table = Dataset(load(path).head.export_path).table()
+    assert table["difficulty"].to_pylist() == [0.0, 1.0, 0.0]
+    assert {"verdict", "pass_rate"} <= set(table.column_names)
+
+
 OWN = """
 from rejuice.operators import Mapper
 class StripMapper(Mapper):
@@ -82,8 +101,37 @@ class StripMapper(Mapper):
 """
 
 
+BETTER = """
+from rejuice.operators import Mapper
+class BetterAccuracyMapper(Mapper):
+    def reads(self): return ("reward_accuracy",)
+    def writes(self): return ("reward_accuracy",)
+    def map(self, table): return {"reward_accuracy": table["reward_accuracy"]}
+"""
+
+
+def test_what_changes_a_reward_leaves_no_sum_of_the_former_one(recipe_file, sample, tmp_path):
+    (tmp_path / "own.py").write_text(BETTER)
+    own, better = [str(tmp_path / "own.py")], {"better_accuracy_mapper": {}}
+
+    def recipe(*process, **fields):
+        return recipe_file(list(process), PROMPTS, custom_operator_paths=own, **fields)
+
+    assert refused(recipe(sample("one"), VERIFY, SUM, better)) == (
+        "line 14, step 4 better_accuracy_mapper: replaces 'reward_accuracy', of which step 3 "
+        "reward_sum_mapper computed 'reward': it would stay as it was; put step 3 "
+        "reward_sum_mapper after this step, too, or leave it out; to keep it as it is, write another "
+        "column than 'reward_accuracy'"
+    )
+    checked_schema(load(recipe(sample("one"), VERIFY, better, SUM)))
+    first = tmp_path / "first.parquet"
+    engine.run(load(recipe(sample("one"), VERIFY, SUM, export_path=str(first))))
+    path = recipe_file([better], dataset_path=str(first), custom_operator_paths=own)
+    assert "the run that made the dataset computed 'reward'" in refused(path)
+
+
 def test_what_changes_a_response_leaves_its_verdict_true(recipe_file, sample, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    process = [sample("one"), VERIFY, SUM, {"strip_mapper": {}}]
+    process = [sample("one"), {"strip_mapper": {}}, VERIFY, SUM, {"strip_mapper": {}}]
     own = [str(tmp_path / "own.py")]
     checked_schema(load(recipe_file(process, PROMPTS, custom_operator_paths=own)))

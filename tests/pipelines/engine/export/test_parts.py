@@ -207,7 +207,7 @@ def test_a_list_of_parts_that_is_damaged_or_missing_is_one_line(recipe, content)
     ("path", "found", "right"),
     [
         ("other", "is a folder with other files, such as notes.txt", "name a folder that is empty or does not exist"),
-        ("other.jsonl", "is a folder, not a file", "give another export_path, or move the folder"),
+        ("other.jsonl", "is a folder", "move it away, or give another export_path"),
         ("file", "is a file without a suffix", "name a folder, or a file that ends in .parquet, .arrow, .jsonl"),
         ("v1.5", "has no known format", "end it in .parquet, .arrow, .jsonl, or name a folder, without a dot"),
         (".", "would write over the dataset, or into its folder", "give another export_path"),

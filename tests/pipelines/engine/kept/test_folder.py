@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 from filelock import FileLock
 
 from rejuice.operators import Change
 from rejuice.pipelines.apply.steps import StepResult
-from rejuice.pipelines.engine.commit import RetriesGoneError
+from rejuice.pipelines.engine.commit import RetriesGoneError, as_table
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept import folder as kept_folder
 from rejuice.pipelines.engine.kept import journal as kept_journal
@@ -66,13 +67,15 @@ def test_a_row_of_two_chunks_is_found_once(tmp_path):
     assert found(tmp_path, keys) == {0: ["b!"]}
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone"])
 def test_damaged_keys_are_written_again(tmp_path, damage, caplog):
     whole, keys = finished(tmp_path)
     file = whole.with_suffix(".keys")
     content = file.read_bytes()
     flipped = content[:40] + bytes([content[40] ^ 0x80]) + content[41:]
-    file.write_bytes({"flip": flipped, "cut": content[:50], "empty": b""}[damage])
+    file.write_bytes({"flip": flipped, "cut": content[:50]}.get(damage, b""))
+    if damage == "gone":
+        file.unlink()
     assert list(chunks(tmp_path)) == [(whole, keys)]
     assert file.read_bytes() == content
     assert caplog.text == ""
@@ -241,6 +244,21 @@ def test_a_chunk_of_an_earlier_version_is_not_lost_with_its_keys(old):
         kept_folder.is_finished(whole)
     assert whole.read_bytes() == content
     assert kept_folder.is_finished(whole, keys)
+
+
+def test_keys_of_a_chunk_that_has_a_checksum_at_its_end_are_written_again(tmp_path):
+    """Versions between 0.4 and 0.5 wrote such chunks, with the keys in them."""
+    whole, keys = finished(tmp_path)
+    table = as_table(kept_chunk.load(whole))
+    packed = bytes.fromhex("".join(keys))
+    table = table.replace_schema_metadata({**table.schema.metadata, b"row_keys": packed})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue().to_pybytes()
+    whole.write_bytes(content + xxhash.xxh3_128_digest(content) + b"rejuice\x01")
+    whole.with_suffix(".keys").write_bytes(b"nonsense")
+    assert found(tmp_path, keys) == {0: ["a!"], 1: ["b!"], 2: ["None!"]}
 
 
 def test_a_chunk_of_an_earlier_version_in_the_place_of_another_is_not_taken(old):
