@@ -407,7 +407,7 @@ _WITH_UNIT = re.compile(r"([-−]?\d[\d.,]*) \D+")
 
 
 def last_place(text: str, found: str, end: int | None = None) -> int:
-    """Where an answer stands last in text[:end]; of `12 m`, which may be `$12$ m` there, its number."""
+    """Where an answer stands last in text[:end]; of `12 m`, perhaps `$12$ m` there, its number."""
     at = text.rfind(found, 0, end)
     if at < 0 and (measured := _WITH_UNIT.fullmatch(found)):
         return text.rfind(measured[1], 0, end)
