@@ -76,9 +76,9 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start], names))
-    behind = _folded(text[end : end + _AFTER], names)
-    right, following = _first_sentences(behind)
-    if _is_agreed(behind, words):
+    rest = _folded(text[end : end + _AFTER], names)
+    right, following = _first_sentences(rest)
+    if _is_agreed(rest, words):
         left = words.reports.sub("", left + "0")[:-1]
     left, right = words.certain.sub(" ", left), words.certain.sub(" ", right)
     if words.throughout.search(left):
@@ -129,8 +129,8 @@ def _without_agreed_report(text: str, names: tuple[str, ...]) -> str:
     for report in reversed(list(words.reports.finditer(folded))):
         number = _REPORTED.match(folded, report.end())
         if number and (agreed := words.agrees.match(folded, number.end())):
-            said = text[report.end() : number.end()]
-            return text[: report.start()] + said + text[agreed.end() :]
+            reported = text[report.end() : number.end()]
+            return text[: report.start()] + reported + text[agreed.end() :]
     return text
 
 
