@@ -116,7 +116,11 @@ _SENTENCE_WORDS = frozenset(
         "risultato c'est endergebnis alternativa"
     )
 )
-_BOLD = re.compile(r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*(?![\w*(])")
+# A power is `2**3`; a letter of a script without spaces is prose: `是**12**个`.
+_BOLD = re.compile(
+    r"(?<![^\W\u3041-\u9fff\uac00-\ud7a3]|[)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*"
+    r"(?![^\W\u3041-\u9fff\uac00-\ud7a3]|[*(])"
+)
 _FINAL_ANSWER = re.compile(r"\bfinal answer\b[ \t*_]*(?:is\b|:|\n)", re.IGNORECASE)
 _DELIMITERS = " \t\n*_:=$\\[("
 _MATHEMATICAL = re.compile(r"[\d\\$]")
@@ -389,19 +393,31 @@ def _in_prose(text: str) -> tuple[str | None, int]:
     """The answer, and where it stands; less than 0 if it is put together from several places."""
     keywords = list(_KEYWORD.finditer(text))
     if keywords and (found := _clause(text[keywords[-1].end() :])):
-        return found, text.find(found, keywords[-1].end())
+        at = text.find(found, keywords[-1].end())
+        return found, at if at >= 0 else last_place(text, found)
     named = list(_IS_THE_ANSWER.finditer(text))
     if named:
         sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
         if _is_bound(sentence):
             return sentence.strip(), -1
         if found := _trailing_math(sentence) or last_number(sentence):
-            return found, text.rfind(found, 0, named[-1].start())
+            return found, last_place(text, found, named[-1].start())
     line = text.rstrip().rsplit("\n", 1)[-1]
     if _is_bound(line):
         return line.strip(), -1
     found = _options(text) or _trailing_math(line) or last_number(text)
-    return found, text.rfind(found) if found else -1
+    return found, last_place(text, found) if found else -1
+
+
+_WITH_UNIT = re.compile(r"([-−]?\d[\d.,]*) \D+")
+
+
+def last_place(text: str, found: str, end: int | None = None) -> int:
+    """Where an answer stands last in text[:end]; of `12 m`, perhaps `$12$ m` there, its number."""
+    at = text.rfind(found, 0, end)
+    if at < 0 and (measured := _WITH_UNIT.fullmatch(found)):
+        return text.rfind(measured[1], 0, end)
+    return at
 
 
 def _options(text: str) -> str | None:

@@ -18,6 +18,9 @@ class DenialWords(NamedTuple):
         other: makes the number `#` another one than the answer, which stands before it in its
             sentence: "not #", "more than #", "# less than #".
         retracts: begins a sentence that takes back the one before: "that cannot be".
+        throughout: as `before`, from the start of the sentence, whatever begins in between.
+        reports: somebody "says", with the words for who it is, in front of a number.
+        agrees: behind what was reported, says that it holds: "and that is right".
     """
 
     before: str = ""
@@ -28,6 +31,9 @@ class DenialWords(NamedTuple):
     sums: str = ""
     other: str = ""
     retracts: str = ""
+    throughout: str = ""
+    reports: str = ""
+    agrees: str = ""
 
 
 DENIALS: dict[str, DenialWords] = {
@@ -295,29 +301,6 @@ DENIALS: dict[str, DenialWords] = {
             r"|не ошиб\S+|нельзя (?:не|отрицать)"
         ),
         sums=r"мы|сложить|сложим|умножить|умножим|вычесть|вычтем|прибавить|посчитать|разделить",
-    ),
-    "zh": DenialWords(
-        before=(
-            r"[错錯](?:误|誤)?(?:的)?(?:答案|[结結]果|[选選][项項])|(?<!不)可能|也[许許]|或[许許]|大概|恐怕|似乎|好像"
-            r"|[应應][该該]是?(?:不|吧)|"
-            r"[据據][说說]|[怀懷]疑|否[认認]|不(?:相信|[认認][为為]|[觉覺]得|[确確]定|同意|[见見]得|一定|是[说說])|未必|[并並]非|[难難]以"
-            r"|[无無]法|[没沒]有?(?:人|任何|理由)|"
-            r"否[则則]|不然|除非|除了|假[设設定如]|要么|要麼|既不|也不|[与與]其|而不是|不可能|[绝絕]不|[决決]不|不能[说說]|不[对對]|[错錯][误誤]"
-            r"|猜|比\d"
-        ),
-        after=(
-            r"^.{0,6}?(?:是[错錯]|不可能|不[对對]|不是(?! ?\d)|不正[确確]|[错錯]了|有[误誤]|不成立"
-            r"|不[会會])|除非|否[则則]|也[许許]"
-            r"|或[许許]|[吧嗎吗]$|可能[不是]|但(?:那|[这這]|他).{0,4}[错錯不]"
-        ),
-        says=r"[说說]|[认認][为為]|[觉覺]得|声称|[声聲]稱|[宣][称稱]",
-        so="所以|因此|但|而是|故|于是|[从從]而|可[见見]|那[么麼]",
-        certain=(
-            r"[毫]?[无無][疑]?疑[问問]|不可能[错錯]|不[难難]|[没沒][错錯]|[没沒]有?[疑][问問]|不容置疑|不可否[认認]|不得不"
-            r"|我[们們]?[认認][为為]|"
-            r"^ ?不[,，]|不[过過]|[没沒][问問][题題]|不外乎|[无無]非"
-        ),
-        sums="我们|我們|加|乘|[减減]|除以|相",
     ),
     "ja": DenialWords(
         before=(

@@ -8,7 +8,8 @@ import re
 _NOTHING_BUT = re.compile(
     r"\b(?:(?:no(?:ne|thing| one|body)?|no \w+)(?: \w+)?|(?:(?:can|could|may|must|will|would|is"
     r"|are|was|"
-    r"does|do|has|should)(?:n['’]t| ?not\b)|cannot|can['’]t|won['’]t|not|never)(?: possibly| ever)?"
+    r"does|do|has|should)(?:n['’]t| ?not\b)|cannot|can['’]t|won['’]t|not|never)(?: possibly"
+    r"| ever)?"
     r"(?: be| equal| have been)?(?: (?:anything|any \w+|something|a \w+))?)"
     r" (?:other than|but|except|else than|different (?:from|than))(?= [^a-zA-Z,;]{0,6}\\?\w)",
     re.IGNORECASE,
@@ -22,7 +23,33 @@ def without_double_negations(text: str) -> str:
     if " als " in text or " que " in text or " che " in text or " как " in text or " dan " in text:
         for pattern, instead in _NOTHING_ELSE:
             text = pattern.sub(instead, text)
+    if any(map(text.__contains__, ("不", "非", "除", "没", "沒"))):
+        for pattern, instead in _NOTHING_ELSE_THERE:
+            text = pattern.sub(instead, text)
     return text
+
+
+_ELSE = "(?:[别別]的|其[他它余餘]的?|另外的?|第二[个個])"
+_NOTHING_ELSE_THERE = tuple(
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (
+            rf"(?:不(?:会|會|可能|能)?是|[并並]非|[没沒]有)(?:什[么麼]|任何)?{_ELSE}(?:什[么麼]"
+            rf"|[数數]字?|值|答案|[结結]果)?"
+            r"[,，、]? ?(?:而|正|就|恰恰?|只|答案|结果)*(?:是|[为為])",
+            "是",
+        ),
+        (r"(?:[无無](?:非|外乎)|不外乎?)(?:就)?是", "是"),
+        (r"不(?:可能|[会會]|能)不(?=是|等[于於]|[为為])", ""),
+        (r"非([^,，。;；\n]{1,24}?)莫[属屬]", r"是\1"),
+        (
+            rf"除了?([\s$*]*\d[^,，。\n]{{0,12}}?)(?:[以之]?外)?[,，]?(?:就|再|也)?(?:[没沒]有"
+            rf"|不(?:可能|[会會])有|[别別]?[无無])"
+            rf"{_ELSE}?(?:的)?(?:可能的?)?(?:答案|解|[结結]果|可能|他解|[选選][择擇])",
+            r"答案是\1",
+        ),
+    )
+)
 
 
 _NOTHING_ELSE = tuple(

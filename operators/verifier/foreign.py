@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .counters import leading, magnitude_length
 from .ending import begins_item
-from .foreign_denials import assured_length, restart
+from .foreign_denials import assured_length, restart, without_assurances
 from .language import REACH
 from .languages import LANGUAGES
 from .phrases import (
@@ -60,6 +60,11 @@ _AROUND = 1_000  # characters before an answer, which show its language
 _SHORT = 8  # words of what calls an answer wrong
 _TRIED = 20  # phrases at the end of a text
 _LINE = 1_000  # characters of a sentence or line that count
+_OF_ANOTHER = re.compile("的[^的，,]{1,6}(?:是|有|[为為]|等[于於])$")  # those who do *not* swim
+_SEPARATOR = re.compile(f"(?<=[{FOREIGN}]),(?=[-−]?\\d)")  # `经检验，12`
+_ASIDE = re.compile(r"([^,]*\d[^,]*),[\u4e00-\u9fff][^\da-z=$\\]*$")  # `12, 他说得对`
+_ANOTHER = re.compile(r"\d[^\d,]{0,24},[^\d,]{0,24}$")  # a statement about another number
+_PREDICATE = re.compile(r"\d[^\d]*?(?:是|不|被|应|才|太|[错錯])")  # `12是对的`
 _SOON = 80  # characters behind an answer in which it may be called wrong
 
 
@@ -217,7 +222,7 @@ def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int,
 def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
     """Whether the short sentence behind an answer says that it is wrong."""
     rest = plain[end : end + _SOON].lstrip(" .!\n*")
-    sentence = fold(rest[: _sentence_end(rest, 0)])
+    sentence = without_assurances(fold(rest[: _sentence_end(rest, 0)]), phrases.names)
     # A sentence with a number of its own is about that.
     return (
         size(sentence) <= _SHORT
@@ -228,7 +233,10 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
 
 def _plain_spoken(shown: str, phrases: Phrases) -> str:
     """An answer without the words that only end a sentence, such as `です`."""
-    length = assured_length(without_polite(fold(shown), phrases), phrases.names)
+    folded = fold(shown)
+    if "zh" in phrases.names and (aside := _ASIDE.match(folded)):
+        folded = folded[: aside.end(1)]
+    length = assured_length(without_polite(folded, phrases), phrases.names)
     return shown[:length].rstrip(ENDS)
 
 
@@ -338,6 +346,8 @@ def _start_of_item(text: str, digit: int) -> int:
 def _commits(sentence: str, at: int, phrases: Phrases) -> bool:
     """Whether no phrase before a number takes it back: "if the answer is", in quotation marks."""
     found = list(phrases.noun.finditer(fold(sentence), 0, at + 1))
+    if found and "zh" in phrases.names and _ANOTHER.search(sentence, found[-1].end(), at):
+        return True
     return not found or _counts(sentence, found[-1], phrases)
 
 
@@ -353,6 +363,7 @@ def _goes_on(plain: str, end: int, phrases: Phrases) -> bool:
 
 def _masked(plain: str) -> str:
     """A sentence in which letters beyond ASCII are plain ones, or `§`."""
+    plain = _SEPARATOR.sub(";", plain)
     return _FOREIGN_LETTER.sub("§", _LATIN_LETTER.sub(_without_accent, plain))
 
 
@@ -377,7 +388,7 @@ class _Sentence:
         last = broken.start() if broken else len(self._folded)
         left = self._folded[max(first, at - _SOON * 2) : at].rstrip(" $*_{~")
         right = self._folded[begin:last]
-        rest = self._folded[last:]
+        rest = without_assurances(self._folded[last:], self._phrases.names)
         if size(rest) <= _SHORT and self._phrases.wrong.search(rest):
             return f"not {self._text[at:end]}"
         if self._is_changed(left, right.strip()):
@@ -398,6 +409,8 @@ class _Sentence:
         for words, most in ((phrases.before, 2.0), (phrases.no, 2.5), (phrases.supposes, 3.0)):
             for word in words.finditer(left):
                 gap = left[word.end() :]
+                if _OF_ANOTHER.search(gap):
+                    continue
                 if size(gap) <= most and not _DIGIT.search(gap):
                     return True
         numbers = list(_DIGIT.finditer(left))
@@ -405,6 +418,8 @@ class _Sentence:
             return False
         between = left[numbers[-1].end() :]
         if "=" in between or phrases.yields.search(between):
+            return False
+        if _OF_ANOTHER.search(between):
             return False
         unknown = not any(name in LANGUAGES for name in phrases.names)
         return bool(phrases.joins.search(between)) or unknown or not between.strip(" ,;")
@@ -432,6 +447,8 @@ def is_bare(text: str) -> bool | None:
         before = _DIGIT.split(start, maxsplit=1)[0]
         first = next(iter(words_in(before)), "")
         begins = start.startswith(first) and is_foreign(first)
+        if phrases and "zh" in phrases.names and _PREDICATE.search(folded):
+            return False
         if words > _MOST_BEHIND or begins or ("=" not in before and has_foreign_words(before)):
             return False
         if _AFTERWARDS.search(plain) or _has_steps(folded, phrases):

@@ -6,13 +6,16 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from .denial_words import DENIALS, DenialWords
+from .denial_words import DENIALS as _SPACED
+from .denial_words import DenialWords
+from .denial_words_chinese import CHINESE, SIMPLER
 from .languages import LANGUAGES
 from .phrases import bounded, compiled, fold, folding, languages_of, latin_languages, pattern, size
 
+DENIALS: dict[str, DenialWords] = {"zh": CHINESE, **_SPACED}
 _BEFORE, _AFTER = 300, 120  # characters that are read on each side
 _SHOWN = 1_000  # characters before an answer, which show its language
-_ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])\.|;")
+_ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])[.?!]|;")
 _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
@@ -29,6 +32,9 @@ class _Compiled(NamedTuple):
     sums: re.Pattern[str]
     other: re.Pattern[str]
     retracts: re.Pattern[str]
+    throughout: re.Pattern[str]
+    reports: re.Pattern[str]
+    agrees: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +45,12 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
         parts = list[str]()
         for name in names:
             found = getattr(DENIALS.get(name, DenialWords()), field)
-            plain = found.translate(letters).replace(" ?", "(?: )?").replace(" ", r"\s+")
+            plain = (
+                found.translate(letters)
+                .translate(SIMPLER if "zh" in names else {})
+                .replace(" ?", "(?: )?")
+                .replace(" ", r"\s+")
+            )
             plain = plain.replace("#", _ANY_NUMBER)
             parts.append(bounded(plain, LANGUAGES[name]))
         return pattern(parts)
@@ -64,9 +75,14 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
     words = _compiled(names)
-    left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start]))
-    right, following = _first_sentences(_folded(text[end : end + _AFTER]))
+    left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start], names))
+    rest = _folded(text[end : end + _AFTER], names)
+    right, following = _first_sentences(rest)
+    if _is_agreed(rest, words):
+        left = words.reports.sub("", left + "0")[:-1]
     left, right = words.certain.sub(" ", left), words.certain.sub(" ", right)
+    if words.throughout.search(left):
+        return True
     ends = [m.end() for m in words.so.finditer(left)]
     clause = left[max(ends, default=0) :]
     if words.before.search(clause) or words.after.search(right):
@@ -87,7 +103,7 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     for condition in phrases.supposes.finditer(right):
         if _VARIABLE.search(right, condition.end()):
             return True
-    short = following.strip()
+    short = words.certain.sub(" ", following).strip()
     if words.retracts.match(short):
         return True
     return (
@@ -97,13 +113,36 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     )
 
 
+_REPORTED = re.compile(r"[^,;:\n]*?\d[\d.]*[^,;:\n\d]{0,16}")
+
+
+def _is_agreed(behind: str, words: _Compiled) -> bool:
+    """Whether what is behind an answer says that what somebody says is right."""
+    unit = re.match(r"[^,;(\n\d]{0,16}", behind)
+    return bool(words.agrees.match(behind, unit.end() if unit else 0))
+
+
+def _without_agreed_report(text: str, names: tuple[str, ...]) -> str:
+    """A text with "it is 12, and that is right" instead of "he says it is 12, and ..."."""
+    words = _compiled(names)
+    folded = _folded(text, names)
+    for report in reversed(list(words.reports.finditer(folded))):
+        number = _REPORTED.match(folded, report.end())
+        if number and (agreed := words.agrees.match(folded, number.end())):
+            reported = text[report.end() : number.end()]
+            return text[: report.start()] + reported + text[agreed.end() :]
+    return text
+
+
 def without_other_number(text: str) -> str:
     """A text without another number behind its last one: "It is 12, that is 3 more than 9."."""
     tail = text[-_SHOWN:]
     names = tuple(name for name in languages_of(tail) if name in DENIALS)
     if not names:
         return text
-    folded = _folded(tail)
+    text = text[: len(text) - len(tail)] + _without_agreed_report(tail, names)
+    tail = text[-_SHOWN:]
+    folded = _folded(tail, names)
     for other in reversed(list(_compiled(names).other.finditer(folded))):
         unit = _UNIT.match(folded, other.end())
         if not unit or _NUMBER.search(folded, unit.end()):
@@ -122,14 +161,22 @@ _SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 
 def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
     """Where, in a statement that denies an answer, another one begins that has a number; else 0."""
-    words = _compiled(tuple(name for name in names if name in DENIALS))
+    names = tuple(name for name in names if name in DENIALS)
+    words, folded = _compiled(names), _simpler(folded, names)
     begins = max((m.end() for m in words.so.finditer(folded, start, end)), default=0)
     return begins if begins and _NUMBER.search(folded, begins, end) else 0
 
 
+def without_assurances(folded: str, names: tuple[str, ...]) -> str:
+    """A text without words that only look like a denial: "there is no mistake"."""
+    names = tuple(name for name in names if name in DENIALS)
+    return _compiled(names).certain.sub(" ", _simpler(folded, names))
+
+
 def assured_length(folded: str, names: tuple[str, ...]) -> int:
     """The length of a statement without words at its end that only assure it."""
-    words = _compiled(tuple(name for name in names if name in DENIALS))
+    names = tuple(name for name in names if name in DENIALS)
+    words, folded = _compiled(names), _simpler(folded, names)
     at = len(folded)
     for found in reversed(list(words.certain.finditer(folded))):
         if _NUMBER.search(folded, found.start()) or not _NUMBER.search(folded, 0, found.start()):
@@ -138,8 +185,16 @@ def assured_length(folded: str, names: tuple[str, ...]) -> int:
     return at
 
 
-def _folded(text: str) -> str:
-    return fold(text.replace("、", "，").replace("*", " "))
+def _folded(text: str, names: tuple[str, ...]) -> str:
+    # A full stop stays one where white space is left out.
+    return _simpler(fold(text.translate(_MARKS)), names)
+
+
+_MARKS = str.maketrans("、*。｡।۔", "， ;;;;")
+
+
+def _simpler(folded: str, names: tuple[str, ...]) -> str:
+    return folded.translate(SIMPLER) if "zh" in names else folded
 
 
 def _last_sentence(left: str) -> str:

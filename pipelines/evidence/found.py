@@ -25,6 +25,7 @@ from ...operators.verifier.answer import (
     _options,
     _trailing_math,
     is_bare,
+    last_place,
     readable_prose,
     tag_is_denied,
 )
@@ -151,8 +152,9 @@ def _from_prose(tail: str, text: str, offset: int) -> FoundAnswer:
     at = -1
     if found and start:
         at = plain.find(found, start)
+        at = at if at >= 0 else last_place(plain, found)
     elif found and not _is_bound(found):
-        at = plain.rfind(found, 0, end)
+        at = last_place(plain, found, end)
     answer = _affirmed(plain, found, at)
     if answer is None:
         return FoundAnswer(None)
