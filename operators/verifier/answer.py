@@ -106,7 +106,7 @@ _SENTENCE_WORDS = frozenset(
         "gives give get gets got final because have has had takes took which let equals makes make "
         "made need needs i'm it's isn't don't know cannot can can't if then total options option "
         # "answer", in other languages
-        "antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
+        "sino antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
         "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
         "risultato c'est endergebnis alternativa"
     )
@@ -140,6 +140,7 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
+_NEXT_SENTENCE = re.compile(r"[\d$)}*]\. [A-Z]")
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -256,7 +257,9 @@ def _marked_line(text: str) -> str | None:
             line = _ANSWER_LABEL.sub("", line)
             # What stands alone in its line is in the scope of nothing.
             return (
-                _affirmed(text, line, text.find(line, mark)) if text[mark - 1 :][0] == " " else line
+                _affirmed(text, line, text.find(line, mark))
+                if text[mark - 1 :][0] == " "
+                else _affirmed(line, line, 0)
             )
     mark = text.rfind("\nA:")
     mark = 0 if mark < 0 and text.startswith("A:") else mark + 1
@@ -383,7 +386,7 @@ def _in_prose(text: str) -> tuple[str | None, int]:
     """The answer, and where it stands; less than 0 if it is put together from several places."""
     keywords = list(_KEYWORD.finditer(text))
     if keywords and (found := _clause(text[keywords[-1].end() :])):
-        return found, text.find(found, keywords[-1].end())
+        return found, _place(text, found, keywords[-1].end())
     named = list(_IS_THE_ANSWER.finditer(text))
     if named:
         sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
@@ -395,7 +398,18 @@ def _in_prose(text: str) -> tuple[str | None, int]:
     if _is_bound(line):
         return line.strip(), -1
     found = _options(text) or _trailing_math(line) or last_number(text)
-    return found, text.rfind(found) if found else -1
+    return found, _last_place(text, found) if found else -1
+
+
+def _place(text: str, found: str, start: int) -> int:
+    """Where what was found begins; its number, if `$3$ km` was found as `3 km`."""
+    at = text.find(found, start)
+    return at if at >= 0 or not (value := _VALUE.match(found)) else text.find(value[0].strip(), start)
+
+
+def _last_place(text: str, found: str) -> int:
+    at = text.rfind(found)
+    return at if at >= 0 or not (value := _VALUE.match(found)) else text.rfind(value[0].strip())
 
 
 def _options(text: str) -> str | None:
@@ -487,6 +501,7 @@ def _trailing_math_in(line: str) -> str | None:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
         cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
+        cut = cut or _NEXT_SENTENCE.search(right)  # `= 3. Ahora quedan 2`
         if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
             return right
     return None
