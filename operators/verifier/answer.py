@@ -404,7 +404,9 @@ def _in_prose(text: str) -> tuple[str | None, int]:
 def _place(text: str, found: str, start: int) -> int:
     """Where what was found begins; its number, if `$3$ km` was found as `3 km`."""
     at = text.find(found, start)
-    return at if at >= 0 or not (value := _VALUE.match(found)) else text.find(value[0].strip(), start)
+    return (
+        at if at >= 0 or not (value := _VALUE.match(found)) else text.find(value[0].strip(), start)
+    )
 
 
 def _last_place(text: str, found: str) -> int:

@@ -51,7 +51,19 @@ _NOTHING_ELSE = tuple(
 )
 
 
-_THAN = (" als ", " que ", " che ", " как ", " dan ", " más", " sino ", "o es ", "o son ", "ningun", " ser ")
+_THAN = (
+    " als ",
+    " que ",
+    " che ",
+    " как ",
+    " dan ",
+    " más",
+    " sino ",
+    "o es ",
+    "o son ",
+    "ningun",
+    " ser ",
+)
 
 
 def _in_place(instead: str, found: re.Match[str]) -> str:
