@@ -502,8 +502,8 @@ def _trailing_math_in(line: str) -> str | None:
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
-        cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
-        cut = cut or _NEXT_SENTENCE.search(right)  # `= 3. Ahora quedan 2`
+        cut = not right.isascii() and right.count("$") % 2 == 1  # `$x=3$ である`
+        cut = cut or bool(_NEXT_SENTENCE.search(right))  # `= 3. Ahora quedan 2`
         if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
             return right
     return None
