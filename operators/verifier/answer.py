@@ -111,7 +111,7 @@ _SENTENCE_WORDS = frozenset(
         "gives give get gets got final because have has had takes took which let equals makes make "
         "made need needs i'm it's isn't don't know cannot can can't if then total options option "
         # "answer", in other languages
-        "antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
+        "sino antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
         "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
         "risultato c'est endergebnis alternativa"
     )
@@ -149,7 +149,7 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-_ENDED = re.compile(r"\d[$*)}\]]*\. [^=]*[A-Za-z]{3}[^=]*\d")  # another sentence has a number
+_ENDED = re.compile(r"\d[$*)}\]]*\. [^=]*[A-Za-z]{2}[^=]*\d")  # another sentence has a number
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -266,7 +266,9 @@ def _marked_line(text: str) -> str | None:
             line = _ANSWER_LABEL.sub("", line)
             # What stands alone in its line is in the scope of nothing.
             return (
-                _affirmed(text, line, text.find(line, mark)) if text[mark - 1 :][0] == " " else line
+                _affirmed(text, line, text.find(line, mark))
+                if text[mark - 1 :][0] == " "
+                else _affirmed(line, line, 0)
             )
     mark = text.rfind("\nA:")
     mark = 0 if mark < 0 and text.startswith("A:") else mark + 1

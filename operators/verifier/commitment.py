@@ -8,8 +8,8 @@ from .language import REACH
 
 # "not", in some languages, directly before an answer: a name and delimiters may be between them.
 _NEGATION = re.compile(
-    r"(?:\b(?:not|never|anything but|unlikely to be|no (?:es|é)|nicht|niet|non è|bukan)"
-    r"|n['’]t|n['’]est pas|不是)"
+    r"(?:\b(?:not|never|anything but|unlikely to be|no (?:es|é)|nicht|niet|non è|bukan"
+    r"|(?<=#### )no)|n['’]t|n['’]est pas|不是)"
     r"(?: (?:be|equal(?: to)?))?[ \t*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?$",
     re.IGNORECASE,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .denials_spanish import SPANISH
+
 
 class DenialWords(NamedTuple):
     """The words of a language, each field the alternatives of one regular expression.
@@ -21,6 +23,8 @@ class DenialWords(NamedTuple):
         throughout: as `before`, from the start of the sentence, whatever begins in between.
         reports: somebody "says", with the words for who it is, in front of a number.
         agrees: behind what was reported, says that it holds: "and that is right".
+        aside: behind an answer: "as", "although", and what only comments on it.
+        agrees: behind an answer that somebody else says: "and that is right".
     """
 
     before: str = ""
@@ -33,6 +37,7 @@ class DenialWords(NamedTuple):
     retracts: str = ""
     throughout: str = ""
     reports: str = ""
+    aside: str = ""
     agrees: str = ""
 
 
@@ -146,55 +151,7 @@ DENIALS: dict[str, DenialWords] = {
         ),
         sums=r"on|nous|vous|tu|je|l'on|\S*(?:additionn|ajout|multipl|soustra|calcul|compt)\S*",
     ),
-    "es": DenialWords(
-        before=(
-            r"fals[oa]|incorrect[oa]|equivocad[oa]|errón[e][oa]|errad[oa]|mala|imposible"
-            r"|improbable|dudos[oa]|inciert[oa]|"
-            r"(?:no|tampoco) (?:\S+ ){0,2}?(?:ciert[oa]|verdad|correct[oa]|posible|el caso"
-            r"|segur[oa]|clar[oa])|"
-            r"no (?:creo|pienso|digo|considero|opino|diría|sé|sabemos|parece|se puede decir"
-            r"|podemos decir|acepto|significa)|"
-            r"error|mentira|mito|equivocación|dudo|duda(?:n|mos)?|niego|niega\S*|rechaz\S+"
-            r"|descart\S+|tal vez|quizás?|acaso|posiblemente|"
-            r"probablemente|podría\S*|pudiera|puede(?: que| ser)?|a lo mejor|parece\S*"
-            r"|supuestamente|aparentemente|adivin\S+|"
-            r"nadie|ningún (?:cálculo|alumno)|nada|de lo contrario|si no|en otro caso"
-            r"|en caso contrario|a menos que|salvo|excepto|"
-            r"siempre que|con tal de|a no ser que|supongamos|suponiendo|supón|asumiendo|ni"
-            r"|en lugar de|en vez de|distint[oa] (?:de|a)|"
-            r"diferente (?:de|a)|difiere de|cualquier(?:a| cosa| número| valor)? (?:menos|excepto"
-            r"|salvo)|otr[oa] que no sea|"
-            r"de ninguna manera|de ningún modo|en ningún caso|bajo ninguna circunstancia|jamás"
-            r"|nunca|lejos de|o bien|según|"
-            r"se dice que|dicen que|^ ?no"
-        ),
-        after=(
-            r"^\S* ?(?:es|era|sería|está|no|son) (?:\S+ ){0,2}?(?:fals[oa]|incorrect[oa]"
-            r"|equivocad[oa]|imposible|mal|un error|correct[oa]|errón\S+|"
-            r"la|una?|puede)|tal vez|quizás?|probablemente|posiblemente|a menos que|salvo que"
-            r"|a no ser que|siempre que|de lo contrario|"
-            r"pero (?:no|se|est\S+|es|eso) (?:\S+ ){0,2}?(?:equivoca\S*|segur[oa]|fals[oa]"
-            r"|ciert[oa]|mal|estoy|de acuerdo)|solo si|sólo si"
-        ),
-        says=(
-            r"dice|dicen|dijo|cree|creen|piensa|piensan|afirma\S*|sostiene\S*|opina\S*|creía"
-            r"|pensaba|asegura\S*"
-        ),
-        so=(
-            "así que|por (?:lo )?tanto|por eso|entonces|luego|sino|pero|porque|ya que|pues"
-            "|por consiguiente|sin embargo|de modo que|en consecuencia"
-        ),
-        certain=(
-            r"(?:no (?:hay|cabe|tengo) (?:la menor |ninguna )?|sin (?:la menor |ninguna "
-            r"|lugar a )?)dudas?(?: alguna)?|"
-            r"no (?:\S+ ){0,2}?(?:difícil|complicado|sorprend\S+|problema|extraña\S*|imposible"
-            r"|falso|dudar|dudo|duda|niega)|"
-            r"no (?:es )?otr[oa] que|nada más que|no solo|no sólo|indudablemente|no queda más de"
-            r"|no más de|no menos de|"
-            r"^ ?no,"
-        ),
-        sums=r"los|las|sumamos|se|uno|\S*(?:sum|multiplic|rest|calcul|cont|divid)\S*(?:mos|s|o)",
-    ),
+    "es": DenialWords(**SPANISH),
     "pt": DenialWords(
         before=(
             r"fals[oa]|incorret[oa]|errad[oa]|equivocad[oa]|errône[oa]|impossível|improvável"

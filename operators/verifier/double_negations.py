@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 # Of two negations, the second takes the first away: "nothing but 12" is 12.
 _NOTHING_BUT = re.compile(
@@ -20,9 +21,9 @@ def without_double_negations(text: str) -> str:
     """A text with "is nothing other than 12" as "is 12"."""
     if "other than" in text or " but " in text or "xcept" in text or "lse than" in text:
         text = _NOTHING_BUT.sub(_double_negation, text)
-    if " als " in text or " que " in text or " che " in text or " как " in text or " dan " in text:
+    if any(map(text.__contains__, _THAN)):
         for pattern, instead in _NOTHING_ELSE:
-            text = pattern.sub(instead, text)
+            text = pattern.sub(partial(_in_place, instead), text)
     if any(map(text.__contains__, ("不", "非", "除", "没", "沒"))):
         for pattern, instead in _NOTHING_ELSE_THERE:
             text = pattern.sub(instead, text)
@@ -52,16 +53,51 @@ _NOTHING_ELSE_THERE = tuple(
 )
 
 
+
+_NUMBER = r"(?:[a-z] ?= ?)?[$\\(*]{0,3}[-−]?\d(?:[\d.,/]*\d)?[$\\)*]{0,3}"
+_VALUE = r"[$\\(*]{0,3}\d"
+_JUST_ES = "ni más ni menos|nada más(?: y| ni) nada menos|nada más"
+_NOT_ONE_ES = r"ni un\w*(?: \w+)? más,? ni un\w*(?: \w+)? menos"
 _NOTHING_ELSE = tuple(
     (re.compile(pattern, re.IGNORECASE), instead)
     for pattern, instead in (
         (r"\b(?:nichts anderes|keine andere[nrs]?) als\b|\bniets anders dan\b", ""),
         (r"\bn['’]est (?:rien d['’]autre|nulle autre|autre) que\b", "est"),
-        (r"\bno es (?:otr[oa]|nada más) que\b", "es"),
+        (r"\bno (?:es|puede ser) (?:otr[oa](?: \w+)?|más|nada más) que\b", "es"),
+        (r"\bno (es|son|hay|quedan?|puede ser) sino\b", r"\1"),
+        (rf"\bno (\w+) (?:{_JUST_ES}|más) que (?={_VALUE})", r"\1 "),
+        (rf"\b(?:{_JUST_ES}) que (?={_VALUE})", ""),
+        (rf",? (?:y nada más|y ningun[oa] otr[oa](?: \w+)?|{_JUST_ES}|{_NOT_ONE_ES})\b", ""),
+        (
+            rf"\bno (es|son|puede ser|pueden ser) ({_NUMBER}[^.;:,\d]{{0,20}})[.;:,] (?:es|son"
+            rf"|la \w+ es|el \w+ es) (?={_VALUE})",
+            r"no \1 \2 sino ",
+        ),
         (r"\bnon è (?:(?:nient['’])?altr[oa]) che\b", "è"),
         (r"\bне что иное,? как\b", ""),
     )
 )
+
+
+_THAN = (
+    " als ",
+    " que ",
+    " che ",
+    " как ",
+    " dan ",
+    " más",
+    " sino ",
+    "o es ",
+    "o son ",
+    "ningun",
+    " ser ",
+)
+
+
+def _in_place(instead: str, found: re.Match[str]) -> str:
+    """What stands instead of a match, which may begin a sentence."""
+    text = found.expand(instead)
+    return text[:1].upper() + text[1:] if found[0][0].isupper() else text
 
 
 def _double_negation(found: re.Match[str]) -> str:

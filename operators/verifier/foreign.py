@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .counters import leading, magnitude_length
 from .ending import begins_item
-from .foreign_denials import assured_length, restart, without_assurances
+from .foreign_denials import agrees, assured_length, restart, without_assurances
 from .language import REACH
 from .languages import LANGUAGES
 from .phrases import (
@@ -154,9 +154,11 @@ def _counts(plain: str, phrase: re.Match[str], phrases: Phrases) -> bool:
     if _is_quoted(before):
         return False
     broken = [m.end() for m in _BREAK.finditer(before)]
-    if phrases.supposes.search(before, broken[-1] if broken else 0):
-        return False
     stop = _sentence_end(plain, end)
+    numbers = [m.end() for m in _DIGIT.finditer(folded, end, stop)]
+    agreed = numbers and agrees(folded[numbers[-1] : stop], phrases.names)
+    if not agreed and phrases.supposes.search(before, broken[-1] if broken else 0):
+        return False
     return plain[stop : stop + 1] != "?"
 
 
@@ -237,6 +239,9 @@ def _plain_spoken(shown: str, phrases: Phrases) -> str:
     if "zh" in phrases.names and (aside := _ASIDE.match(folded)):
         folded = folded[: aside.end(1)]
     length = assured_length(without_polite(folded, phrases), phrases.names)
+    numbers = [m.end() for m in _DIGIT.finditer(shown, 0, length)]
+    if numbers and agrees(fold(shown[numbers[-1] : length]), phrases.names):
+        length = numbers[-1]
     return shown[:length].rstrip(ENDS)
 
 
@@ -328,7 +333,7 @@ def number(
         return FoundNumber(found)
     if not _commits(plain[start:end], at, phrases):
         return FoundNumber(None)
-    sentence = _Sentence(text[start:end], phrases)
+    sentence = _Sentence(text[start:end], phrases, fold(plain[end : end + _SOON]))
     if _is_called_wrong(plain, end, phrases):
         return FoundNumber(f"not {sentence.stated(at, at + len(found))}")
     return FoundNumber(sentence.stated(at, at + len(found)))
@@ -374,10 +379,11 @@ def _without_accent(letter: re.Match[str]) -> str:
 class _Sentence:
     """A sentence with the words of its language, around a number."""
 
-    def __init__(self, text: str, phrases: Phrases) -> None:
+    def __init__(self, text: str, phrases: Phrases, following: str = "") -> None:
         self._text = text
         self._folded = fold(text).replace("\\(", "  ").replace("\\)", "  ")
         self._phrases = phrases
+        self._agreed = agrees(", " + following.strip(" .\n*"), phrases.names)
 
     def stated(self, at: int, end: int) -> str:
         """The number at a place with its unit, or with all around it if this changes it."""
@@ -391,7 +397,7 @@ class _Sentence:
         rest = without_assurances(self._folded[last:], self._phrases.names)
         if size(rest) <= _SHORT and self._phrases.wrong.search(rest):
             return f"not {self._text[at:end]}"
-        if self._is_changed(left, right.strip()):
+        if self._is_changed(left, right.strip(), self._folded[begin:]):
             return self._text[first:last].strip(" *_")
         unit = self._text[begin : begin + leading(self._text[begin:last])]
         number = self._text[at:end]
@@ -401,12 +407,14 @@ class _Sentence:
             return number
         return number + unit if begin == end else f"{number} {unit.strip()}"
 
-    def _is_changed(self, left: str, right: str) -> bool:
+    def _is_changed(self, left: str, right: str, rest: str) -> bool:
         """Whether words next to a number make it another answer."""
         phrases = self._phrases
+        left = without_assurances(left, phrases.names)
         if phrases.after.search(right):
             return True
-        for words, most in ((phrases.before, 2.0), (phrases.no, 2.5), (phrases.supposes, 3.0)):
+        said = () if self._agreed or agrees(rest, phrases.names) else ((phrases.supposes, 3.0),)
+        for words, most in ((phrases.before, 2.0), (phrases.no, 2.5), *said):
             for word in words.finditer(left):
                 gap = left[word.end() :]
                 if _OF_ANOTHER.search(gap):

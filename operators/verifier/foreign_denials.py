@@ -34,6 +34,7 @@ class _Compiled(NamedTuple):
     retracts: re.Pattern[str]
     throughout: re.Pattern[str]
     reports: re.Pattern[str]
+    aside: re.Pattern[str]
     agrees: re.Pattern[str]
 
 
@@ -85,6 +86,9 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         return True
     ends = [m.end() for m in words.so.finditer(left)]
     clause = left[max(ends, default=0) :]
+    short = words.certain.sub(" ", following).strip(" ,")
+    if words.agrees.match(right) or words.agrees.match(", " + short):
+        return False
     if words.before.search(clause) or words.after.search(right):
         return True
     phrases = compiled(names)
@@ -148,12 +152,22 @@ def without_other_number(text: str) -> str:
         if not unit or _NUMBER.search(folded, unit.end()):
             continue
         begins = max((m.end() for m in _ENDS.finditer(folded, 0, other.start())), default=0)
+        if not folded[begins : other.start()].strip():  # "The answer is 12. It cannot be 13."
+            begins = _start_of_answer(folded, begins, names)
         numbers = [m[0] for m in _SHOWN_NUMBER.finditer(folded, begins, other.start())]
         if not numbers or set(numbers) & set(_SHOWN_NUMBER.findall(other[0])):
             return text
         at = len(text) - len(tail)
         return text[: at + other.start()].rstrip(" ,;—–(") + text[at + unit.end() :]
     return text
+
+
+def _start_of_answer(folded: str, end: int, names: tuple[str, ...]) -> int:
+    """Where the word for "answer" stands in the sentence that ends there; the end if nowhere."""
+    line = max(folded.rfind("\n", 0, end) + 1, end - _BEFORE)
+    ends = [m.end() for m in _ENDS.finditer(folded, line, end) if folded[m.end() : end].strip()]
+    noun = compiled(names).noun.search(folded, max(ends, default=line), end)
+    return noun.start() if noun else end
 
 
 _SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
@@ -182,7 +196,17 @@ def assured_length(folded: str, names: tuple[str, ...]) -> int:
         if _NUMBER.search(folded, found.start()) or not _NUMBER.search(folded, 0, found.start()):
             break
         at = found.start()
-    return at
+    number = _NUMBER.search(folded)
+    aside = words.aside.search(folded, number.end()) if number else None
+    if not aside or _NUMBER.search(folded, aside.end()):
+        return at
+    return min(at, aside.start())
+
+
+def agrees(rest: str, names: tuple[str, ...]) -> bool:
+    """Whether what follows an answer that somebody else gave says that it is right."""
+    words = _compiled(tuple(name for name in names if name in DENIALS))
+    return bool(words.agrees.match(rest))
 
 
 def _folded(text: str, names: tuple[str, ...]) -> str:

@@ -420,6 +420,9 @@ NOUNS: dict[str, str] = {
 HINTS = (
     "ntwo", "spuesta", "sposta", "jawa", "dpowied", "ceva", "svar", "oluzion", "rgebnis", "sulta",
     "hasil", "wynik", "oplam", "ternativa",
+    " es ", " el ", " los ", " las ", " que ", " una ", " queda", " tiene",
+    " son ", " sino ", " para ", " podemos ", "paso ", " primer", " valor ", " nada ", " nadie ",
+    " le ", " se ", " lo ", " al ",
 )  # fmt: skip
 """Parts of the nouns above. A text of ASCII letters without one of them is read as English."""
 _HINTED = 1_000  # characters at the end of a text in which one is looked for

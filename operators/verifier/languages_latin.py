@@ -124,7 +124,10 @@ LATIN: dict[str, Language] = {
         answers=(
             "(?:es|son|sería)(?: entonces| por tanto)? (?:la|nuestra|mi) (?:respuesta|solución)"
         ),
-        no=r"no|nunca|jamás|tampoco|ningún\S*",
+        no=(
+            r"(?<!que\s)no|(?<=que\s)no(?=\s(?:es|son|será|puede|hay|quedan?|tiene)\b)|nunca|jamás"
+            r"|tampoco|ningún\S*"
+        ),
         but="sino",
         joins="y|o|a|más|menos|por|dividido entre|dividido por|entre|de|e|u|elevado a",
         yields=(
@@ -132,9 +135,9 @@ LATIN: dict[str, Language] = {
         ),
         before=(
             "(?:distint[oa]|diferente) (?:de|a)|al menos|por lo menos|como mínimo|como máximo|"
-            "a lo sumo|a lo más|más de|menos de|(?:mayor|menor)(?:es)? (?:que|a|de)|mínimo|"
-            "máximo|hasta$|entre$|casi|menos$|más que|menos que|mitad de|doble de|excepto|"
-            "no menos de|no más de|supera(?: los)?|superior a|inferior a"
+            "a lo sumo|a lo más|más de|menos de|(?:mayor|menor)(?:es)? (?:que|a|de)|"
+            "(?:mínimo|máximo)(?: de)?$|hasta$|entre$|casi|menos$|más que|menos que|mitad de|"
+            "doble de|excepto|no menos de|no más de|supera(?: los)?|superior a|inferior a"
         ),
         after=(
             "o (?:más|menos)|como mínimo|como máximo|al menos|por lo menos|al cuadrado|al cubo|"
@@ -159,7 +162,10 @@ LATIN: dict[str, Language] = {
         common=(
             "el la los las de del y es un una que en por para con se su al tiene hay son cada "
             "total entonces cuantos asi hace no este esta ser puede esto ese mas pero tambien "
-            "despues numero le les sus si"
+            "despues numero le les sus si sea sean ser era eran fue lo nos mi sin sobre hasta "
+            "entre porque cuando como donde cual queda quedan podemos puedo decir valor nada "
+            "nadie ni sino "
+            "dudo paso primero vayamos veamos otro otra aunque segun dice creo pues ya muy todo"
         ),
         letters="ñÑ¿¡",
     ),

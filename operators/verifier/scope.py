@@ -72,7 +72,17 @@ _ELSEWHERE = frozenset(
     listed("falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann")  # German
     + listed("faux fausse sauf sinon personne pas peut-être peut")  # French
     + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
-    + listed("probablemente imposible")  # Spanish
+    + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
+    + listed("para podemos descartado descartada sea fue ser del mas si decir dice creo nunca sin")
+    + listed(
+        "tampoco vez otro otra ningun ninguna nada casi entre menos hasta supera habria hubiera"
+    )
+    + listed("seria serian tendria quedarian podria quizas acaso igual segun pero porque cuando")
+    + listed("dicen afirma cree mi ese esa eso aunque fuera salvo excepto hace sale da dan con")
+    + listed("respondo elijo acepto bien equivoca al le lo se su elimino eliminamos")
+    + listed(
+        "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice"
+    )  # Spanish
     + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
     + listed("misschien onjuist fout niet mungkin salah bukan belki kanske")
 )
