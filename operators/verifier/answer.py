@@ -108,7 +108,7 @@ _SENTENCE_WORDS = frozenset(
         # "answer", in other languages
         "antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
         "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
-        "risultato c'est endergebnis alternativa"
+        "risultato c'est endergebnis alternativa nicht sondern sind ist"
     )
 )
 _BOLD = re.compile(r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*(?![\w*(])")
@@ -140,6 +140,7 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
+_NEXT_SENTENCE = re.compile(r"[\d$)}%][.!;] +[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]")  # "= 3. So it is 4"
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -363,6 +364,7 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
 
 
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
+_WITH_UNIT = re.compile(r"([-−]?\d(?:[\d.,]*\d)?) [^\d$\\]+")
 _PROSE = re.compile(r"[A-Za-z]{3,}|[^\W\d_A-Za-z]{2,}")
 _OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
@@ -383,7 +385,7 @@ def _in_prose(text: str) -> tuple[str | None, int]:
     """The answer, and where it stands; less than 0 if it is put together from several places."""
     keywords = list(_KEYWORD.finditer(text))
     if keywords and (found := _clause(text[keywords[-1].end() :])):
-        return found, text.find(found, keywords[-1].end())
+        return found, _place(text, found, keywords[-1].end())
     named = list(_IS_THE_ANSWER.finditer(text))
     if named:
         sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
@@ -395,7 +397,16 @@ def _in_prose(text: str) -> tuple[str | None, int]:
     if _is_bound(line):
         return line.strip(), -1
     found = _options(text) or _trailing_math(line) or last_number(text)
-    return found, text.rfind(found) if found else -1
+    return found, _place(text, found) if found else -1
+
+
+def _place(text: str, found: str, first: int | None = None) -> int:
+    """Where an answer stands: from `first` on, or the last place. `12 km` may be `$12$ km`."""
+    look = text.rfind if first is None else text.find
+    at = look(found, first or 0)
+    if at < 0 and (number := _WITH_UNIT.fullmatch(found)):
+        at = look(number[1], first or 0)
+    return at
 
 
 def _options(text: str) -> str | None:
@@ -487,6 +498,7 @@ def _trailing_math_in(line: str) -> str | None:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
         cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
+        cut = cut or _NEXT_SENTENCE.search(right)
         if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
             return right
     return None

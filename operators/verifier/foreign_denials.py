@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
 _ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
+_UNIT_BEFORE = re.compile(r"[^\d.,;:!?()\n–—]{0,24}(?=[,–—])")
+_PAUSE = re.compile(r"[,;:()–—](?!\d)")
+_REFUSED = re.compile(r"\b(?:nicht|kein\w*|falsch)\b")
 _UNIT = re.compile(r"[^\d.;:!?()\n]{0,24}(?=[.!;\n]|$)")
 
 
@@ -29,6 +33,8 @@ class _Compiled(NamedTuple):
     sums: re.Pattern[str]
     other: re.Pattern[str]
     retracts: re.Pattern[str]
+    unreal: re.Pattern[str]
+    confirms: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +45,8 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
         parts = list[str]()
         for name in names:
             found = getattr(DENIALS.get(name, DenialWords()), field)
-            plain = found.translate(letters).replace(" ?", "(?: )?").replace(" ", r"\s+")
+            plain = found if field == "unreal" else found.translate(letters)
+            plain = plain.replace(" ?", "(?: )?").replace(" ", r"\s+")
             plain = plain.replace("#", _ANY_NUMBER)
             parts.append(bounded(plain, LANGUAGES[name]))
         return pattern(parts)
@@ -53,7 +60,7 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
     None where it may be English, too.
     """
     around = text[max(0, start - _SHOWN) : end + _AFTER]
-    names = languages_of(around) or (latin_languages(around) if around.isascii() else ())
+    names = languages_of(around) or latin_languages(around)
     names = tuple(name for name in names if name in DENIALS)
     if not names:
         return None
@@ -66,12 +73,17 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start]))
     right, following = _first_sentences(_folded(text[end : end + _AFTER]))
-    left, right = words.certain.sub(" ", left), words.certain.sub(" ", right)
+    left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
     ends = [m.end() for m in words.so.finditer(left)]
     clause = left[max(ends, default=0) :]
-    if words.before.search(clause) or words.after.search(right):
-        return True
     phrases = compiled(names)
+    answers = phrases.answers.search(right)
+    if answers and size(right[: answers.start()]) <= 1:  # "13 is wrong, 12 is the answer"
+        clause = _PAUSE.split(clause)[-1]
+    if words.before.search(clause) or words.after.search(_about_one_number(right)):
+        return True
+    if _is_unreal(text, start, end, words):
+        return True
     near = clause.rstrip(" $([{\\")
     for cues, most in ((phrases.no, 1), (phrases.before, 0)):
         gaps = [near[cue.end() :] for cue in cues.finditer(near)]
@@ -97,12 +109,30 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     )
 
 
+def _is_unreal(text: str, start: int, end: int, words: _Compiled) -> bool:
+    """Whether the words around an answer, up to the next commas, say what would be."""
+    left = _last_sentence(unicodedata.normalize("NFC", text[max(0, start - _BEFORE) : start]))
+    right, _ = _first_sentences(unicodedata.normalize("NFC", text[end : end + _AFTER]))
+    begins = [m.end() for pattern in (_PAUSE, words.so) for m in pattern.finditer(left.lower())]
+    near = f"{left[max(begins, default=0) :]} {_PAUSE.split(right, maxsplit=1)[0]}"
+    return bool(words.unreal.search(near.lower()))
+
+
+def _about_one_number(right: str) -> str:
+    """What follows an answer, up to the comma before another number."""
+    number = _NUMBER.search(right)
+    pauses = [m.start() for m in _PAUSE.finditer(right, 0, number.start())] if number else []
+    return right[: pauses[-1]] if pauses else right
+
+
 def without_other_number(text: str) -> str:
     """A text without another number behind its last one: "It is 12, that is 3 more than 9."."""
     tail = text[-_SHOWN:]
     names = tuple(name for name in languages_of(tail) if name in DENIALS)
     if not names:
         return text
+    text = _without_speaker(text, len(text) - len(tail), _compiled(names))
+    tail = text[-_SHOWN:]
     folded = _folded(tail)
     for other in reversed(list(_compiled(names).other.finditer(folded))):
         unit = _UNIT.match(folded, other.end())
@@ -115,6 +145,28 @@ def without_other_number(text: str) -> str:
         at = len(text) - len(tail)
         return text[: at + other.start()].rstrip(" ,;—–(") + text[at + unit.end() :]
     return text
+
+
+def _without_speaker(text: str, start: int, words: _Compiled) -> str:
+    """A text that ends with "Paul says 12, and that is right" as with "12"."""
+    folded = _folded(text[start:])
+    numbers = list(_SHOWN_NUMBER.finditer(folded))
+    if not numbers:
+        return text
+    first, end = numbers[-1].span()
+    right, _ = _first_sentences(folded[end:])
+    confirmed = words.confirms.search(right)
+    if not confirmed or words.after.search(right[confirmed.end() :]) or _REFUSED.search(right):
+        return text
+    begins = max((m.end() for m in _ENDS.finditer(folded, 0, first)), default=0)
+    if not words.says.search(folded, begins, first) and not words.before.search(
+        folded, begins, first
+    ):
+        return text
+    signed = start + first - (folded[first - 1 : first] in ("-", "−"))
+    unit = _UNIT_BEFORE.match(folded, end)
+    stop = start + (unit.end() if unit else end)
+    return f"{text[: start + begins]}\n{text[signed:stop].rstrip(' ,$')}."
 
 
 _SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
@@ -135,6 +187,9 @@ def assured_length(folded: str, names: tuple[str, ...]) -> int:
         if _NUMBER.search(folded, found.start()) or not _NUMBER.search(folded, 0, found.start()):
             break
         at = found.start()
+    comma = folded.rfind(",", 0, at)  # "12, but that was not hard"
+    if at < len(folded) and comma >= 0 and not _NUMBER.search(folded, comma, at):
+        return comma
     return at
 
 
