@@ -108,7 +108,8 @@ _SENTENCE_WORDS = frozenset(
         # "answer", in other languages
         "antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
         "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
-        "risultato c'est endergebnis alternativa nicht sondern sind ist"
+        "risultato c'est endergebnis alternativa nicht sondern sind ist also "
+        "bleibt bleiben scheidet stimmt passt"
     )
 )
 _BOLD = re.compile(r"(?<![\w)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*(?![\w*(])")
@@ -140,7 +141,9 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-_NEXT_SENTENCE = re.compile(r"[\d$)}%][.!;] +[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]")  # "= 3. So it is 4"
+_NEXT_SENTENCE = re.compile(
+    r"[\d$)}%][.!;] +[A-Z\u00c0-\u00de][a-z\u00df-\u00ff]"
+)  # "= 3. So it is 4"
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -454,7 +457,10 @@ def _in_clause(clause: Clause) -> str | None:
     if not text:
         return None
     if clause.is_negated:
-        return text
+        # "The answer is not 13. It is 12."
+        later = _SENTENCE_END.split(clause.rest, maxsplit=1)[1:]
+        stated = number(later[0], english_number, clause.phrases) if later else None
+        return stated.answer if stated and stated.answer else text
     if clause.is_wrong:
         return f"not {text}"
     if chosen := letter(clause):
@@ -497,7 +503,7 @@ def _trailing_math_in(line: str) -> str | None:
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
-        cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
+        cut: object = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
         cut = cut or _NEXT_SENTENCE.search(right)
         if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
             return right

@@ -154,7 +154,7 @@ def _without_speaker(text: str, start: int, words: _Compiled) -> str:
     if not numbers:
         return text
     first, end = numbers[-1].span()
-    right, _ = _first_sentences(folded[end:])
+    right = ", ".join(_first_sentences(folded[end:]))
     confirmed = words.confirms.search(right)
     if not confirmed or words.after.search(right[confirmed.end() :]) or _REFUSED.search(right):
         return text

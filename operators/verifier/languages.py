@@ -420,7 +420,8 @@ NOUNS: dict[str, str] = {
 HINTS = (
     "ntwo", "spuesta", "sposta", "jawa", "dpowied", "ceva", "svar", "oluzion", "rgebnis", "sulta",
     "hasil", "wynik", "oplam", "ternativa", " ist ", " sind ", "nicht ", " wir ", " der ", " dass ",
-    " als ", " am ende ", "ondern ", " bleib", "gesucht", " und ", " auf ", " mit ", " von ", " ich ",
+    " als ", " am ende ", "ondern ", " bleib", "gesucht", " und ", " auf ", " mit ", " von ", ""
+    " ich ",
     " ein", " kein", " zu ", " das ", "mein",
 )  # fmt: skip
 """Parts of the nouns above. A text of ASCII letters without one of them is read as English."""

@@ -32,7 +32,8 @@ LATIN: dict[str, Language] = {
         before=(
             "ungleich|mindestens|wenigstens|höchstens|hoechstens|maximal|minimal|(?:mehr|weniger|"
             r"[a-z]+er)(?: ist| sind| war| waren)? als|oberhalb von|unterhalb von|übersteigt|"
-            "überschreitet|unterschreitet|übertrifft|in der nähe von|nahe an|nahe bei|über$|ueber$|unter$|bis zu|bis$|zwischen|fast|"
+            "überschreitet|unterschreitet|übertrifft|in der nähe von|nahe an|nahe bei|über$"
+            "|ueber$|unter$|bis zu|bis$|zwischen|fast|"
             "knapp|beinahe|nahezu|ab$|minus|halb|doppelt|außer|hälfte von|doppelte von"
         ),
         after=(
@@ -59,7 +60,8 @@ LATIN: dict[str, Language] = {
             "der die das und ist nicht ein eine sind es er sie wir hat haben also insgesamt mit "
             "von zu im auf fur wie den dem bei wird kann am aus uns wenn dann noch jeder pro tag "
             "diese dieser das dass ich mir mein meine nur nach mehr als wert gilt doch kein keine "
-            "sich werden wurde zieht addiert bleiben sondern kommt liegt anzahl bleibt geht passt habe "
+            "sich werden wurde zieht addiert bleiben sondern kommt liegt anzahl bleibt geht"
+            " passt habe "
             "hatte haben nichts zahl ergebnis aufgabe unter gegen alles muss soll ihre seine"
         ),
         letters="ßẞ",

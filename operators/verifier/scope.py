@@ -71,6 +71,8 @@ _ELSEWHERE = frozenset(
         "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann kein keine keinen "
         "scheidet scheiden entfallen wenn angeblich vermutlich eventuell laut irrtum fehler unsinn "
         "quatsch sagt meint behauptet glaubt denkt zuerst anfangs aber doch jedoch allerdings mehr "
+        "scheiden gewesen hätten voreilig enthielt rechnung versuch spricht unter geraten bleibt "
+        "niemals keinesfalls keineswegs munkelt "
         "weniger mindestens maximal statt ausgeschlossen verworfen verrechnet soll ob ich"
     )  # German
     + listed("faux fausse sauf sinon personne pas peut-être peut")  # French
