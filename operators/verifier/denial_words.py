@@ -22,7 +22,7 @@ class DenialWords(NamedTuple):
         retracts: begins a sentence that takes back the one before: "that cannot be".
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
             with their accents, which may be all that tells them apart ("wäre", "waren").
-        confirms: behind an answer that somebody else has said: "and that is right".
+        confirms: behind an answer of somebody else: "and that is right".
     """
 
     before: str = ""
