@@ -113,7 +113,8 @@ _SENTENCE_WORDS = frozenset(
         # "answer", in other languages
         "sino antwort endantwort loesung respuesta resposta risposta soluzione reponse antwoord "
         "oplossing jawaban jawabannya jawab odpowiedz cevap cevabi svaret ergebnis resultado "
-        "risultato c'est endergebnis alternativa"
+        "risultato c'est endergebnis alternativa nicht sondern sind ist also "
+        "bleibt bleiben scheidet stimmt passt"
     )
 )
 # A power is `2**3`; a letter of a script without spaces is prose: `是**12**个`.
@@ -375,6 +376,7 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
 
 
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
+_WITH_UNIT = re.compile(r"([-−]?\d(?:[\d.,]*\d)?) [^\d$\\]+")
 _PROSE = re.compile(r"[A-Za-z]{3,}|[^\W\d_A-Za-z]{2,}")
 _OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
@@ -470,7 +472,10 @@ def _in_clause(clause: Clause) -> str | None:
     if not text:
         return None
     if clause.is_negated:
-        return text
+        # "The answer is not 13. It is 12."
+        later = _SENTENCE_END.split(clause.rest, maxsplit=1)[1:]
+        stated = number(later[0], english_number, clause.phrases) if later else None
+        return stated.answer if stated and stated.answer else text
     if clause.is_wrong:
         return f"not {text}"
     if chosen := letter(clause):

@@ -53,7 +53,6 @@ _NOTHING_ELSE_THERE = tuple(
 )
 
 
-
 _NUMBER = r"(?:[a-z] ?= ?)?[$\\(*]{0,3}[-−]?\d(?:[\d.,/]*\d)?[$\\)*]{0,3}"
 _VALUE = r"[$\\(*]{0,3}\d"
 _JUST_ES = "ni más ni menos|nada más(?: y| ni) nada menos|nada más"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
 _ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
+_PAUSE = re.compile(r"[,;:()–—](?!\d)")
 _UNIT = re.compile(r"[^\d.;:!?()\n]{0,24}(?=[.!;\n]|$)")
 
 
@@ -33,9 +35,9 @@ class _Compiled(NamedTuple):
     other: re.Pattern[str]
     retracts: re.Pattern[str]
     throughout: re.Pattern[str]
-    reports: re.Pattern[str]
     aside: re.Pattern[str]
     agrees: re.Pattern[str]
+    unreal: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -46,12 +48,10 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
         parts = list[str]()
         for name in names:
             found = getattr(DENIALS.get(name, DenialWords()), field)
-            plain = (
-                found.translate(letters)
-                .translate(SIMPLER if "zh" in names else {})
-                .replace(" ?", "(?: )?")
-                .replace(" ", r"\s+")
-            )
+            plain = found
+            if field != "unreal":  # Compared with its accents.
+                plain = found.translate(letters).translate(SIMPLER if "zh" in names else {})
+            plain = plain.replace(" ?", "(?: )?").replace(" ", r"\s+")
             plain = plain.replace("#", _ANY_NUMBER)
             parts.append(bounded(plain, LANGUAGES[name]))
         return pattern(parts)
@@ -65,7 +65,7 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
     None where it may be English, too.
     """
     around = text[max(0, start - _SHOWN) : end + _AFTER]
-    names = languages_of(around) or (latin_languages(around) if around.isascii() else ())
+    names = languages_of(around) or latin_languages(around)
     names = tuple(name for name in names if name in DENIALS)
     if not names:
         return None
@@ -77,21 +77,23 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start], names))
-    rest = _folded(text[end : end + _AFTER], names)
-    right, following = _first_sentences(rest)
-    if _is_agreed(rest, words):
-        left = words.reports.sub("", left + "0")[:-1]
-    left, right = words.certain.sub(" ", left), words.certain.sub(" ", right)
+    right, following = _first_sentences(_folded(text[end : end + _AFTER], names))
+    left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
     if words.throughout.search(left):
         return True
     ends = [m.end() for m in words.so.finditer(left)]
     clause = left[max(ends, default=0) :]
-    short = words.certain.sub(" ", following).strip(" ,")
+    short = following.strip(" ,")
     if words.agrees.match(right) or words.agrees.match(", " + short):
         return False
-    if words.before.search(clause) or words.after.search(right):
-        return True
     phrases = compiled(names)
+    answers = phrases.answers.search(right)
+    if answers and size(right[: answers.start()]) <= 1:  # "13 is wrong, 12 is the answer"
+        clause = _PAUSE.split(clause)[-1]
+    if words.before.search(clause) or words.after.search(_about_one_number(right)):
+        return True
+    if _is_unreal(text, start, end, words):
+        return True
     near = clause.rstrip(" $([{\\")
     for cues, most in ((phrases.no, 1), (phrases.before, 0)):
         gaps = [near[cue.end() :] for cue in cues.finditer(near)]
@@ -107,7 +109,6 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     for condition in phrases.supposes.finditer(right):
         if _VARIABLE.search(right, condition.end()):
             return True
-    short = words.certain.sub(" ", following).strip()
     if words.retracts.match(short):
         return True
     return (
@@ -117,25 +118,20 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     )
 
 
-_REPORTED = re.compile(r"[^,;:\n]*?\d[\d.]*[^,;:\n\d]{0,16}")
+def _is_unreal(text: str, start: int, end: int, words: _Compiled) -> bool:
+    """Whether the words around an answer, up to the next commas, say what would be."""
+    left = _last_sentence(unicodedata.normalize("NFC", text[max(0, start - _BEFORE) : start]))
+    right, _ = _first_sentences(unicodedata.normalize("NFC", text[end : end + _AFTER]))
+    begins = [m.end() for pattern in (_PAUSE, words.so) for m in pattern.finditer(left.lower())]
+    near = f"{left[max(begins, default=0) :]} {_PAUSE.split(right, maxsplit=1)[0]}"
+    return bool(words.unreal.search(near.lower()))
 
 
-def _is_agreed(behind: str, words: _Compiled) -> bool:
-    """Whether what is behind an answer says that what somebody says is right."""
-    unit = re.match(r"[^,;(\n\d]{0,16}", behind)
-    return bool(words.agrees.match(behind, unit.end() if unit else 0))
-
-
-def _without_agreed_report(text: str, names: tuple[str, ...]) -> str:
-    """A text with "it is 12, and that is right" instead of "he says it is 12, and ..."."""
-    words = _compiled(names)
-    folded = _folded(text, names)
-    for report in reversed(list(words.reports.finditer(folded))):
-        number = _REPORTED.match(folded, report.end())
-        if number and (agreed := words.agrees.match(folded, number.end())):
-            reported = text[report.end() : number.end()]
-            return text[: report.start()] + reported + text[agreed.end() :]
-    return text
+def _about_one_number(right: str) -> str:
+    """What follows an answer, up to the comma before another number."""
+    number = _NUMBER.search(right)
+    pauses = [m.start() for m in _PAUSE.finditer(right, 0, number.start())] if number else []
+    return right[: pauses[-1]] if pauses else right
 
 
 def without_other_number(text: str) -> str:
@@ -144,7 +140,7 @@ def without_other_number(text: str) -> str:
     names = tuple(name for name in languages_of(tail) if name in DENIALS)
     if not names:
         return text
-    text = text[: len(text) - len(tail)] + _without_agreed_report(tail, names)
+    text = text[: len(text) - len(tail)] + _without_speaker(tail, names)
     tail = text[-_SHOWN:]
     folded = _folded(tail, names)
     for other in reversed(list(_compiled(names).other.finditer(folded))):
@@ -170,6 +166,26 @@ def _start_of_answer(folded: str, end: int, names: tuple[str, ...]) -> int:
     return noun.start() if noun else end
 
 
+def _without_speaker(text: str, names: tuple[str, ...]) -> str:
+    """A text that ends with "Paul says 12, and that is right" as with "12"."""
+    words, folded = _compiled(names), _folded(text, names)
+    numbers = list(_SHOWN_NUMBER.finditer(folded))
+    if not numbers:
+        return text
+    first, end = numbers[-1].span()
+    stop = end + len(_MEASURED.match(folded[end:])[0])  # type: ignore[index]
+    behind = ", " + folded[stop:].lstrip(" ,.;\n–—")
+    agreed = words.agrees.match(behind)
+    if not agreed or words.after.search(behind[agreed.end() :]) or words.after.match(behind):
+        return text
+    begins = max((m.end() for m in _ENDS.finditer(folded, 0, first)), default=0)
+    if not any(cue.search(folded, begins, first) for cue in (words.says, words.before)):
+        return text
+    first -= folded[first - 1 : first] in ("-", "−")
+    return f"{text[:begins]}\n{text[first:stop].rstrip(' ,$')}."
+
+
+_MEASURED = re.compile(r"[^\d.,;:!?()\n–—]{0,24}(?=[.,;–—\n])|")
 _SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 
 
@@ -198,9 +214,12 @@ def assured_length(folded: str, names: tuple[str, ...]) -> int:
         at = found.start()
     number = _NUMBER.search(folded)
     aside = words.aside.search(folded, number.end()) if number else None
-    if not aside or _NUMBER.search(folded, aside.end()):
-        return at
-    return min(at, aside.start())
+    if aside and not _NUMBER.search(folded, aside.end()):
+        at = min(at, aside.start())
+    comma = folded.rfind(",", 0, at)  # "12, but that was not hard"
+    if at < len(folded) and comma >= 0 and not _NUMBER.search(folded, comma, at):
+        return comma
+    return at
 
 
 def agrees(rest: str, names: tuple[str, ...]) -> bool:

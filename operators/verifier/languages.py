@@ -423,6 +423,10 @@ HINTS = (
     " es ", " el ", " los ", " las ", " que ", " una ", " queda", " tiene",
     " son ", " sino ", " para ", " podemos ", "paso ", " primer", " valor ", " nada ", " nadie ",
     " le ", " se ", " lo ", " al ",
+    "hasil", "wynik", "oplam", "ternativa", " ist ", " sind ", "nicht ", " wir ", " der ", " dass ",
+    " als ", " am ende ", "ondern ", " bleib", "gesucht", " und ", " auf ", " mit ", " von ", ""
+    " ich ",
+    " ein", " kein", " zu ", " das ", "mein",
 )  # fmt: skip
 """Parts of the nouns above. A text of ASCII letters without one of them is read as English."""
 _HINTED = 1_000  # characters at the end of a text in which one is looked for
@@ -433,4 +437,5 @@ def is_hinted(text: str) -> bool:
     """Whether a text of ASCII letters may have a phrase of another language than English."""
     if " the " in text or " and " in text:  # most English texts, in a tenth of the time
         return False
-    return any(map(text[-_HINTED:].lower().__contains__, HINTS))
+    shown = f" {text[-_HINTED:].lower()} ".replace("\n", " ")
+    return any(map(shown.__contains__, HINTS))

@@ -17,7 +17,8 @@ LATIN: dict[str, Language] = {
         choose="(?:richtig ist|wähle)(?: (?:option|antwort))?",
         answers=(
             "(?:ist|sind|lautet)(?: also| somit| daher| damit)? (?:die|unsere|meine|"
-            "das)(?: richtige| endgültige| korrekte| gesuchte)* (?:antwort|lösung|ergebnis)"
+            "das)(?: richtige| endgültige| korrekte| gesuchte)* (?:antwort|lösung|ergebnis)|"
+            r"(?:ist|sind)(?: also| somit| daher| damit| aber| jedoch)? (?:richtig|korrekt)(?! \S)"
         ),
         no="nicht|keine?[snmr]?|niemals|keineswegs|keinesfalls|nie",
         but="sondern",
@@ -30,12 +31,15 @@ LATIN: dict[str, Language] = {
         ),
         before=(
             "ungleich|mindestens|wenigstens|höchstens|hoechstens|maximal|minimal|(?:mehr|weniger|"
-            "größer|groesser|kleiner|höher) als|über$|ueber$|unter$|bis zu|bis$|zwischen|fast|"
+            r"[a-z]+er)(?: ist| sind| war| waren)? als|oberhalb von|unterhalb von|übersteigt|"
+            "überschreitet|unterschreitet|übertrifft|in der nähe von|nahe an|nahe bei|über$"
+            "|ueber$|unter$|bis zu|bis$|zwischen|fast|"
             "knapp|beinahe|nahezu|ab$|minus|halb|doppelt|außer|hälfte von|doppelte von"
         ),
         after=(
             "(?:oder|und) (?:mehr|weniger|darüber|darunter)|hoch|zum quadrat|im quadrat|"
-            "quadriert|einhalb|halb|mindestens|höchstens|hoechstens|maximal|minimal|falsch|nicht|"
+            "quadriert|einhalb|halb|mindestens|höchstens|hoechstens|maximal|minimal|falsch|nicht"
+            r"(?! (?:ge|be|ver|aus|ab|an|auf|ein|er|ent)\w+(?:t|en)\s*$)|"
             "geteilt durch|mal|plus|minus|oder|bis|fach|zu viel|zu wenig"
         ),
         wrong=(
@@ -55,7 +59,10 @@ LATIN: dict[str, Language] = {
         common=(
             "der die das und ist nicht ein eine sind es er sie wir hat haben also insgesamt mit "
             "von zu im auf fur wie den dem bei wird kann am aus uns wenn dann noch jeder pro tag "
-            "diese dieser"
+            "diese dieser das dass ich mir mein meine nur nach mehr als wert gilt doch kein keine "
+            "sich werden wurde zieht addiert bleiben sondern kommt liegt anzahl bleibt geht"
+            " passt habe "
+            "hatte haben nichts zahl ergebnis aufgabe unter gegen alles muss soll ihre seine"
         ),
         letters="ßẞ",
     ),

@@ -69,7 +69,14 @@ _LIMITS = frozenset(
 )
 # Words of languages in Latin script that are not English, for texts that show their language late.
 _ELSEWHERE = frozenset(
-    listed("falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann")  # German
+    listed(
+        "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann kein keine keinen "
+        "scheidet scheiden entfallen wenn angeblich vermutlich eventuell laut irrtum fehler unsinn "
+        "quatsch sagt meint behauptet glaubt denkt zuerst anfangs aber doch jedoch allerdings mehr "
+        "scheiden gewesen hätten voreilig enthielt rechnung versuch spricht unter geraten bleibt "
+        "niemals keinesfalls keineswegs munkelt "
+        "weniger mindestens maximal statt ausgeschlossen verworfen verrechnet soll ob ich"
+    )  # German
     + listed("faux fausse sauf sinon personne pas peut-être peut")  # French
     + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
     + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
