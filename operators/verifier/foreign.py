@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .counters import leading, magnitude_length
 from .ending import begins_item
-from .foreign_denials import assured_length, restart
+from .foreign_denials import assured_length, restart, without_assurances
 from .language import REACH
 from .languages import LANGUAGES
 from .phrases import (
@@ -376,7 +376,8 @@ class _Sentence:
         broken = _BREAK.search(self._folded, begin)
         last = broken.start() if broken else len(self._folded)
         left = self._folded[max(first, at - _SOON * 2) : at].rstrip(" $*_{~")
-        right = self._folded[begin:last]
+        left = without_assurances(left, self._phrases.names)
+        right = without_assurances(self._folded[begin:last], self._phrases.names)
         rest = self._folded[last:]
         if size(rest) <= _SHORT and self._phrases.wrong.search(rest):
             return f"not {self._text[at:end]}"

@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 from .denial_words import DENIALS, DenialWords
 from .languages import LANGUAGES
-from .phrases import bounded, compiled, fold, folding, languages_of, latin_languages, pattern, size
+from .phrases import (
+    bounded,
+    compiled,
+    fold,
+    folding,
+    has_foreign_letters,
+    languages_of,
+    latin_languages,
+    pattern,
+    size,
+)
 
 _BEFORE, _AFTER = 300, 120  # characters that are read on each side
 _SHOWN = 1_000  # characters before an answer, which show its language
@@ -16,6 +26,7 @@ _ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])\.|;")
 _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
+_QUESTION = re.compile(r"[^.!?;\n\d]*\?")
 _ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
 _UNIT = re.compile(r"[^\d.;:!?()\n]{0,24}(?=[.!;\n]|$)")
 
@@ -29,6 +40,9 @@ class _Compiled(NamedTuple):
     sums: re.Pattern[str]
     other: re.Pattern[str]
     retracts: re.Pattern[str]
+    turns: re.Pattern[str]
+    frames: re.Pattern[str]
+    confirms: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -53,8 +67,7 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
     None where it may be English, too.
     """
     around = text[max(0, start - _SHOWN) : end + _AFTER]
-    names = languages_of(around) or (latin_languages(around) if around.isascii() else ())
-    names = tuple(name for name in names if name in DENIALS)
+    names = _names(around)
     if not names:
         return None
     if _takes_back(text, start, end, names):
@@ -62,13 +75,28 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
     return None if any(LANGUAGES[name].scripts for name in names) else False
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """The languages of a text, if only its words show them, that have words of denial."""
+    names = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
+    return tuple(name for name in names if name in DENIALS)
+
+
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start]))
-    right, following = _first_sentences(_folded(text[end : end + _AFTER]))
+    right_and_more = _folded(text[end : end + _AFTER])
+    right, following = _first_sentences(right_and_more)
+    if _QUESTION.match(right_and_more):
+        return True
+    if words.confirms.search(right):
+        return False
     left, right = words.certain.sub(" ", left), words.certain.sub(" ", right)
     ends = [m.end() for m in words.so.finditer(left)]
     clause = left[max(ends, default=0) :]
+    for turn in words.turns.finditer(clause):
+        if not words.frames.search(clause, 0, turn.end()):
+            clause = clause[turn.end() :]
+            break
     if words.before.search(clause) or words.after.search(right):
         return True
     phrases = compiled(names)
@@ -100,7 +128,7 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
 def without_other_number(text: str) -> str:
     """A text without another number behind its last one: "It is 12, that is 3 more than 9."."""
     tail = text[-_SHOWN:]
-    names = tuple(name for name in languages_of(tail) if name in DENIALS)
+    names = _names(tail)
     if not names:
         return text
     folded = _folded(tail)
@@ -127,6 +155,11 @@ def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
     return begins if begins and _NUMBER.search(folded, begins, end) else 0
 
 
+def without_assurances(folded: str, names: tuple[str, ...]) -> str:
+    """A part of a statement without words that only look like a denial."""
+    return _compiled(tuple(name for name in names if name in DENIALS)).certain.sub(" ", folded)
+
+
 def assured_length(folded: str, names: tuple[str, ...]) -> int:
     """The length of a statement without words at its end that only assure it."""
     words = _compiled(tuple(name for name in names if name in DENIALS))
@@ -143,7 +176,7 @@ def _folded(text: str) -> str:
 
 
 def _last_sentence(left: str) -> str:
-    left = left.rstrip(" \n$([{\\")
+    left = left.rstrip(" \n$([{\\").removesuffix("boxed").rstrip(" \n$([{\\")
     ends = [m.end() for m in _ENDS.finditer(left)]
     return left[max(ends, default=0) :] + " "
 

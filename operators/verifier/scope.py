@@ -68,7 +68,11 @@ _LIMITS = frozenset(
 # Words of languages in Latin script that are not English, for texts that show their language late.
 _ELSEWHERE = frozenset(
     listed("falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann")  # German
-    + listed("faux fausse sauf sinon personne pas peut-être peut")  # French
+    + listed("faux fausse sauf sinon personne pas peut-être peut le les du des est une il elle")
+    + listed("dans au aux ce cela c'est n'est j'ai je rien jamais aucun ni soit exclu erreur")
+    + listed("sous oubliez selon impossible presque de que si ou ont avait aurait serait")
+    + listed("disons intuition plus moins devine doit trouve entre remplace voire en qu'il qu'elle")
+    + listed("s'il semble reste trop mettons rayons non mais annule")  # French
     + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
     + listed("probablemente imposible")  # Spanish
     + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
@@ -118,6 +122,11 @@ def is_denied(text: str, start: int, end: int) -> bool:
 
     first += max(0, start - _BEFORE)
     return is_denied_in(text[first : end + _AFTER], start - first, end - first, computed)
+
+
+def is_elsewhere(text: str) -> bool:
+    """Whether a text of ASCII letters has words of another language than English."""
+    return not _ELSEWHERE.isdisjoint(text.lower().translate(_PUNCTUATION).split())
 
 
 def _is_next_to_a_bound(left: list[str], right: list[str], after: str) -> bool:
