@@ -251,7 +251,8 @@ def ends_in_negation(text: str, start: int, phrases: Phrases | None = None) -> b
     phrases = phrases or phrases_of(text[max(0, start - _AROUND) : start + _SOON])
     if phrases is None:
         return False
-    folded = fold(text[max(0, start - REACH) : start]).rstrip(" \t*_$([{\\")
+    folded = without_assurances(fold(text[max(0, start - REACH) : start]), phrases.names)
+    folded = folded.rstrip(" \t*_$([{\\")
     folded = _NAMED.sub("", folded).rstrip(" $(\\")
     start = max((m.end() for m in _BREAK.finditer(folded)), default=0)
     return any(

@@ -28,7 +28,7 @@ _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
 _QUESTION = re.compile(r"[^.!?;\n\d]*\?")
 _ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
-_UNIT = re.compile(r"[^\d.;:!?()\n]{0,24}(?=[.!;\n]|$)")
+_UNIT = re.compile(r"[^\d.;:!?()\n]{0,40}(?=[.!;\n]|$)")
 
 
 class _Compiled(NamedTuple):
@@ -151,7 +151,8 @@ _SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
     """Where, in a statement that denies an answer, another one begins that has a number; else 0."""
     words = _compiled(tuple(name for name in names if name in DENIALS))
-    begins = max((m.end() for m in words.so.finditer(folded, start, end)), default=0)
+    found = (*words.so.finditer(folded, start, end), *words.turns.finditer(folded, start, end))
+    begins = max((m.end() for m in found), default=0)
     return begins if begins and _NUMBER.search(folded, begins, end) else 0
 
 
